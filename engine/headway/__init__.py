@@ -1,0 +1,1 @@
+"""Headway: a controller engine on Trio."""
