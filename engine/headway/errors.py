@@ -1,0 +1,103 @@
+"""Every public error, sorted by whose fault it is and what to do next."""
+
+from __future__ import annotations
+
+
+class HeadwayError(Exception):
+    """The base of every error that Headway raises on purpose."""
+
+
+# --- The caller's: the call or the declaration has to change -----------------
+
+
+class CallerError(HeadwayError):
+    """What was asked can't be done as asked; asking again changes nothing."""
+
+
+class DeclarationError(CallerError, TypeError):
+    """A type, message, mapper or controller was declared wrongly. The message shows the right form."""
+
+
+class PayloadError(CallerError, ValueError):
+    """A payload's bytes are not a message of the class that its type declares."""
+
+
+class InvalidArgument(CallerError, ValueError):
+    """A field of a request is missing or wrong; the message names the field, the value and what would be right."""
+
+
+class NotFound(CallerError, LookupError):
+    """There is no such resource (or it has another uid than the one asked for)."""
+
+
+class Conflict(CallerError):
+    """The stored version is not the one given: read again, decide again, write again."""
+
+
+class FailedPrecondition(CallerError):
+    """The stored resource is another incarnation (uid), or in a state that forbids the call."""
+
+
+class PermissionDenied(CallerError):
+    """The caller may not do this."""
+
+
+class Fenced(CallerError):
+    """A write came from a controller's run that has been superseded; nothing was written. Not to be retried."""
+
+
+class NotPrimed(CallerError):
+    """A cache was read before it was primed."""
+
+
+class NotWatched(CallerError, LookupError):
+    """A cache was asked for a type or an index that its controller doesn't declare."""
+
+
+class IndexIncomplete(CallerError):
+    """An index function raised for some resources, so a read of that index can't be complete."""
+
+
+# --- The other side's: try again, or ask an operator -------------------------
+
+
+class RemoteError(HeadwayError):
+    """The store or the way to it failed; the call may be tried again."""
+
+
+class Unavailable(RemoteError):
+    """The call failed before it could have any effect."""
+
+
+class OutcomeUnknown(RemoteError):
+    """A write may or may not have happened. A controller's run settles it by itself before it reconciles again."""
+
+
+class HistoryGone(RemoteError):
+    """The store no longer has the changes since the position asked for: start from a snapshot."""
+
+
+class StoreChanged(RemoteError):
+    """The store is another one (another store id) than the one that this data came from."""
+
+
+class StoreWentBack(RemoteError):
+    """The store answers with revisions below those it has given before, under the same store id."""
+
+
+class StoreUnusable(RemoteError):
+    """A store's file can't be used: it is held by another process, foreign, corrupt or newer than this program."""
+
+
+# --- The reconciler's way of saying things -----------------------------------
+
+
+class PermanentFailure(HeadwayError):
+    """Raised by a reconciler: retrying is useless until the resource changes."""
+
+
+# --- Ours ---------------------------------------------------------------------
+
+
+class EngineBug(HeadwayError):
+    """This should never happen: an invariant of Headway's own is broken. Please report it."""

@@ -1,0 +1,41 @@
+"""The nouns: types and their registry, ids, tenancy, resources and their payloads.
+
+Nothing here waits, reads a clock or talks to anything. Open `_types.py` first, then `_resource.py`.
+"""
+
+from headway._gen.google.protobuf import Any as _Any
+from headway._gen.headway.resource import v1 as _v1
+from headway.resource._ids import Key as Key
+from headway.resource._ids import Kind as Kind
+from headway.resource._ids import ResourceId as ResourceId
+from headway.resource._ids import TypeName as TypeName
+from headway.resource._ids import resource_id as resource_id
+from headway.resource._ids import resource_key as resource_key
+from headway.resource._ids import type_name as type_name
+from headway.resource._markers import DELETION_TIMESTAMP as DELETION_TIMESTAMP
+from headway.resource._markers import FINALIZERS as FINALIZERS
+from headway.resource._markers import finalizers as finalizers
+from headway.resource._markers import is_marked as is_marked
+from headway.resource._markers import set_finalizers as set_finalizers
+from headway.resource._names import did_you_mean as did_you_mean
+from headway.resource._names import name_problem as name_problem
+from headway.resource._payload import copy_message as copy_message
+from headway.resource._payload import decode as decode
+from headway.resource._payload import encode as encode
+from headway.resource._registry import Registry as Registry
+from headway.resource._resource import Resource as Resource
+from headway.resource._stream import Bookmark as Bookmark
+from headway.resource._stream import Change as Change
+from headway.resource._stream import Changes as Changes
+from headway.resource._stream import EndOfSnapshot as EndOfSnapshot
+from headway.resource._stream import Position as Position
+from headway.resource._stream import SnapshotChunk as SnapshotChunk
+from headway.resource._stream import StreamItem as StreamItem
+from headway.resource._stream import position as position
+from headway.resource._types import DEFAULT_TENANCY as DEFAULT_TENANCY
+from headway.resource._types import Hooks as Hooks
+from headway.resource._types import ResourceType as ResourceType
+from headway.resource._types import Scope as Scope
+
+AnyMessage = _Any
+pb = _v1

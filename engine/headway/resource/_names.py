@@ -1,0 +1,48 @@
+"""The rules that names follow, and the sentences that say so when one doesn't."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+MAX_NAME = 63
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+_GROUP = re.compile(r"[a-z][a-z\d_]+\Z")
+_VERSION = re.compile(r"v[a-z\d]*\d\Z")
+_KIND = re.compile(r"[A-Z][A-Za-z\d]+\Z")
+
+
+def name_problem(field: str, value: object) -> str | None:
+    """What is wrong with a resource's name or a tenancy unit, or None. ``field`` is how the caller knows it."""
+    if not isinstance(value, str):
+        return f"{field} must be a string, not {value!r}"
+    if not value:
+        return f"{field} is required"
+    if len(value) > MAX_NAME or not _NAME.match(value):
+        return (
+            f"{field} {value!r} is not a valid name: use 1 to {MAX_NAME} lower-case letters, digits "
+            "and hyphens, with a letter or digit at both ends"
+        )
+    return None
+
+
+def type_problem(group: str, version: str, kind: str) -> str | None:
+    """What is wrong with a type's name, or None."""
+    if not _GROUP.match(group):
+        return f"group {group!r} must be snake_case, such as 'staff' or 'my_group'"
+    if not _VERSION.match(version):
+        return f"version {version!r} must be 'v', optional lower-case letters and a number, such as 'v1' or 'v2beta1'"
+    if not _KIND.match(kind):
+        return f"kind {kind!r} must be PascalCase and at least two characters, such as 'Team'"
+    return None
+
+
+def did_you_mean(value: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` where something known is close, else what is known, else nothing."""
+    names = sorted(known)
+    close = difflib.get_close_matches(value, names, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else ""

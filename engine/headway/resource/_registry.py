@@ -1,0 +1,49 @@
+"""The types that one engine knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headway.errors import DeclarationError, InvalidArgument
+from headway.resource._ids import TypeName
+from headway.resource._names import did_you_mean
+from headway.resource._types import ResourceType
+
+
+class Registry:
+    """Types by name. A name is registered once."""
+
+    def __init__(self) -> None:
+        self._types: dict[TypeName, ResourceType[Any]] = {}
+
+    def register(self, type: ResourceType[Any]) -> None:
+        """Add a type. Raises DeclarationError when its name is taken, or a version of its kind has another scope."""
+        if not isinstance(type, ResourceType):
+            raise DeclarationError(f"only a headway.ResourceType can be registered, not {type!r}")
+        if type.name in self._types:
+            raise DeclarationError(
+                f"type {type.name} is registered already, with payload {self._types[type.name].payload.__name__}; "
+                "use that one, or register this one under another version or kind"
+            )
+        for other in self._types.values():
+            if other.kind == type.kind and other.scope is not type.scope:
+                raise DeclarationError(
+                    f"type {type.name}: scope {type.scope.name} must be {other.scope.name}, as {other.name} has it: "
+                    "all versions of a kind share one name space"
+                )
+        self._types[type.name] = type
+
+    def resolve(self, name: TypeName) -> ResourceType[Any]:
+        """The type of this name. Raises InvalidArgument, which names what is known, when there is none."""
+        found = self._types.get(name)
+        if found is None:
+            hint = did_you_mean(str(name), map(str, self._types))
+            raise InvalidArgument(f"type {name} is not registered{hint}")
+        return found
+
+    def __iter__(self) -> Iterator[ResourceType[Any]]:
+        return iter(self._types.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._types

@@ -1,0 +1,156 @@
+"""What user code holds: a resource that it may change freely, decoded when looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import betterproto2
+
+from headway._gen.google.protobuf import Any as AnyMessage
+from headway._gen.headway.resource import v1 as pb
+from headway.resource import _markers
+from headway.resource._ids import ResourceId, resource_id
+from headway.resource._payload import copy_message, decode, encode
+
+if TYPE_CHECKING:
+    from headway.resource._types import ResourceType
+
+T = TypeVar("T", bound=betterproto2.Message)
+
+
+class Resource(Generic[T]):
+    """A resource of the type ``ResourceType[T]``: made by ``TYPE.new(...)``, read from a cache or a client.
+
+    It is yours: what you change in it changes nothing else, and nothing else changes it. Its parts are
+    copied or decoded from the shared original when you first look at them, so what you don't look at
+    costs nothing.
+    """
+
+    # Invariant: the object behind `_message` is shared (with the store, with caches) and never written to;
+    # whatever can be changed is handed out as a copy kept in `_data`, `_metadata` and `_status`.
+    __slots__ = ("_data", "_message", "_metadata", "_status", "type")
+
+    def __init__(self, type: ResourceType[T], message: pb.Resource) -> None:
+        self.type = type
+        self._message = message
+        self._data: T | None = None
+        self._metadata: dict[str, str] | None = None
+        self._status: dict[str, pb.Status] | None = None
+
+    @property
+    def id(self) -> ResourceId:
+        """Type, tenancy, name and (once stored) uid."""
+        id = self._message.id
+        assert id is not None
+        tenancy = id.tenancy
+        if tenancy is None:
+            return ResourceId(self.type.name, id.name, uid=id.uid)
+        return ResourceId(self.type.name, id.name, tenancy.partition, tenancy.namespace, id.uid)
+
+    @property
+    def name(self) -> str:
+        """The name within type and tenancy."""
+        assert self._message.id is not None
+        return self._message.id.name
+
+    @property
+    def uid(self) -> str:
+        """The incarnation, assigned by the store; empty before."""
+        assert self._message.id is not None
+        return self._message.id.uid
+
+    @property
+    def owner(self) -> ResourceId | None:
+        """The resource with which this one is deleted; set at creation only."""
+        owner = self._message.owner
+        return None if owner is None else resource_id(owner)
+
+    @property
+    def version(self) -> str:
+        """The decimal revision of the last change; a write that carries it happens only if it is still stored."""
+        return self._message.version
+
+    @property
+    def generation(self) -> str:
+        """Changes with every Write and no WriteStatus; a status says which one it has seen."""
+        return self._message.generation
+
+    @property
+    def data(self) -> T:
+        """The payload. Raises PayloadError when the stored bytes are not of the declared class."""
+        if self._data is None:
+            stored = self._message.data
+            self._data = decode(self.type.payload, stored.value if stored is not None else b"")
+        return self._data
+
+    @data.setter
+    def data(self, value: T) -> None:
+        self.type.check_payload(value)
+        self._data = value
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Free text by key. ``finalizers`` and ``deletionTimestamp`` are reserved."""
+        if self._metadata is None:
+            self._metadata = dict(self._message.metadata)
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, value: dict[str, str]) -> None:
+        self._metadata = value
+
+    @property
+    def status(self) -> dict[str, pb.Status]:
+        """Statuses by the name of who wrote them. Changing one here stores nothing: use ``write_status``."""
+        if self._status is None:
+            self._status = {key: copy_message(status) for key, status in self._message.status.items()}
+        return self._status
+
+    @property
+    def finalizers(self) -> frozenset[str]:
+        """The names that hold this resource when it is deleted."""
+        return _markers.finalizers(self._message.metadata if self._metadata is None else self._metadata)
+
+    @finalizers.setter
+    def finalizers(self, names: Iterable[str]) -> None:
+        _markers.set_finalizers(self.metadata, names)
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether it has been deleted and only finalizers still hold it."""
+        return _markers.is_marked(self._message.metadata)
+
+    def message(self) -> pb.Resource:
+        """This resource as a new wire message, which shares nothing that can be changed."""
+        stored = self._message
+        if self._data is None:
+            data = stored.data
+            payload = None if data is None else AnyMessage(type_url=data.type_url, value=data.value)
+        else:
+            payload = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
+        return pb.Resource(
+            id=None if stored.id is None else copy_message(stored.id),
+            owner=None if stored.owner is None else copy_message(stored.owner),
+            version=stored.version,
+            generation=stored.generation,
+            metadata=dict(stored.metadata if self._metadata is None else self._metadata),
+            status={key: copy_message(status) for key, status in stored.status.items()},
+            data=payload,
+        )
+
+    def copy(self) -> Resource[T]:
+        """Another one of the same content, changes of yours included."""
+        return Resource(self.type, self.message())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Resource):
+            return NotImplemented
+        mine: pb.Resource = self.message()
+        theirs: pb.Resource = other.message()
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed, so it can't be a key; its id can
+
+    def __repr__(self) -> str:
+        return f"<Resource {self.id} version={self.version or 'new'}>"

@@ -1,0 +1,190 @@
+"""A channel to grpclib handlers in the same process: nothing is serialised, nothing is copied.
+
+A handler is a coroutine that takes a stream and calls `recv_message` and `send_message` on it. Here it runs in
+the caller's own task. A unary call simply awaits it. A server stream *drives* it: each `send_message` suspends
+the handler and hands the message to whoever iterates, as an async generator's `yield` would. So there is no
+task, no queue and no copy between the two, a slow reader holds up nobody but its own handler, and a cancelled
+reader cancels the handler at the very await it stands on.
+
+A handler that streams must therefore not send from inside a nursery or cancel scope that it opened itself.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+import grpclib
+from grpclib.const import Handler, Status
+
+from headway.rpc._channel import Metadata
+
+Reply = TypeVar("Reply")
+Reporter = Callable[[str, BaseException], None]
+
+# What grpclib answers when a handler raises something that is no GRPCError: a caller in the process gets the same.
+_UNEXPECTED = "Internal Server Error"
+
+
+def _ignore(path: str, error: BaseException) -> None:
+    """Report to nobody."""
+
+
+class InProcessChannel:
+    """Calls the handlers of ``services`` (objects with grpclib's ``__mapping__``).
+
+    What a handler sends is handed over as it is: callers must not change it, or must copy it first.
+    ``report(path, error)`` hears of handlers that raised something unexpected.
+    """
+
+    settles_writes = True
+
+    def __init__(self, *services: Any, report: Reporter = _ignore) -> None:
+        self._handlers: dict[str, Handler] = {}
+        for service in services:
+            self._handlers.update(service.__mapping__())
+        self._report = report
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        """Call a unary method. Raises GRPCError with the status and message that the wire would carry."""
+        stream = _UnaryStream(request, metadata or {})
+        try:
+            await self._handler(path)(stream)
+        except grpclib.GRPCError:
+            raise
+        except Exception as error:
+            raise self._unexpected(path, error) from error
+        if not isinstance(stream.reply, reply_type):
+            raise grpclib.GRPCError(Status.INTERNAL, f"{path} sent {stream.reply!r}, not a {reply_type.__name__}")
+        return stream.reply
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Open a server stream; the handler starts at the first item asked for."""
+        return _Driven(self._handler(path), request, metadata or {}, lambda error: self._unexpected(path, error))
+
+    def _handler(self, path: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
+        handler = self._handlers.get(path)
+        if handler is None:
+            raise grpclib.GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
+        # grpclib's type says Awaitable; what its generated services have there are coroutine functions.
+        function: Callable[[Any], Coroutine[Any, Any, None]] = handler.func
+        return function
+
+    def _unexpected(self, path: str, error: Exception) -> grpclib.GRPCError:
+        self._report(path, error)
+        return grpclib.GRPCError(Status.UNKNOWN, _UNEXPECTED)
+
+
+class _UnaryStream:
+    """What a unary handler is given."""
+
+    __slots__ = ("metadata", "reply", "request")
+
+    def __init__(self, request: object, metadata: Metadata) -> None:
+        self.request = request
+        self.metadata = metadata
+        self.reply: object = None
+
+    async def recv_message(self) -> object:
+        return self.request
+
+    async def send_message(self, message: object) -> None:
+        self.reply = message
+
+
+class _Sent:
+    """The trap by which `send_message` reaches the iterating reader through the coroutine chain."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: object) -> None:
+        self.message = message
+
+
+@types.coroutine
+def _send(message: object) -> Generator[_Sent, None, None]:
+    yield _Sent(message)
+
+
+class _DrivenStream:
+    """What a streaming handler is given."""
+
+    __slots__ = ("metadata", "request")
+
+    def __init__(self, request: object, metadata: Metadata) -> None:
+        self.request = request
+        self.metadata = metadata
+
+    async def recv_message(self) -> object:
+        return self.request
+
+    def send_message(self, message: object) -> Awaitable[None]:
+        return _send(message)
+
+
+class _Driven:
+    """The reader's side of a driven handler: an async context manager that is its own iterator."""
+
+    def __init__(
+        self,
+        handler: Callable[[Any], Coroutine[Any, Any, None]],
+        request: object,
+        metadata: Mapping[str, str],
+        unexpected: Callable[[Exception], grpclib.GRPCError],
+    ) -> None:
+        self._coroutine = handler(_DrivenStream(request, metadata))
+        self._unexpected = unexpected
+        self._ended = False
+
+    async def __aenter__(self) -> _Driven:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # Runs the handler's own clean-up (GeneratorExit at its send), which must not await anything.
+        self._ended = True
+        self._coroutine.close()
+
+    def __aiter__(self) -> _Driven:
+        return self
+
+    async def __anext__(self) -> object:
+        if self._ended:
+            raise StopAsyncIteration
+        try:
+            sent = await _until_sent(self._coroutine)
+        except grpclib.GRPCError:
+            self._ended = True
+            raise
+        except Exception as error:
+            self._ended = True
+            raise self._unexpected(error) from error
+        except BaseException:
+            self._ended = True
+            raise
+        if sent is None:
+            self._ended = True
+            raise StopAsyncIteration
+        return sent.message
+
+
+@types.coroutine
+def _until_sent(coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, _Sent | None]:
+    """Run the handler up to its next send; every other trap (a checkpoint, a sleep) goes on to Trio."""
+    try:
+        trap = coroutine.send(None)
+        while not isinstance(trap, _Sent):
+            try:
+                answer = yield trap
+            except BaseException as error:  # noqa: BLE001  # whatever Trio throws in is the handler's to see
+                trap = coroutine.throw(error)
+            else:
+                trap = coroutine.send(answer)
+    except StopIteration:
+        return None
+    return trap

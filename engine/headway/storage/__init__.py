@@ -1,0 +1,21 @@
+"""What is true: stores, their history and their fences.
+
+Nothing here knows who asks or whether they may. Open `_backend.py` first (the promises), then `_log.py`.
+"""
+
+from headway.storage._backend import Backend as Backend
+from headway.storage._backend import Fence as Fence
+from headway.storage._backend import Operation as Operation
+from headway.storage._backend import Put as Put
+from headway.storage._backend import Raised as Raised
+from headway.storage._backend import Remove as Remove
+from headway.storage._backend import Watch as Watch
+from headway.storage._backend import Within as Within
+from headway.storage._errors import FenceLowered as FenceLowered
+from headway.storage._errors import StorageError as StorageError
+from headway.storage._errors import StoreMismatch as StoreMismatch
+from headway.storage._errors import VersionConflict as VersionConflict
+from headway.storage._errors import WrongUid as WrongUid
+from headway.storage._log import CommitLog as CommitLog
+from headway.storage._log import Cursor as Cursor
+from headway.storage._memory import MemoryBackend as MemoryBackend

@@ -1,0 +1,172 @@
+"""What a store is: the protocol behind the resource service, and its promises.
+
+A store keeps resources by kind (group and kind, whatever the version) and key (partition, namespace, name), and a
+history of commits. What it promises, and what `headway.testing.check_backend` checks:
+
+1. Every commit that changes something has a revision of its own, a whole number above every earlier one, never
+   given out twice, not after a restart or a crash either. A resource's ``version`` is the decimal revision of its
+   last change. A deletion has its commit's revision.
+2. A commit happens whole or not at all. Its checks (version, uid, fence) and its changes are one transaction.
+3. An acknowledged commit is durable, as far as the store is (memory: while the process lives).
+4. `commit` is never abandoned half-way: it is cancelled before it began, or not at all.
+5. A watch is a snapshot, its end with the revision it stands at, then every later change once, in order of
+   revision, whole commits together; or, resumed, every change after a position. Nothing older follows anything
+   newer, nothing is missing between snapshot and tail, and a bookmark is true.
+6. A watcher that is slow blocks no writer. One that falls behind what is kept gets HistoryGone, never a gap.
+7. What a store is given and what it hands out is shared, and written to by nobody.
+8. Reads are linearizable in the stores of this package: they see every commit acknowledged before they began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+from headway.resource import Key, Kind, Position, StreamItem, pb
+
+
+class Fence(NamedTuple):
+    """Who writes and in which of its lives; (term, number) is compared with what is stored for the other two."""
+
+    controller: str
+    member: str
+    term: int
+    number: int
+
+
+class Raised(NamedTuple):
+    """A fence raised by a commit. From ``position`` on nothing that carries a lower one is written.
+
+    Attributes:
+        fence: as it is stored now.
+        position: of the commit.
+        settled: the revision recorded by `record_settled`, or 0.
+    """
+
+    fence: Fence
+    position: Position
+    settled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Store ``resource``, whose version the store fills in.
+
+    ``expected`` is the version that must be stored now; empty: there must be nothing. A stored resource with
+    another uid refuses it with WrongUid, before versions are compared. Ownership of ``resource`` passes to the
+    store.
+    """
+
+    kind: Kind
+    key: Key
+    resource: pb.Resource
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete what has this kind and key, if it has this ``uid`` and this version.
+
+    Nothing there, or another uid: nothing happens, and that is no error. Another version is a VersionConflict.
+    """
+
+    kind: Kind
+    key: Key
+    uid: str
+    expected: str
+
+
+Operation = Put | Remove
+
+
+class Within(NamedTuple):
+    """Which resources of a kind: partition and namespace exactly, or ``*`` for any, and the start of the name."""
+
+    partition: str = "*"
+    namespace: str = "*"
+    name_prefix: str = ""
+
+    @property
+    def everything(self) -> bool:
+        """Whether this filters nothing out."""
+        return self.partition == "*" and self.namespace == "*" and not self.name_prefix
+
+    def matches(self, key: Key) -> bool:
+        """Whether a key is within."""
+        return (
+            (self.partition in ("*", key[0]))
+            and (self.namespace in ("*", key[1]))
+            and key[2].startswith(self.name_prefix)
+        )
+
+
+class Watch(Protocol):
+    """One watcher. Its items follow promise 5; a chunk of changes ends with its commit."""
+
+    async def next(self) -> StreamItem:
+        """The next item, when there is one. Raises HistoryGone when this watcher has fallen too far behind.
+
+        Cancelled, it has taken nothing.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what the watch holds. Idempotent."""
+        ...
+
+
+class Backend(Protocol):
+    """A store. See the module's promises."""
+
+    @property
+    def position(self) -> Position:
+        """Where the store stands: its id, this opening's incarnation, the revision of the last commit."""
+        ...
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """What is stored, and a position at which it was so."""
+        ...
+
+    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
+        """What is stored of a kind, all versions of it, in order of key."""
+        ...
+
+    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+        """What this uid owns, whether or not the owner is still there."""
+        ...
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        """Do all operations in one commit and return its position; one that changes nothing makes no revision.
+
+        Raises VersionConflict, WrongUid or FenceLowered, and then nothing was done.
+        """
+        ...
+
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> Watch:
+        """Watch a kind. Raises StoreMismatch or HistoryGone when it can't resume after that position."""
+        ...
+
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        """Raise a fence by a commit; with term 0 to one above the stored term.
+
+        Raises FenceLowered when (term, number) is not above what is stored.
+        """
+        ...
+
+    async def record_settled(self, fence: Fence, revision: int) -> None:
+        """Note beside the fence up to which revision its controller owes nothing; makes no revision.
+
+        Raises FenceLowered when the fence is below the stored one. A lower revision than the one noted is ignored.
+        """
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...

@@ -1,0 +1,25 @@
+"""Why a store refuses."""
+
+from __future__ import annotations
+
+from headway.errors import HeadwayError
+
+
+class StorageError(HeadwayError):
+    """The base of what a store's commit or watch is refused with; nothing was done."""
+
+
+class VersionConflict(StorageError):
+    """The stored version is another than the one expected (or nothing is stored, or something is)."""
+
+
+class WrongUid(StorageError):
+    """The stored resource is another incarnation of the name."""
+
+
+class FenceLowered(StorageError):
+    """The fence is below the one stored: the writer has been superseded."""
+
+
+class StoreMismatch(StorageError):
+    """A position is not one of this store's: another store id, or an incarnation that never was there."""

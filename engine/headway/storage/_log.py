@@ -1,0 +1,184 @@
+"""The commit log: what happened, in order, for watchers that come and go. Pure: no Trio, no I/O, no clock.
+
+Rules:
+1. Revisions are appended in rising order; `head` is the last one. A revision may be appended with no changes (a
+   fence); it moves the head all the same.
+2. A cursor stands after a revision, in one kind. `take` hands out what has been appended since, in order, whole
+   commits only, and moves the cursor. So a snapshot at revision S joined with a cursor after S has neither a gap
+   nor a repeat, whatever was appended between the two.
+3. History is bounded by count and by age, in whole commits, oldest first; `floor` is the revision up to which it
+   is gone. A cursor whose next change is gone gets HistoryGone, at `take` or at `cursor`.
+4. A pin at revision R keeps everything after R, until it is released or its time has passed.
+
+Writers never wait for watchers: a log knows nothing of its cursors.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Sequence
+
+from headway.errors import HistoryGone
+from headway.resource import Change, Kind, pb
+
+
+class Cursor:
+    """A place in the changes of one kind."""
+
+    __slots__ = ("index", "kind", "revision")
+
+    def __init__(self, kind: Kind, index: int, revision: int) -> None:
+        self.kind = kind
+        # Invariant: `index` counts the changes of this kind since the log began; all before it are taken.
+        self.index = index
+        # Invariant: everything of this kind up to `revision` has been taken.
+        self.revision = revision
+
+
+class _KindLog:
+    """The changes of one kind. `start` counts those that have been dropped from the front."""
+
+    __slots__ = ("changes", "start")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.start = 0
+
+    def drop(self, count: int) -> None:
+        del self.changes[:count]
+        self.start += count
+
+
+class CommitLog:
+    """The log of one store.
+
+    Args:
+        head: the revision that the store stands at when the log begins; there is no history before it.
+        max_changes: how many changes are kept.
+        max_age: for how many seconds, by the clock whose readings `append` is given.
+    """
+
+    def __init__(self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
+        self.head = head
+        self.floor = head
+        self._max_changes = max_changes
+        self._max_age = max_age
+        self._kinds: dict[Kind, _KindLog] = {}
+        # One (revision, kinds with how many changes, time, changes in all) for each commit that is kept.
+        self._commits: deque[tuple[int, tuple[tuple[Kind, int], ...], float, int]] = deque()
+        # Dropped but still at the front of a kind's list: deleting them one by one would cost O(n) each.
+        self._dropped: dict[Kind, int] = {}
+        self._count = 0
+        self._pins: dict[object, tuple[int, float]] = {}
+
+    def append(self, revision: int, changes: Sequence[tuple[Kind, pb.Resource, bool]], now: float) -> None:
+        """Add a commit's changes (kind, resource, whether deleted). Raises ValueError when revisions don't rise."""
+        if revision <= self.head:
+            raise ValueError(f"revision {revision} must be above {self.head}, the last one appended")
+        if len(changes) == 1:
+            kind, resource, deleted = changes[0]
+            self._kind(kind).changes.append(Change(revision, resource, deleted, False))
+            counts: tuple[tuple[Kind, int], ...] = ((kind, 1),)
+        else:
+            counts = self._append_many(revision, changes)
+        self.head = revision
+        self._count += len(changes)
+        self._commits.append((revision, counts, now, len(changes)))
+        if self._count > self._max_changes or self._commits[0][2] + self._max_age < now:
+            self._trim(now)
+
+    def _append_many(
+        self, revision: int, changes: Sequence[tuple[Kind, pb.Resource, bool]]
+    ) -> tuple[tuple[Kind, int], ...]:
+        by_kind: dict[Kind, list[tuple[pb.Resource, bool]]] = {}
+        for kind, resource, deleted in changes:
+            by_kind.setdefault(kind, []).append((resource, deleted))
+        for kind, group in by_kind.items():
+            last = len(group) - 1
+            self._kind(kind).changes.extend(
+                Change(revision, resource, deleted, index < last) for index, (resource, deleted) in enumerate(group)
+            )
+        return tuple((kind, len(group)) for kind, group in by_kind.items())
+
+    def cursor(self, kind: Kind, after: int) -> Cursor:
+        """A cursor after a revision. Raises HistoryGone when what followed is no longer kept.
+
+        ``after`` may be above the head: a snapshot may stand at a commit that has not been appended yet.
+        """
+        if after < self.floor:
+            raise HistoryGone(f"history after revision {after} is gone: kept are the changes after {self.floor}")
+        log = self._kind(kind)
+        dropped = self._dropped.get(kind, 0)
+        index = bisect.bisect_right(log.changes, after, lo=dropped, key=lambda change: change.revision)
+        return Cursor(kind, log.start + index, after)
+
+    def take(self, cursor: Cursor, limit: int = 1000) -> list[Change]:
+        """What is new since the cursor, at least one whole commit, at most about ``limit`` changes.
+
+        Afterwards ``cursor.revision`` is the head, or that of the last change taken when there is more.
+        """
+        log = self._kinds.get(cursor.kind)
+        if log is None:
+            cursor.revision = max(cursor.revision, self.head)
+            return []
+        first = cursor.index - log.start
+        if first < self._dropped.get(cursor.kind, 0):
+            raise HistoryGone(
+                f"a watcher of {'.'.join(cursor.kind)} at revision {cursor.revision} is too far behind: "
+                f"kept are the changes after {self.floor}"
+            )
+        end = min(first + limit, len(log.changes))
+        while end < len(log.changes) and log.changes[end - 1].more:
+            end += 1
+        taken = log.changes[first:end]
+        cursor.index += len(taken)
+        if end == len(log.changes):
+            cursor.revision = max(cursor.revision, self.head)
+        else:
+            cursor.revision = taken[-1].revision
+        return taken
+
+    def has_news(self, cursor: Cursor) -> bool:
+        """Whether the log stands past the cursor, with or without a change of its kind."""
+        return self.head > cursor.revision
+
+    def pin(self, revision: int, until: float) -> object:
+        """Keep what comes after ``revision`` until then (by `append`'s clock), or until `release`."""
+        token = object()
+        self._pins[token] = (revision, until)
+        return token
+
+    def release(self, token: object) -> None:
+        """Let go of a pin. Idempotent."""
+        self._pins.pop(token, None)
+
+    def _kind(self, kind: Kind) -> _KindLog:
+        log = self._kinds.get(kind)
+        if log is None:
+            log = self._kinds[kind] = _KindLog()
+        return log
+
+    def _trim(self, now: float) -> None:
+        for token in [token for token, (_, until) in self._pins.items() if until < now]:
+            del self._pins[token]
+        keep = min((revision for revision, _ in self._pins.values()), default=self.head)
+        # The newest commit always stays, so that a head watcher can take it.
+        while len(self._commits) > 1:
+            revision, counts, time, total = self._commits[0]
+            within = self._count <= self._max_changes and time + self._max_age >= now
+            if within or revision > keep:
+                break
+            self._commits.popleft()
+            self._count -= total
+            self.floor = revision
+            for kind, count in counts:
+                self._drop(kind, count)
+
+    def _drop(self, kind: Kind, count: int) -> None:
+        log = self._kinds[kind]
+        dropped = self._dropped.get(kind, 0) + count
+        if dropped > 1024 and dropped * 2 > len(log.changes):
+            log.drop(dropped)
+            dropped = 0
+        self._dropped[kind] = dropped

@@ -1,0 +1,179 @@
+"""The store in memory: for tests, for programs that need no durability, and the reference for the others."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from headway.resource import Key, Kind, Position, pb
+from headway.storage._backend import Backend, Fence, Operation, Put, Raised, Within
+from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
+from headway.storage._log import CommitLog
+from headway.storage._resume import check_resumable
+from headway.storage._tail import LogWatch, Pulse
+
+_Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
+"""(kind, key, what was stored, what is stored now)."""
+
+
+class MemoryBackend:
+    """Meets `Backend`. Everything is gone when the process ends; a new one has a new store id.
+
+    Args:
+        max_changes: how many changes of history are kept for watchers that resume.
+        max_age: for how many seconds.
+    """
+
+    def __init__(self, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
+        self._store_id = uuid.uuid4().hex
+        self._incarnation = uuid.uuid4().hex
+        self._tables: dict[Kind, dict[Key, pb.Resource]] = {}
+        # Invariant: holds exactly the stored resources that have an owner, by the owner's uid.
+        self._owned: dict[str, dict[tuple[Kind, Key], pb.Resource]] = {}
+        self._fences: dict[tuple[str, str], tuple[int, int]] = {}
+        self._settled: dict[tuple[str, str], int] = {}
+        self._log = CommitLog(max_changes=max_changes, max_age=max_age)
+        self._pulse = Pulse()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    @property
+    def position(self) -> Position:
+        """See `Backend.position`."""
+        return self._at(self._log.head)
+
+    def _at(self, revision: int) -> Position:
+        return Position(self._store_id, self._incarnation, revision)
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """See `Backend.read`."""
+        await trio.lowlevel.checkpoint()
+        table = self._tables.get(kind)
+        return (table.get(key) if table else None), self.position
+
+    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list`."""
+        await trio.lowlevel.checkpoint()
+        table = self._tables.get(kind, {})
+        keys = sorted(table if within.everything else filter(within.matches, table))
+        return [table[key] for key in keys], self.position
+
+    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list_by_owner`."""
+        await trio.lowlevel.checkpoint()
+        owned = self._owned.get(owner_uid, {})
+        return [owned[place] for place in sorted(owned)], self.position
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        """See `Backend.commit`."""
+        # The only checkpoint stands before the commit: from here on it happens whole, whatever is cancelled.
+        await trio.lowlevel.checkpoint()
+        if fence is not None:
+            self._check_fence(fence)
+        applied = [entry for operation in operations if (entry := self._check(operation)) is not None]
+        if applied:
+            self._publish(applied)
+        return self.position
+
+    def _check(self, operation: Operation) -> _Applied | None:
+        """What the operation will change, or None where it changes nothing."""
+        table = self._tables.get(operation.kind)
+        stored = table.get(operation.key) if table else None
+        if isinstance(operation, Put):
+            resource = operation.resource
+            if stored is not None and stored.id.uid != resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
+                raise WrongUid(f"{operation.key[2]} is stored with another uid")
+            if (stored.version if stored is not None else "") != operation.expected:
+                raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+            return (operation.kind, operation.key, stored, resource)
+        if stored is None or stored.id.uid != operation.uid:  # type: ignore[union-attr]  # likewise
+            return None
+        if stored.version != operation.expected:
+            raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+        return (operation.kind, operation.key, stored, None)
+
+    def _publish(self, applied: Sequence[_Applied]) -> None:
+        revision = self._log.head + 1
+        version = str(revision)
+        changes: list[tuple[Kind, pb.Resource, bool]] = []
+        for kind, key, old, new in applied:
+            if new is not None:
+                new.version = version
+                self._tables.setdefault(kind, {})[key] = new
+                changes.append((kind, new, False))
+            else:
+                assert old is not None
+                del self._tables[kind][key]
+                changes.append((kind, old, True))
+            self._index_owner(kind, key, old, new)
+        self._log.append(revision, changes, trio.current_time())
+        self._pulse.beat()
+
+    def _index_owner(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
+        if old is not None and old.owner is not None:
+            owned = self._owned[old.owner.uid]
+            del owned[kind, key]
+            if not owned:
+                del self._owned[old.owner.uid]
+        if new is not None and new.owner is not None:
+            self._owned.setdefault(new.owner.uid, {})[kind, key] = new
+
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
+        """See `Backend.watch`."""
+        await trio.lowlevel.checkpoint()
+        if resume_after is not None:
+            here = self.position
+            check_resumable(resume_after, here, {self._incarnation: None})
+            cursor = self._log.cursor(kind, resume_after.revision)
+            return LogWatch(self._log, self._pulse, self._at, cursor, within, None)
+        table = self._tables.get(kind, {})
+        if within.everything:
+            snapshot = list(table.values())
+        else:
+            snapshot = [resource for key, resource in table.items() if within.matches(key)]
+        cursor = self._log.cursor(kind, self._log.head)
+        return LogWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
+
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        """See `Backend.raise_fence`."""
+        await trio.lowlevel.checkpoint()
+        who = (controller, member)
+        stored = self._fences.get(who, (0, 0))
+        wanted = (term, number) if term else (stored[0] + 1, number)
+        if wanted <= stored:
+            raise FenceLowered(f"the fence of {controller} is at {stored}, which {wanted} is not above")
+        self._fences[who] = wanted
+        self._log.append(self._log.head + 1, (), trio.current_time())
+        self._pulse.beat()
+        return Raised(Fence(controller, member, *wanted), self.position, self._settled.get(who, 0))
+
+    async def record_settled(self, fence: Fence, revision: int) -> None:
+        """See `Backend.record_settled`."""
+        await trio.lowlevel.checkpoint()
+        self._check_fence(fence)
+        who = (fence.controller, fence.member)
+        self._settled[who] = max(self._settled.get(who, 0), revision)
+
+    def _check_fence(self, fence: Fence) -> None:
+        stored = self._fences.get((fence.controller, fence.member), (0, 0))
+        if (fence.term, fence.number) < stored:
+            raise FenceLowered(
+                f"the fence of {fence.controller} is at {stored}, above {(fence.term, fence.number)} of this write"
+            )
+
+
+def _meets_the_protocol() -> Backend:
+    return MemoryBackend()

@@ -1,0 +1,27 @@
+"""Whether a watch may go on from a position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.errors import HistoryGone
+from headway.resource import Position
+from headway.storage._errors import StoreMismatch
+
+
+def check_resumable(wanted: Position, here: Position, incarnations: Mapping[str, int | None]) -> None:
+    """Raise StoreMismatch when ``wanted`` is no position of this store, HistoryGone when it is in its future.
+
+    ``incarnations`` holds every opening of the store with the revision at which it was left (None: it is the
+    present one). A position above the revision at which its incarnation was left is of a history that this
+    store doesn't have: an older copy of the file has been put in its place.
+    """
+    if wanted.store_id != here.store_id:
+        raise StoreMismatch(f"position {wanted.revision} is of store {wanted.store_id}; this is {here.store_id}")
+    left = incarnations.get(wanted.incarnation, -1)
+    if left is not None and wanted.revision > left:
+        raise StoreMismatch(
+            f"position {wanted.revision} is of a history of store {here.store_id} that this copy doesn't have"
+        )
+    if wanted.revision > here.revision:
+        raise HistoryGone(f"position {wanted.revision} is above {here.revision}, where the store stands")
