@@ -1,0 +1,47 @@
+"""How a client's writes go out, and who hears of their outcome."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from headway.errors import OutcomeUnknown
+from headway.resource import Key, Position, ResourceType, pb
+
+
+class Writes(Protocol):
+    """What stands behind the writes of a client. A controller's run fences them and keeps its cache in step (C5)."""
+
+    @property
+    def fence(self) -> pb.Fence | None:
+        """What the next write carries."""
+        ...
+
+    def acknowledged(
+        self, type: ResourceType[Any], key: Key, uid: str, stored: pb.Resource | None, position: Position
+    ) -> None:
+        """A write happened: ``stored`` is what is there since ``position``; None: nothing is. Called before the
+        call returns to the caller, without a checkpoint between. An empty ``uid`` is any.
+        """
+        ...
+
+    def unknown(self, error: OutcomeUnknown | None) -> None:
+        """A write may have happened: it failed oddly, or (None) was cancelled half-way."""
+        ...
+
+
+class PlainWrites:
+    """Meets `Writes` for a client that is no controller's: no fence, nobody to tell."""
+
+    fence = None
+
+    def acknowledged(
+        self, type: ResourceType[Any], key: Key, uid: str, stored: pb.Resource | None, position: Position
+    ) -> None:
+        """Tell nobody."""
+
+    def unknown(self, error: OutcomeUnknown | None) -> None:
+        """Tell nobody; the caller gets the error."""
+
+
+def _meets_the_protocol() -> Writes:
+    return PlainWrites()

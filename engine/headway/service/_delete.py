@@ -1,0 +1,60 @@
+"""Delete: remove a resource, or mark it while finalizers hold it."""
+
+from __future__ import annotations
+
+import datetime
+
+from ulid_transform import ulid_now
+
+from headway.resource import DELETION_TIMESTAMP, Registry, finalizers, is_marked, pb, resource_id
+from headway.service._admission import admit_id
+from headway.service._fence import fence_of
+from headway.service._read import check_version
+from headway.service._refusals import conflict
+from headway.service._retry import attempt
+from headway.storage import Backend, Put, Remove
+
+
+async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest) -> pb.DeleteResponse:
+    """Delete what is there; what isn't there (or is another incarnation) is deleted already.
+
+    Answers with the position of the deletion. Where there was nothing to delete it is one at which the resource was
+    not there; where finalizers hold it the answer carries the resource, marked.
+    """
+    type, key = admit_id(registry, request.id, "id")
+    assert request.id is not None
+    wanted_uid, name = request.id.uid, resource_id(request.id)
+    if request.store_id and request.version and request.store_id != backend.position.store_id:
+        raise conflict(f"version {request.version} is of store {request.store_id}; this is another store")
+    fence = fence_of(request.fence)
+
+    async def once() -> pb.DeleteResponse:
+        stored, position = await backend.read(type.kind, key)
+        if stored is None or stored.id is None or (wanted_uid and stored.id.uid != wanted_uid):
+            return pb.DeleteResponse(position=position.message())
+        check_version(stored, type.name.version)
+        if request.version and request.version != stored.version:
+            raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
+        if not finalizers(stored.metadata):
+            removal = Remove(type.kind, key, stored.id.uid, stored.version)
+            position = await backend.commit((removal,), fence)
+            return pb.DeleteResponse(position=position.message())
+        if is_marked(stored.metadata):
+            return pb.DeleteResponse(position=position.message(), marked=stored)
+        marked = _marked(stored)
+        position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)
+        return pb.DeleteResponse(position=position.message(), marked=marked)
+
+    return await attempt(once, blanket=not request.version)
+
+
+def _marked(stored: pb.Resource) -> pb.Resource:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return pb.Resource(
+        id=stored.id,
+        owner=stored.owner,
+        generation=ulid_now(),
+        metadata={**stored.metadata, DELETION_TIMESTAMP: now},
+        status=stored.status,
+        data=stored.data,
+    )
