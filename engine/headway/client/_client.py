@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any, TypeVar
 
 import betterproto2
@@ -74,7 +75,7 @@ class Client:
         partition: str = "*",
         namespace: str = "*",
         name_prefix: str = "",
-    ) -> list[Resource[T]]:
+    ) -> builtins.list[Resource[T]]:
         """All resources of a type, in order of partition, namespace and name; ``*`` is any."""
         if type.scope is Scope.CLUSTER:
             partition = namespace = ""
@@ -86,7 +87,7 @@ class Client:
         reply = await self._call("List", request, pb.ListResponse)
         return [type.view(resource) for resource in reply.resources]
 
-    async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> list[Resource[Any]]:
+    async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> builtins.list[Resource[Any]]:
         """Everything that this incarnation owns, of every registered type. The id must have a uid."""
         id = owner.id if isinstance(owner, Resource) else owner
         reply = await self._call("ListByOwner", pb.ListByOwnerRequest(owner=id.message()), pb.ListByOwnerResponse)
@@ -116,7 +117,7 @@ class Client:
         raise Conflict(f"{resource.id} kept being changed by others while it was applied")
 
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
-        """As `apply`, against a ``current`` state that the caller has just read. Raises Conflict when it isn't any more."""
+        """As `apply`, against a ``current`` state the caller has just read; Conflict when it isn't any more."""
         type, message = wanted.type, wanted.message()
         message.version = ""
         if current is None:
@@ -133,7 +134,7 @@ class Client:
         return await self._write(type, message)
 
     async def write_status(
-        self, resource: Resource[T], key: str, conditions: list[pb.Condition], *, observed_generation: str = ""
+        self, resource: Resource[T], key: str, conditions: builtins.list[pb.Condition], *, observed_generation: str = ""
     ) -> Resource[T]:
         """Replace the status under ``key``, and return the resource as stored. Writes nothing when nothing differs.
 
@@ -162,9 +163,11 @@ class Client:
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(id.type)
         request = pb.DeleteRequest(id=id.message(), version=version, fence=self._writes.fence)
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
-        at = _position(reply.position)
-        self._writes.acknowledged(type, id.key, id.uid, reply.marked, at)
-        return None if reply.marked is None else type.view(reply.marked)
+        left = reply.resource
+        self._writes.acknowledged(type, id.key, left, _position(reply.position))
+        if left is None or (id.uid and left.id is not None and left.id.uid != id.uid):
+            return None
+        return type.view(left)
 
     def watch(
         self,
@@ -200,7 +203,7 @@ class Client:
         if stored is None or stored.id is None:
             raise Unavailable("a write was answered without the resource")
         id = resource_id(stored.id)
-        self._writes.acknowledged(type, id.key, id.uid, stored, _position(at))
+        self._writes.acknowledged(type, id.key, stored, _position(at))
         return type.view(stored)
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:

@@ -16,11 +16,10 @@ class Writes(Protocol):
         """What the next write carries."""
         ...
 
-    def acknowledged(
-        self, type: ResourceType[Any], key: Key, uid: str, stored: pb.Resource | None, position: Position
-    ) -> None:
-        """A write happened: ``stored`` is what is there since ``position``; None: nothing is. Called before the
-        call returns to the caller, without a checkpoint between. An empty ``uid`` is any.
+    def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
+        """A write was answered: at ``position`` this is what bears the name; None: nothing does.
+
+        Called before the call returns to its caller, without a checkpoint between.
         """
         ...
 
@@ -34,9 +33,7 @@ class PlainWrites:
 
     fence = None
 
-    def acknowledged(
-        self, type: ResourceType[Any], key: Key, uid: str, stored: pb.Resource | None, position: Position
-    ) -> None:
+    def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Tell nobody."""
 
     def unknown(self, error: OutcomeUnknown | None) -> None:

@@ -18,8 +18,8 @@ from headway.storage import Backend, Put, Remove
 async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest) -> pb.DeleteResponse:
     """Delete what is there; what isn't there (or is another incarnation) is deleted already.
 
-    Answers with the position of the deletion. Where there was nothing to delete it is one at which the resource was
-    not there; where finalizers hold it the answer carries the resource, marked.
+    Answers with a position and with what bears the name at that position: nothing, the resource marked for deletion
+    where finalizers hold it, or another incarnation where the request named one that is gone.
     """
     type, key = admit_id(registry, request.id, "id")
     assert request.id is not None
@@ -30,8 +30,12 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
 
     async def once() -> pb.DeleteResponse:
         stored, position = await backend.read(type.kind, key)
-        if stored is None or stored.id is None or (wanted_uid and stored.id.uid != wanted_uid):
+        if stored is None or stored.id is None:
             return pb.DeleteResponse(position=position.message())
+        if wanted_uid and stored.id.uid != wanted_uid:
+            # Without what is there instead, a cache would take the answer for "nothing bears this name" and refuse
+            # the creation of the other incarnation, whose event may still be on its way, as older than the answer.
+            return pb.DeleteResponse(position=position.message(), resource=stored)
         check_version(stored, type.name.version)
         if request.version and request.version != stored.version:
             raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
@@ -40,10 +44,10 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
             position = await backend.commit((removal,), fence)
             return pb.DeleteResponse(position=position.message())
         if is_marked(stored.metadata):
-            return pb.DeleteResponse(position=position.message(), marked=stored)
+            return pb.DeleteResponse(position=position.message(), resource=stored)
         marked = _marked(stored)
         position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)
-        return pb.DeleteResponse(position=position.message(), marked=marked)
+        return pb.DeleteResponse(position=position.message(), resource=marked)
 
     return await attempt(once, blanket=not request.version)
 

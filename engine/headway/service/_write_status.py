@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from typing import Any
 
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
 from headway.service._admission import admit_id
@@ -60,11 +61,7 @@ def _admitted(request: pb.WriteStatusRequest) -> pb.Status:
     return status
 
 
-def _checked(
-    stored: pb.Resource | None,
-    type: ResourceType,
-    request: pb.WriteStatusRequest,  # type: ignore[type-arg]
-) -> pb.Resource:
+def _checked(stored: pb.Resource | None, type: ResourceType[Any], request: pb.WriteStatusRequest) -> pb.Resource:
     assert request.id is not None
     if stored is None or stored.id is None or stored.id.uid != request.id.uid:
         raise not_found(f"{resource_id(request.id)} with uid {request.id.uid} is not there")
