@@ -10,7 +10,7 @@ from grpclib import GRPCError
 from headway.cache._shared import SharedType
 from headway.errors import StoreChanged, StoreWentBack, Unavailable
 from headway.events import Report, StreamEnded
-from headway.resource import Kind, Position, ResourceType, pb, position
+from headway.resource import Position, ResourceType, TypeName, pb, position
 from headway.rpc import Channel
 from headway.watch import Follower
 
@@ -32,19 +32,19 @@ class Hub:
         self._nursery = nursery
         self._report = report
         self._lag_limit = lag_limit
-        self._shared: dict[Kind, SharedType] = {}
+        self._shared: dict[TypeName, SharedType] = {}
 
     def shared(self, type: ResourceType[Any]) -> SharedType:
         """The type's store and stream, opened now if nobody has before."""
-        shared = self._shared.get(type.kind)
+        shared = self._shared.get(type.name)
         if shared is None:
-            shared = self._shared[type.kind] = SharedType(type, self._report)
+            shared = self._shared[type.name] = SharedType(type, self._report)
             self._nursery.start_soon(self._follow, shared, name=f"the stream of {type.name}")
         return shared
 
     def known(self, type: ResourceType[Any]) -> SharedType | None:
         """The type's store, if it is open."""
-        return self._shared.get(type.kind)
+        return self._shared.get(type.name)
 
     async def _follow(self, shared: SharedType) -> None:
         while True:

@@ -36,10 +36,9 @@ class Index(Generic[T]):
     __slots__ = ("function", "name", "raw", "single")
 
     def __init__(self, name: str, function: Callable[[Any], Any], *, single: bool, raw: bool = False) -> None:
-        if not isinstance(name, str) or not name:
-            raise DeclarationError(
-                f"an index needs a name, not {name!r}: headway.index('by_team', lambda account: ...)"
-            )
+        given: object = name
+        if not (isinstance(given, str) and given):
+            raise DeclarationError(f"an index needs a name, not {given!r}: index('team', lambda account: ...)")
         if not callable(function):
             raise DeclarationError(f"index {name!r} needs a function, not {function!r}")
         self.name = name
@@ -103,7 +102,7 @@ class IndexTable:
         for key, resource in entries.items():
             try:
                 value = extract(resource)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
                 self._fail(key, error)
                 continue
             if value is not None:
@@ -148,7 +147,7 @@ class IndexTable:
         try:
             for value in self._values(resource):
                 self._keys.setdefault(value, set()).add(key)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # likewise
             # What was added before it raised goes again: partly indexed would be silently wrong.
             self._sweep(key)
             self._fail(key, error)
@@ -163,7 +162,7 @@ class IndexTable:
                 keys.remove(key)
                 if not keys:
                     del self._keys[value]
-        except Exception:
+        except Exception:  # noqa: BLE001  # likewise
             # The function gives another answer than it gave before, which it must not: look everywhere.
             self._sweep(key)
 

@@ -10,7 +10,7 @@ import betterproto2
 
 from headway.cache._shared import Subscription
 from headway.errors import IndexIncomplete, InvalidArgument, NotPrimed, NotWatched
-from headway.resource import Key, Kind, Resource, ResourceId, ResourceType, did_you_mean
+from headway.resource import Key, Resource, ResourceId, ResourceType, TypeName, did_you_mean
 
 T = TypeVar("T", bound=betterproto2.Message)
 
@@ -21,16 +21,20 @@ class CacheReader:
     What is returned is yours to change. Reads see every change that triggered the reconcile, of every type of the
     controller, and every write that the controller has had acknowledged; they never go back (C2, C4, C5).
 
+    Attributes:
+        manages: the controller's managed type.
+
     Every read raises NotWatched for a type or index that the controller doesn't declare, and NotPrimed before the
     run is primed.
     """
 
-    def __init__(self, controller: str, types: Iterable[ResourceType[Any]]) -> None:
+    def __init__(self, controller: str, manages: ResourceType[Any], watches: Iterable[ResourceType[Any]]) -> None:
         self._controller = controller
-        self._declared = {type.kind: type for type in types}
-        self._subscriptions: Mapping[Kind, Subscription] = {}
+        self.manages = manages
+        self._declared = {manages.name, *(type.name for type in watches)}
+        self._subscriptions: Mapping[TypeName, Subscription] = {}
 
-    def open(self, subscriptions: Mapping[Kind, Subscription]) -> None:
+    def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
         """The run is primed: let reads through."""
         self._subscriptions = subscriptions
 
@@ -80,10 +84,10 @@ class CacheReader:
         return self._of(type).gate.frontier
 
     def _of(self, type: ResourceType[Any]) -> Subscription:
-        subscription = self._subscriptions.get(type.kind)
+        subscription = self._subscriptions.get(type.name)
         if subscription is not None:
             return subscription
-        if type.kind in self._declared:
+        if type.name in self._declared:
             raise NotPrimed(f"the cache of {self._controller} is not primed (or its run has ended)")
         raise NotWatched(
             f"controller {self._controller} neither manages nor watches {type.name}: add it to `watches`, "

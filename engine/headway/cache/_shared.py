@@ -7,13 +7,13 @@ into its indexes in the same step in which it goes into the store, and into its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import trio
 
 from headway.cache._gate import Applied, Gate
-from headway.cache._indexes import Index, IndexTable
+from headway.cache._indexes import Index, IndexTable, OnFailure
 from headway.errors import HeadwayError, StoreChanged
 from headway.events import Report, StaleRefused
 from headway.resource import Bookmark, EndOfSnapshot, Key, Position, ResourceType, StreamItem, pb
@@ -116,7 +116,7 @@ class SharedType:
         gate = self.gate
         stale = gate.refused.changes + gate.refused.snapshots
         applied = gate.feed(item)
-        if isinstance(item, (EndOfSnapshot, Bookmark)):
+        if isinstance(item, EndOfSnapshot | Bookmark) and item.position.revision >= gate.frontier:
             self._failure = None
             if isinstance(item, EndOfSnapshot):
                 self._distrusted = False
@@ -131,14 +131,14 @@ class SharedType:
         """Apply what a write was answered (C5). Raises StoreChanged when another store answered."""
         self._tell(self.gate.reply(key, stored, position))
 
-    async def wait_complete(self, revision: int, *, newer_than: int = 0) -> int:
+    async def wait_complete(self, revision: int) -> int:
         """Wait until the store is primed and complete up to ``revision``; returns its frontier.
 
         Raises StoreChanged or StoreWentBack when that can't be.
         """
         await trio.lowlevel.checkpoint()
         gate = self.gate
-        while not (gate.primed and gate.frontier >= max(revision, newer_than)):
+        while not (gate.primed and gate.frontier >= revision):
             if self._failure is not None:
                 raise self._failure
             await self._progress.park()
@@ -148,9 +148,14 @@ class SharedType:
             raise self._failure
         return gate.frontier
 
-    def subscribe(
-        self, indexes: Sequence[Index[Any]], on_failure: Callable[[str, Key, Exception], None]
-    ) -> Subscription:
+    def check_primed(self) -> None:
+        """Raise StoreChanged when the store was replaced and isn't primed, or whatever else voids it."""
+        if self._failure is not None:
+            raise self._failure
+        if not self.gate.primed:
+            raise StoreChanged(f"the store of {self.type.name} was replaced by another one")
+
+    def subscribe(self, indexes: Sequence[Index[Any]], on_failure: OnFailure) -> Subscription:
         """Join: build the indexes over what is held now, and feed what comes after. No checkpoint in it."""
         tables = {index.name: IndexTable(index, self.type, on_failure) for index in indexes}
         for table in tables.values():

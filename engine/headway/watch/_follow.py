@@ -11,7 +11,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import StoreChanged, StoreWentBack
+from headway.errors import StoreChanged, StoreWentBack, Unavailable
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Position, ResourceType, Scope, StreamItem, pb
 from headway.rpc import Channel
@@ -70,7 +70,7 @@ class Follower:
     Args:
         channel: where the streams come from; each new stream may come from another server.
         report: hears of streams that open, end and lag.
-        linearizable: reads the position at which the store really stands.
+        linearizable: reads the position at which the store really stands; raises Unavailable when it can't.
         lag_limit: seconds that a stream may stand below the sink's frontier before it is closed.
     """
 
@@ -160,5 +160,5 @@ class Follower:
                         f"store {here.store_id} stands at revision {here.revision}, "
                         f"and has told changes up to {sink.frontier} before"
                     )
-        except GRPCError as error:
-            self._report(StreamEnded(self._type.name, f"{error.status.name}: {error.message}", self._failures))
+        except Unavailable as error:
+            self._report(StreamEnded(self._type.name, str(error), self._failures))
