@@ -1,0 +1,1 @@
+"""The nouns: resources, their types and their payloads."""
