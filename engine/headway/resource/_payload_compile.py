@@ -87,9 +87,7 @@ def _run(
     # A traceback, and a debugger, then show the written code.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), known)  # written above, of field names that are Python names
-    return {
-        cls: ready[cls] if plan is None else _compiled(known, number[cls]) for cls, plan in plans.items()
-    }
+    return {cls: ready[cls] if plan is None else _compiled(known, number[cls]) for cls, plan in plans.items()}
 
 
 def _compiled(known: dict[str, Any], own: int) -> Codec:
