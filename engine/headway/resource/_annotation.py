@@ -19,8 +19,8 @@ Kind = Literal[
 ]  # fmt: skip
 
 SUPPORTED = (
-    "str, int, bool, float, bytes, datetime, timedelta, an IntEnum, another @headway.message class, any of them as "
-    "`X | None` or in list[X], and dict[K, X] with str, int or bool for K"
+    "str, int, bool, float, bytes, datetime, timedelta, an IntEnum, another @headway.message class, "
+    "any of them as `X | None` or in list[X], and dict[K, X] with str, int or bool for K"
 )
 _FLOATS = ("float", "double")
 _INTEGERS = tuple(kind for kind in get_args(Kind) if kind not in _FLOATS)

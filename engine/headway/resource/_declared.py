@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
 from types import FrameType
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar
 
 import betterproto2
 
@@ -50,7 +50,7 @@ class Declaration:
                 if isinstance(found, type) and issubclass(found, betterproto2.Message):
                     return found
                 raise DeclarationError(
-                    f"{where}: {name} is {found!r}; only a @headway.message class may be declared after its use"
+                    f"{where}: {name} is {found!r}; only a @headway.message class may be declared after use"
                 )
         raise DeclarationError(f"{where}: there is no {name} in {cls.__module__}")
 
@@ -89,7 +89,7 @@ def _hint(cls: type[DeclaredMessage], name: str, declared: Annotation) -> Any:
         return types.GenericAlias(dict, (declared.key.python, python))
     if declared.shape == "repeated":
         return types.GenericAlias(list, (python,))
-    return Optional[python] if declared.shape == "optional" else python
+    return python | None if declared.shape == "optional" else python
 
 
 def _is_plain_enum(python: type[Any]) -> bool:
@@ -97,7 +97,10 @@ def _is_plain_enum(python: type[Any]) -> bool:
 
 
 class PlainEnum:
-    """Stands for an IntEnum where betterproto2 makes values of its own Enum: a number without a member is one too."""
+    """Stands for an IntEnum where betterproto2 makes values of its own Enum.
+
+    A number without a member is a value too, as proto3 wants it.
+    """
 
     def __init__(self, enum: type[IntEnum]) -> None:
         self.plain_enum = enum

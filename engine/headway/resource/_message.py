@@ -35,7 +35,7 @@ class _Field:
 def field(number: int, *, kind: Kind | None = None, **refused: Never) -> Any:
     """A field of a declared message: its number, which is for ever, and how its numbers are kept.
 
-    ``kind`` is for int (int64 unless told) and float (double unless told), also inside list[…] and as value of dict[…].
+    ``kind`` is for int (int64 unless told) and float (double unless told), in list and dict too.
     """
     return _Field(number, kind, refused)
 
@@ -44,12 +44,12 @@ def field(number: int, *, kind: Kind | None = None, **refused: Never) -> Any:
 def message(cls: type[T], /) -> type[T]: ...
 @overload
 def message(*, name: str | None = None) -> Callable[[type[T]], type[T]]: ...
-# `field` is no field specifier for type checkers: they take it for a default then, and a proto3 field has one.
+# `field` is no field specifier for type checkers: it is a default to them then, which a proto3 field has.
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def message(cls: type[Any] | None = None, /, *, name: str | None = None) -> Any:
     """Make a class with annotated fields a message: ``members: list[str] = field(1)``.
 
-    It becomes a betterproto2.Message. ``name`` is its full name in protobuf, ``<module>.<class>`` unless told.
+    It becomes a betterproto2.Message. ``name`` is its full name in protobuf, else ``<module>.<class>``.
     """
     if cls is not None:
         return _declare(cls, name, sys._getframe(1))
@@ -93,7 +93,7 @@ def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
 
 
 def _frames(frame: FrameType | None) -> list[FrameType]:
-    """Where names of the declaration are looked up: class bodies around it, and the function or module they are in."""
+    """Where names are looked up: the class bodies around the declaration, and their function or module."""
     frames: list[FrameType] = []
     while frame is not None:
         frames.append(frame)
@@ -108,7 +108,7 @@ def _annotations(cls: type[Any]) -> dict[str, Any]:
         import annotationlib
 
         return annotationlib.get_annotations(cls, format=annotationlib.Format.STRING)
-    return cast(dict[str, Any], cls.__dict__.get("__annotations__", {}))
+    return inspect.get_annotations(cls)
 
 
 def _read_fields(cls: type[Any], frames: list[FrameType]) -> tuple[dict[str, Annotation], dict[str, _Field]]:
@@ -147,8 +147,8 @@ def _marker(cls: type[Any], name: str, annotation: Any, free: int) -> _Field:
         if marker.refused:
             given = ", ".join(f"{option}={value!r}" for option, value in marker.refused.items())
             raise DeclarationError(
-                f"{cls.__qualname__}.{name}: field() takes no {given}; an unset field holds proto3's default, "
-                f"and one that may be absent is `X | None`"
+                f"{cls.__qualname__}.{name}: field() takes no {given}; an unset field holds proto3's "
+                f"default, and one that may be absent is `X | None`"
             )
         return marker
     if name in cls.__dict__:
@@ -200,14 +200,14 @@ def _rebuilt(
     bases = (*(base for base in cls.__bases__ if base not in plain), DeclaredMessage)
     made = ABCMeta(cls.__name__, bases, body)
     _repoint(cls, made, body)
-    return cast(type[DeclaredMessage], dataclasses.dataclass(eq=False, repr=False, kw_only=True)(made))
+    return cast("type[DeclaredMessage]", dataclasses.dataclass(eq=False, repr=False, kw_only=True)(made))
 
 
 def _dataclass_field(declared: Annotation, number: int) -> Any:
     element = declared.element
     if declared.key is not None:
         map_meta = betterproto2.map_meta(
-            declared.key.proto_type, element.proto_type, unwrap_2=cast(Any, element.unwrap)
+            declared.key.proto_type, element.proto_type, unwrap_2=cast("Any", element.unwrap)
         )
         return betterproto2.field(number, betterproto2.TYPE_MAP, map_meta=map_meta)
     made = betterproto2.field(

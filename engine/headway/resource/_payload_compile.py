@@ -1,7 +1,8 @@
 """Compile a message class into functions that encode, decode, copy and compare it.
 
-Measured against upb with a descriptor built from the same metadata: that parses faster, but moving the fields into the
-betterproto2 message, and looking for unknown ones, costs more than reading them by Python written for the class.
+Measured against upb with a descriptor built from the same metadata: that parses faster, but moving the
+fields into the betterproto2 message, and looking for unknown ones, costs more than reading them by Python
+written for the class.
 """
 
 import copy
@@ -34,7 +35,7 @@ class Codec:
     compiled: bool
 
 
-def codec_of(cls: MessageClass) -> Codec:
+def codec_of(cls: type[Any]) -> Codec:
     """The codec of a class, compiled at the first use together with all that it can hold."""
     codec: Codec | None = cls.__dict__.get(_ATTRIBUTE)
     if codec is None:
@@ -91,8 +92,8 @@ def _run(
 
 
 def _compiled(known: dict[str, Any], own: int) -> Codec:
-    functions = (known[f"{name}_{own}"] for name in ("encode", "decode", "copy", "equal"))
-    return Codec(*functions, compiled=True)
+    functions = {name: known[f"{name}_{own}"] for name in ("encode", "decode", "copy", "equal")}
+    return Codec(**functions, compiled=True)
 
 
 def _names_for_all() -> dict[str, Any]:

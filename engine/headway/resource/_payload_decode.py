@@ -1,16 +1,16 @@
 """Write the source of a message class's decoder.
 
-The decoder takes fields in the order of their numbers, which is how they come: after one field it goes straight on to
-the next `if`, and turns back to the first only when a field comes out of order. Names in the written code: data, i
-(index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value).
+The decoder takes fields in the order of their numbers, which is how they come: after one field it goes
+straight on to the next `if`, and turns back to the first only when a field comes out of order. Names in the
+written code: data, i (index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value).
 """
 
 from headway.resource._payload_plan import ClassPlan, FieldPlan, Value
 from headway.resource._payload_wire import (
     DELIMITED,
     DEPTH_LIMIT,
-    FIXED_FORMATS,
     FIXED64,
+    FIXED_FORMATS,
     VARINT_KINDS,
     wire_type,
 )
@@ -34,7 +34,7 @@ def indented(lines: list[str], by: int = 1) -> list[str]:
 
 
 def decoder_source(plan: ClassPlan, known: dict[str, object], number: dict[type, int]) -> str:
-    """A function ``decode_<n>(data, i, end, depth)``; what it names beyond its arguments is put into ``known``."""
+    """A function ``decode_<n>(data, i, end, depth)``; what else it names is put into ``known``."""
     own = number[plan.cls]
     blocks: list[str] = []
     entries: list[str] = []

@@ -1,6 +1,7 @@
 """Write the source of a message class's encoder.
 
-Names in the written code: m (message), o (what is written so far), v (value), n (length), p (pieces of a list or map).
+Names in the written code: m (message), o (what is written so far), v (value), n (length), p (pieces of a list
+or map), k and w (key and whole of a map's entry).
 """
 
 from headway.resource._payload_decode import indented
@@ -19,7 +20,7 @@ _WRITERS = {"enum": "write_int64", "sint32": "write_uint32", "sint64": "write_ui
 
 
 def encoder_source(plan: ClassPlan, known: dict[str, object], number: dict[type, int]) -> str:
-    """A function ``encode_<n>(m)``; what it names beyond its argument is put into ``known``."""
+    """A function ``encode_<n>(m)``; what else it names is put into ``known``."""
     lines = [f"def encode_{number[plan.cls]}(m):", " o = b''"]
     for field in plan.fields:
         lines += indented(_field(field, known, number))

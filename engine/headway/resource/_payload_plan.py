@@ -4,7 +4,7 @@ import keyword
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import betterproto2
 
@@ -77,10 +77,17 @@ class ClassPlan:
         return [plan.value.message for plan in self.fields if plan.value.message is not None]
 
 
+def metadata_of(cls: type[Any]) -> betterproto2.ProtoClassMetadata:
+    """What betterproto2 knows of a class."""
+    # betterproto2's classproperty is typed so that nothing may ask it.
+    metadata: betterproto2.ProtoClassMetadata = cast("Any", cls)._betterproto
+    return metadata
+
+
 def plan_class(cls: MessageClass) -> ClassPlan:
     """The plan of a class; UnsupportedClassError where it departs from what betterproto2 generates."""
     _refuse_odd(cls)
-    metadata = cls._betterproto
+    metadata = metadata_of(cls)
     fields = [
         _plan_field(cls, name, metadata.meta_by_field_name[name]) for name in metadata.sorted_field_names
     ]
@@ -102,14 +109,14 @@ def _plan_field(cls: MessageClass, name: str, meta: betterproto2.FieldMetadata) 
     if not name.isidentifier() or keyword.iskeyword(name):
         raise UnsupportedClassError(f"{cls.__name__} has a field that is no Python name: {name!r}")
     shape = _shape(meta)
-    held = cls._betterproto.cls_by_field[f"{name}.value" if shape == "map" else name]
+    held = metadata_of(cls).cls_by_field[f"{name}.value" if shape == "map" else name]
     key = None
     value = meta
     if meta.map_meta is not None:
         key, value = _value(cls, meta.map_meta[0], held), meta.map_meta[1]
     rivals: tuple[str, ...] = ()
     if meta.group:
-        arms = cls._betterproto.oneof_field_by_group[meta.group]
+        arms = metadata_of(cls).oneof_field_by_group[meta.group]
         rivals = tuple(sorted(arm.name for arm in arms if arm.name != name))
     return FieldPlan(
         name=name,
@@ -154,7 +161,7 @@ def _enum_values(cls: MessageClass, held: Any) -> EnumValues:
 def _make_default(
     cls: MessageClass, name: str, meta: betterproto2.FieldMetadata, shape: Shape
 ) -> Callable[[], Any] | None:
-    make: Callable[[], Any] = cls._betterproto.default_gen[name]
+    make: Callable[[], Any] = metadata_of(cls).default_gen[name]
     if shape in ("repeated", "map"):
         return None
     if make() is None:
