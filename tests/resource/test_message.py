@@ -118,7 +118,7 @@ def test_an_unset_field_holds_proto3s_default() -> None:
     assert team.state is State.UNKNOWN
     assert team.lead == Person()
     assert team.since == datetime.datetime(1970, 1, 1, tzinfo=UTC)
-    assert bytes(team) == encode(team) == b""
+    assert bytes(cast("Any", team)) == encode(team) == b""
     assert Team().members is not team.members
 
 

@@ -2,6 +2,8 @@
 
 from typing import assert_type
 
+import betterproto2
+
 from headway._gen.headway.resource.v1 import Resource
 from headway.resource._message import field, message
 from headway.resource._payload import copy_message, decode, encode, equal
@@ -27,6 +29,13 @@ class Team:
         return self.members[0]
 
 
+@message
+class Explicit(betterproto2.Message):
+    """A message that says it is one, for who calls betterproto2's methods."""
+
+    name: str = field(1)
+
+
 team = Team(members=["ada"], owner=Person())
 Team()
 assert_type(team, Team)
@@ -39,6 +48,9 @@ assert_type(decode(Team, b""), Team)
 assert_type(copy_message(team), Team)
 assert_type(equal(team, None), bool)
 assert_type(decode(Resource, encode(Resource())), Resource)
+
+assert_type(Explicit.parse(bytes(Explicit(name="a"))), Explicit)
+assert_type(Explicit().name, str)
 
 Team(members="ada")  # type: ignore[arg-type]
 Team(member=["ada"])  # type: ignore[call-arg]
