@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-import betterproto2
 
+from headway.resource import Payload
 from headway.cache._gate import Applied
 from headway.errors import DeclarationError
 from headway.resource import Key, Resource, ResourceType, pb
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 Extract = Callable[[pb.Resource], "Iterable[Hashable]"]
 OnFailure = Callable[[str, Key, Exception], None]

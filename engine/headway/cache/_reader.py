@@ -6,13 +6,13 @@ import builtins
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-import betterproto2
 
+from headway.resource import Payload
 from headway.cache._shared import Subscription
 from headway.errors import IndexIncomplete, InvalidArgument, NotPrimed, NotWatched
 from headway.resource import Key, Resource, ResourceId, ResourceType, TypeName, did_you_mean
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 
 class CacheReader:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import builtins
 from typing import Any, TypeVar
 
-import betterproto2
 import trio
 from grpclib import GRPCError
 
+from headway.resource import Payload
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import PlainWrites, Writes
@@ -28,7 +28,7 @@ from headway.resource import (
 )
 from headway.rpc import Channel
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 Reply = TypeVar("Reply")
 
 _SERVICE = "/headway.resource.v1.ResourceService/"

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-import betterproto2
 from grpclib import GRPCError
 
+from headway.resource import Payload
 from headway.client._refusals import client_error
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, Resource, ResourceType, SnapshotChunk
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import betterproto2
 
+from headway.resource import Payload
 from headway.cache import Index, index_owner
 from headway.controller._request import Request, Result
 from headway.errors import DeclarationError
@@ -20,7 +20,7 @@ from headway.resource import Hooks, Registry, ResourceId, ResourceType, Scope, n
 if TYPE_CHECKING:
     from headway.controller._runtime import Runtime
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 Reconciler = Callable[["Runtime", Request], Awaitable[Result]]
 Source = Callable[["Runtime", Callable[[ResourceId], None]], Awaitable[None]]

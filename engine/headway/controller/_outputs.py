@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-import betterproto2
 
+from headway.resource import Payload
 from headway.cache import CacheReader
 from headway.client import Client
 from headway.resource import Key, Resource, ResourceType
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 
 class Outputs(Generic[T]):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import betterproto2
 
+from headway.resource import Payload
 from headway.cache import CacheReader
 from headway.client import Client
 from headway.controller._definition import OWNER_INDEX, Definition
@@ -13,7 +13,7 @@ from headway.controller._outputs import Outputs
 from headway.errors import NotWatched
 from headway.resource import Resource, ResourceType
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 
 class Runtime:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import betterproto2
 
+from headway.resource._payload import Payload
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.resource import _markers
@@ -16,7 +16,7 @@ from headway.resource._payload import copy_message, decode, encode
 if TYPE_CHECKING:
     from headway.resource._types import ResourceType
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 
 class Resource(Generic[T]):

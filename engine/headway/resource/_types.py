@@ -5,10 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import betterproto2
 
+
+from headway.resource._payload import Payload
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import DeclarationError, InvalidArgument
@@ -18,7 +20,7 @@ from headway.resource._names import name_problem, type_problem
 from headway.resource._payload import encode
 from headway.resource._resource import Resource
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 
 class Scope(enum.Enum):
@@ -127,7 +129,7 @@ class ResourceType(Generic[T]):
         *,
         partition: str = "",
         namespace: str = "",
-        owner: Resource[betterproto2.Message] | Resource[T] | ResourceId | None = None,
+        owner: Resource[Any] | ResourceId | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Resource[T]:
         """A resource that isn't stored yet. Without ``data`` its payload has all defaults.
