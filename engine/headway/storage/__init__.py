@@ -19,3 +19,6 @@ from headway.storage._errors import WrongUid as WrongUid
 from headway.storage._log import CommitLog as CommitLog
 from headway.storage._log import Cursor as Cursor
 from headway.storage._memory import MemoryBackend as MemoryBackend
+from headway.storage._open import open_store as open_store
+from headway.storage._sqlite import SqliteBackend as SqliteBackend
+from headway.storage._sqlite import open_sqlite as open_sqlite

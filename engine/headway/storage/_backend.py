@@ -81,6 +81,18 @@ class Remove:
 Operation = Put | Remove
 
 
+def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
+    """Raise ValueError when two operations of one commit name the same resource: neither order would be right."""
+    if len(operations) < 2:
+        return
+    seen: set[tuple[Kind, Key]] = set()
+    for operation in operations:
+        place = (operation.kind, operation.key)
+        if place in seen:
+            raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is named twice in one commit")
+        seen.add(place)
+
+
 class Within(NamedTuple):
     """Which resources of a kind: partition and namespace exactly, or ``*`` for any, and the start of the name."""
 
@@ -134,13 +146,15 @@ class Backend(Protocol):
         ...
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
-        """What this uid owns, whether or not the owner is still there."""
+        """What this uid owns, whether or not the owner is still there; an empty uid owns nothing."""
         ...
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Do all operations in one commit and return its position; one that changes nothing makes no revision.
 
-        Raises VersionConflict, WrongUid or FenceLowered, and then nothing was done.
+        Raises VersionConflict, WrongUid or FenceLowered, and then nothing was done; ValueError when two operations
+        name the same resource. A store on a disk or a network raises RemoteError's kinds besides: OutcomeUnknown
+        when the commit may have happened, any other one when it has not.
         """
         ...
 

@@ -123,16 +123,22 @@ class CommitLog:
             cursor.revision = max(cursor.revision, self.head)
             return []
         first = cursor.index - log.start
-        if first < self._dropped.get(cursor.kind, 0):
-            raise HistoryGone(
-                f"a watcher of {'.'.join(cursor.kind)} at revision {cursor.revision} is too far behind: "
-                f"kept are the changes after {self.floor}"
-            )
+        dropped = self._dropped.get(cursor.kind, 0)
+        if first < dropped:
+            if cursor.revision < self.floor:
+                raise HistoryGone(
+                    f"a watcher of {'.'.join(cursor.kind)} at revision {cursor.revision} is too far behind: "
+                    f"kept are the changes after {self.floor}"
+                )
+            first = dropped
+        # Only a cursor that was made above the head meets changes that its snapshot has already shown.
+        while first < len(log.changes) and log.changes[first].revision <= cursor.revision:
+            first += 1
         end = min(first + limit, len(log.changes))
         while end < len(log.changes) and log.changes[end - 1].more:
             end += 1
         taken = log.changes[first:end]
-        cursor.index += len(taken)
+        cursor.index = log.start + end
         if end == len(log.changes):
             cursor.revision = max(cursor.revision, self.head)
         else:

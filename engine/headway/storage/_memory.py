@@ -10,11 +10,11 @@ from typing import Self
 import trio
 
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, Fence, Operation, Put, Raised, Within
+from headway.storage._backend import Backend, Fence, Operation, Put, Raised, Within, refuse_repeated_keys
 from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
-from headway.storage._tail import LogWatch, Pulse
+from headway.storage._tail import ListSnapshot, LogWatch, Pulse
 
 _Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
 """(kind, key, what was stored, what is stored now)."""
@@ -32,7 +32,7 @@ class MemoryBackend:
         self._store_id = uuid.uuid4().hex
         self._incarnation = uuid.uuid4().hex
         self._tables: dict[Kind, dict[Key, pb.Resource]] = {}
-        # Invariant: holds exactly the stored resources that have an owner, by the owner's uid.
+        # Invariant: holds exactly the stored resources that have an owner with a uid, by that uid.
         self._owned: dict[str, dict[tuple[Kind, Key], pb.Resource]] = {}
         self._fences: dict[tuple[str, str], tuple[int, int]] = {}
         self._settled: dict[tuple[str, str], int] = {}
@@ -79,6 +79,7 @@ class MemoryBackend:
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """See `Backend.commit`."""
+        refuse_repeated_keys(operations)
         # The only checkpoint stands before the commit: from here on it happens whole, whatever is cancelled.
         await trio.lowlevel.checkpoint()
         if fence is not None:
@@ -123,12 +124,12 @@ class MemoryBackend:
         self._pulse.beat()
 
     def _index_owner(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
-        if old is not None and old.owner is not None:
+        if old is not None and old.owner is not None and old.owner.uid:
             owned = self._owned[old.owner.uid]
             del owned[kind, key]
             if not owned:
                 del self._owned[old.owner.uid]
-        if new is not None and new.owner is not None:
+        if new is not None and new.owner is not None and new.owner.uid:
             self._owned.setdefault(new.owner.uid, {})[kind, key] = new
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
@@ -145,7 +146,7 @@ class MemoryBackend:
         else:
             snapshot = [resource for key, resource in table.items() if within.matches(key)]
         cursor = self._log.cursor(kind, self._log.head)
-        return LogWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
+        return LogWatch(self._log, self._pulse, self._at, cursor, within, ListSnapshot(snapshot))
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         """See `Backend.raise_fence`."""

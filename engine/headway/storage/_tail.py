@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import trio
 
+from headway.errors import HeadwayError
 from headway.resource import (
     Bookmark,
     Change,
@@ -24,19 +26,50 @@ SNAPSHOT_CHUNK = 1000
 """Resources in one chunk of a snapshot."""
 
 
+class Snapshot(Protocol):
+    """What was read for a watch and is still to be handed out."""
+
+    async def next(self) -> list[pb.Resource]:
+        """The next chunk; an empty one when nothing is left. Cancelled, it has taken nothing."""
+        ...
+
+
+class ListSnapshot:
+    """Meets `Snapshot` over resources that are there already."""
+
+    def __init__(self, resources: Sequence[pb.Resource]) -> None:
+        self._resources = resources
+        self._taken = 0
+
+    async def next(self) -> list[pb.Resource]:
+        """See `Snapshot.next`."""
+        chunk = list(self._resources[self._taken : self._taken + SNAPSHOT_CHUNK])
+        self._taken += len(chunk)
+        return chunk
+
+
 class Pulse:
     """Wakes everybody who waits, and whoever waits later only at the next beat."""
 
     def __init__(self) -> None:
         self._lot = trio.lowlevel.ParkingLot()
+        self._broken: Callable[[], HeadwayError] | None = None
 
     def beat(self) -> None:
         """Wake all who wait now. Never blocks."""
         self._lot.unpark_all()
 
+    def stop(self, why: Callable[[], HeadwayError]) -> None:
+        """Make whoever waits, now or later, raise what ``why`` makes: no beat will come any more."""
+        self._broken = self._broken or why
+        self._lot.unpark_all()
+
     async def wait(self) -> None:
         """Wait for the next beat."""
-        await self._lot.park()
+        if self._broken is None:
+            await self._lot.park()
+        if self._broken is not None:
+            raise self._broken()
 
 
 class LogWatch:
@@ -49,7 +82,7 @@ class LogWatch:
         here: Callable[[int], Position],
         cursor: Cursor,
         within: Within,
-        snapshot: Sequence[pb.Resource] | None,
+        snapshot: Snapshot | None,
     ) -> None:
         self._log = log
         self._pulse = pulse
@@ -58,31 +91,30 @@ class LogWatch:
         self._within = within
         # The revision that the reader knows this stream to be complete up to.
         self._told = cursor.revision
-        self._opening: Iterator[StreamItem] | None = self._open(snapshot)
-
-    def _open(self, snapshot: Sequence[pb.Resource] | None) -> Iterator[StreamItem]:
-        position = self._here(self._cursor.revision)
-        if snapshot is None:
-            yield Bookmark(position, resumed=True)
-            return
-        for start in range(0, len(snapshot), SNAPSHOT_CHUNK):
-            yield SnapshotChunk(list(snapshot[start : start + SNAPSHOT_CHUNK]))
-        yield EndOfSnapshot(position)
+        self._snapshot = snapshot
+        self._opened = False
 
     async def next(self) -> StreamItem:
         """See `Watch.next`."""
-        # The one checkpoint stands before anything is taken, so that a cancelled call has taken nothing.
+        # Every checkpoint stands before anything is taken, so that a cancelled call has taken nothing.
         await trio.lowlevel.checkpoint()
-        if self._opening is not None:
-            item = next(self._opening, None)
-            if item is not None:
-                return item
-            self._opening = None
+        if not self._opened:
+            return await self._open()
         while True:
             item = self._take()
             if item is not None:
                 return item
             await self._pulse.wait()
+
+    async def _open(self) -> StreamItem:
+        chunk = await self._snapshot.next() if self._snapshot is not None else []
+        if chunk:
+            return SnapshotChunk(chunk)
+        resumed = self._snapshot is None
+        self._snapshot = None
+        self._opened = True
+        position = self._here(self._cursor.revision)
+        return Bookmark(position, resumed=True) if resumed else EndOfSnapshot(position)
 
     def _take(self) -> StreamItem | None:
         cursor = self._cursor

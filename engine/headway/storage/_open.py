@@ -1,0 +1,23 @@
+"""Opening a store by its url."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from headway.errors import InvalidArgument
+from headway.storage._backend import Backend
+from headway.storage._memory import MemoryBackend
+from headway.storage._sqlite import SqliteBackend
+
+
+def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
+    """The store at ``url``, to be entered: ``memory:``, or ``sqlite:PATH`` with a relative or an absolute path.
+
+    Raises InvalidArgument for another url; entering it raises StoreUnusable when the store can't be opened.
+    """
+    scheme, colon, path = url.partition(":")
+    if colon and scheme == "memory" and not path:
+        return MemoryBackend()
+    if colon and scheme == "sqlite" and path:
+        return SqliteBackend(path)
+    raise InvalidArgument(f'{url!r} names no store; known are "memory:" and "sqlite:PATH", like "sqlite:staff.db"')

@@ -1,0 +1,207 @@
+"""The store in one SQLite file: durable with no server, for one process at a time."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from headway.errors import HeadwayError, StoreUnusable
+from headway.resource import Key, Kind, Position, pb
+from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._log import CommitLog
+from headway.storage._resume import check_resumable
+from headway.storage._sqlite_commit import RaiseRequest, SettleRequest, WriteRequest
+from headway.storage._sqlite_file import OpenedFile, open_file
+from headway.storage._sqlite_reader import (
+    Readers,
+    RowSnapshot,
+    decode_rows,
+    read_incarnation,
+    read_log,
+    read_many,
+    read_one,
+    read_owned,
+)
+from headway.storage._sqlite_writer import GroupWriter
+from headway.storage._tail import LogWatch, Pulse
+
+
+class SqliteBackend:
+    """Meets `Backend` on an SQLite file (WAL, synchronous FULL). Open it with ``async with``.
+
+    An acknowledged commit survives the end of the process, however it ends, and, as far as the disk keeps its
+    promises, the loss of power. Opening reads the whole file once, to find damage before anything is served.
+
+    Args:
+        path: of the file, made if there is none. Beside it stand ``<path>-wal``, ``<path>-shm`` and ``<path>.lock``.
+        max_changes: how many changes of history are kept for watchers that resume, after a restart too.
+        max_age: for how many seconds.
+
+    Opening raises StoreUnusable when the file is held by a process (named), foreign, damaged, newer than this
+    program, or can't be reached; the file is then as it was.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
+        self._path = path
+        self._max_changes = max_changes
+        self._max_age = max_age
+        # Set while the store is open.
+        self._opened: _Opened | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._opened is not None:
+            raise StoreUnusable(f"{os.fspath(self._path)} is held by this very object: it is open already")
+        file, log = await trio.to_thread.run_sync(self._open, trio.current_time())
+        self._opened = _Opened(file, log)
+        return self
+
+    def _open(self, now: float) -> tuple[OpenedFile, CommitLog]:
+        file = open_file(self._path)
+        try:
+            return file, read_log(file.writer, file.floor, self._max_changes, self._max_age, (now, time.time()))
+        except BaseException as error:
+            file.close()
+            if isinstance(error, Exception):
+                raise StoreUnusable(f"{file.path} is damaged: its history can't be read: {error}") from error
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._opened is not None, "entered once, left once"
+        opened, self._opened = self._opened, None
+        await opened.close()
+
+    def _use(self) -> _Opened:
+        if self._opened is None:
+            raise _closed(os.fspath(self._path))()
+        self._opened.writer.check_usable()
+        return self._opened
+
+    @property
+    def position(self) -> Position:
+        """See `Backend.position`."""
+        opened = self._use()
+        return opened.at(opened.head)
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """See `Backend.read`."""
+        opened = self._use()
+        resource, revision = await opened.readers.run(partial(read_one, kind=kind, key=key))
+        return resource, opened.seen(revision)
+
+    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list`."""
+        opened = self._use()
+        rows, revision = await opened.readers.run(partial(read_many, kind=kind, within=within))
+        return await decode_rows(rows), opened.seen(revision)
+
+    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list_by_owner`."""
+        opened = self._use()
+        rows, revision = await opened.readers.run(partial(read_owned, owner_uid=owner_uid))
+        return await decode_rows(rows), opened.seen(revision)
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        """See `Backend.commit`. Raises StoreUnusable when nothing was written, OutcomeUnknown when that is unknown."""
+        refuse_repeated_keys(operations)
+        opened = self._use()
+        request = WriteRequest(operations, fence)
+        await opened.writer.submit(request)
+        return opened.at(request.revision)
+
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        """See `Backend.raise_fence`."""
+        opened = self._use()
+        request = RaiseRequest(Fence(controller, member, term, number))
+        await opened.writer.submit(request)
+        return Raised(request.fence, opened.at(request.revision), request.settled)
+
+    async def record_settled(self, fence: Fence, revision: int) -> None:
+        """See `Backend.record_settled`."""
+        await self._use().writer.submit(SettleRequest(fence, revision))
+
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
+        """See `Backend.watch`."""
+        opened = self._use()
+        log = opened.log
+        if resume_after is not None:
+            known = await opened.readers.run(partial(read_incarnation, incarnation=resume_after.incarnation))
+            check_resumable(resume_after, opened.at(opened.head), known)
+            cursor = log.cursor(kind, resume_after.revision)
+            return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
+        # The snapshot is read at the log's head or later: with what follows the head kept, its tail can't be lost.
+        pin = log.pin(log.head, math.inf)
+        try:
+            rows, revision = await opened.readers.run(partial(read_many, kind=kind, within=within))
+            opened.seen(revision)
+            cursor = log.cursor(kind, revision)
+        finally:
+            log.release(pin)
+        return LogWatch(log, opened.pulse, opened.at, cursor, within, RowSnapshot(rows))
+
+
+class _Opened:
+    """What there is while a store is open."""
+
+    def __init__(self, file: OpenedFile, log: CommitLog) -> None:
+        self.file = file
+        self.log = log
+        self.pulse = Pulse()
+        self.readers = Readers(file.path)
+        self.writer = GroupWriter(file, log, self.pulse)
+        # Invariant: no revision above this one and the log's head has been shown to anybody. A read may see a
+        # commit in the file a moment before its leader has published it.
+        self._seen = log.head
+
+    @property
+    def head(self) -> int:
+        """The last revision that this opening has shown to anybody."""
+        return max(self._seen, self.log.head)
+
+    def at(self, revision: int) -> Position:
+        """A position of this opening."""
+        return Position(self.file.store_id, self.file.incarnation, revision)
+
+    def seen(self, revision: int) -> Position:
+        """The position of a revision that a read has found in the file."""
+        self._seen = max(self._seen, revision)
+        return self.at(revision)
+
+    async def close(self) -> None:
+        """Let what is under way end, then let go of the file."""
+        closed = _closed(self.file.path)
+        with trio.CancelScope(shield=True):
+            self.writer.refuse(closed)
+            self.pulse.stop(closed)
+            await self.writer.wait_idle()
+            await self.readers.close()
+            await trio.to_thread.run_sync(self.file.close)
+
+
+def _closed(path: str) -> Callable[[], HeadwayError]:
+    return lambda: StoreUnusable(f"the store in {path} is closed")
+
+
+@asynccontextmanager
+async def open_sqlite(
+    path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0
+) -> AsyncIterator[SqliteBackend]:
+    """Open the store in the SQLite file at ``path`` for the length of the block; see `SqliteBackend`."""
+    async with SqliteBackend(path, max_changes=max_changes, max_age=max_age) as backend:
+        yield backend
+
+
+def _meets_the_protocol() -> Backend:
+    return SqliteBackend("")

@@ -1,0 +1,297 @@
+"""What is done to a store's file inside one transaction; everything here runs in a worker thread.
+
+A batch of requests shares one transaction. Each is checked before it changes anything, and sees what those before it
+in the batch have changed; so one that is refused has done nothing, and the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+
+from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable
+from headway.resource import Kind, decode, encode, pb
+from headway.storage import _sqlite_schema as sql
+from headway.storage._backend import Fence, Operation, Put
+from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
+from headway.storage._sqlite_file import OpenedFile, inode_of
+
+LogChange = tuple[Kind, pb.Resource, bool]
+"""(kind, resource, whether deleted), as `CommitLog.append` takes them."""
+
+_HIGHEST = 2**63 - 1
+
+
+class Request:
+    """Something one caller wants done in a transaction, and how that ended.
+
+    Attributes:
+        revision: where the store stood when it had been done; its own if it made one.
+        made_revision: whether it has a revision of its own.
+        error: what its caller is to be told instead.
+    """
+
+    __slots__ = ("changes", "error", "made_revision", "revision")
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.made_revision = False
+        self.changes: list[LogChange] = []
+        self.error: BaseException | None = None
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """Raise why this is refused, having changed nothing; return whether it will make a revision."""
+        raise NotImplementedError
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        """Do it, at `revision`."""
+        raise NotImplementedError
+
+    def publish(self) -> None:
+        """Called in the event loop when the transaction is done, before anybody hears of it."""
+
+
+class WriteRequest(Request):
+    """Operations on resources."""
+
+    __slots__ = ("_fence", "_operations", "_removed", "_rows")
+
+    def __init__(self, operations: Sequence[Operation], fence: Fence | None) -> None:
+        super().__init__()
+        self._operations = operations
+        self._fence = fence
+        # Made here, in the caller's task, while another batch may be on its way to the disk; and what can't be
+        # encoded is refused before it can spoil the others' batch. By operation: (uid, owner's uid, body) of a put.
+        self._rows = [_row(operation.resource) if isinstance(operation, Put) else None for operation in operations]
+        # By operation: (version, body, resource) of what is removed.
+        self._removed: dict[int, tuple[int, bytes, pb.Resource]] = {}
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """See `Request.check`."""
+        if self._fence is not None:
+            _check_fence(connection, self._fence)
+        changes = False
+        for index, operation in enumerate(self._operations):
+            if isinstance(operation, Put):
+                _check_put(connection, operation)
+                changes = True
+            elif (found := _check_remove(connection, operation)) is not None:
+                self._removed[index] = (*found, resource_from(*found))
+                changes = True
+        return changes
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        """See `Request.apply`."""
+        for index, operation in enumerate(self._operations):
+            row = self._rows[index]
+            if row is not None and isinstance(operation, Put):
+                uid, owner_uid, body = row
+                place = (*operation.kind, *operation.key)
+                connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, self.revision, body))
+                version, resource, deleted = self.revision, operation.resource, False
+            elif index in self._removed:
+                version, body, resource = self._removed[index]
+                deleted = True
+                connection.execute(sql.DELETE_RESOURCE, (*operation.kind, *operation.key))
+            else:
+                continue
+            history = (self.revision, len(self.changes), *operation.kind, deleted, version, now, body)
+            connection.execute(sql.INSERT_HISTORY, history)
+            self.changes.append((operation.kind, resource, deleted))
+
+    def publish(self) -> None:
+        """See `Request.publish`."""
+        # Only now: a resource whose commit failed keeps the version that its caller gave it.
+        version = str(self.revision)
+        for _, resource, deleted in self.changes:
+            if not deleted:
+                resource.version = version
+
+
+class RaiseRequest(Request):
+    """Raise a fence; afterwards ``fence`` and ``settled`` are as stored."""
+
+    __slots__ = ("fence", "settled")
+
+    def __init__(self, fence: Fence) -> None:
+        super().__init__()
+        self.fence = fence
+        self.settled = 0
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """See `Request.check`."""
+        controller, member, term, number = self.fence
+        *stored, self.settled = _stored_fence(connection, self.fence)
+        wanted = (term, number) if term else (stored[0] + 1, number)
+        if wanted <= tuple(stored):
+            raise FenceLowered(f"the fence of {controller} is at {tuple(stored)}, which {wanted} is not above")
+        if max(wanted) > _HIGHEST:
+            raise InvalidArgument(f"the fence {wanted} of {controller} is above {_HIGHEST}, the highest that is stored")
+        self.fence = Fence(controller, member, *wanted)
+        return True
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
+        """See `Request.apply`."""
+        connection.execute(sql.WRITE_FENCE, (*self.fence, self.settled))
+
+
+class SettleRequest(Request):
+    """Note up to which revision a fence's controller owes nothing; makes no revision."""
+
+    __slots__ = ("fence", "settled")
+
+    def __init__(self, fence: Fence, settled: int) -> None:
+        super().__init__()
+        self.fence = fence
+        self.settled = settled
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """See `Request.check`."""
+        if self.settled > _HIGHEST:
+            raise InvalidArgument(f"the revision {self.settled} is above {_HIGHEST}, the highest that is stored")
+        _check_fence(connection, self.fence)
+        return False
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
+        """See `Request.apply`."""
+        term, number, settled = _stored_fence(connection, self.fence)
+        if self.settled > settled:
+            connection.execute(sql.WRITE_FENCE, (self.fence.controller, self.fence.member, term, number, self.settled))
+
+
+class BatchFailed(Exception):
+    """The transaction of a batch failed as a whole. ``unusable``: and the file is not to be written to any more."""
+
+    def __init__(self, error: Callable[[], HeadwayError], *, unusable: bool) -> None:
+        super().__init__(str(error()))
+        self.error = error
+        self.unusable = unusable
+
+
+def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: int | None) -> int:
+    """Do all requests in one transaction and return the head afterwards; each request holds its own outcome.
+
+    ``floor``: where history is to begin from now on; None: leave it. Raises BatchFailed when the transaction failed.
+    """
+    connection = file.writer
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        _refuse_strangers(file, head)
+        revision = _perform(connection, requests, head)
+        if floor is not None:
+            connection.execute(sql.TRIM_HISTORY, (floor,))
+            connection.execute(sql.WRITE_FLOOR, (floor,))
+        if revision > head:
+            connection.execute(sql.WRITE_HEAD, (revision,))
+    except BatchFailed:
+        _roll_back(connection)
+        raise
+    except Exception as error:  # whatever it is, nobody may be left waiting
+        raise _nothing_written(file, str(error)) from error
+    try:
+        end_transaction(connection)
+    except sqlite3.Error as error:
+        # Without room, or without its turn, the mark that makes a transaction count was not written.
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
+            raise _nothing_written(file, str(error)) from error
+        _roll_back(connection)
+        raise _outcome_unknown(file, str(error)) from error
+    return revision
+
+
+def end_transaction(connection: sqlite3.Connection) -> None:
+    """Make the transaction durable."""
+    connection.execute("COMMIT")
+
+
+def resource_from(revision: int, body: bytes) -> pb.Resource:
+    """A stored resource from its row."""
+    resource = decode(pb.Resource, body)
+    resource.version = str(revision)
+    return resource
+
+
+def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: int) -> int:
+    revision, now = head, time.time()
+    for request in requests:
+        try:
+            request.made_revision = request.check(connection)
+        except sqlite3.Error:
+            raise
+        except Exception as error:  # noqa: BLE001  # its caller's; a check changes nothing, so the others go on
+            request.error = error
+            continue
+        request.revision = revision = revision + request.made_revision
+        if request.made_revision or isinstance(request, SettleRequest):
+            request.apply(connection, now)
+    return revision
+
+
+def _refuse_strangers(file: OpenedFile, head: int) -> None:
+    """Refuse to go on in a file that somebody else has written to, or that is no longer at its path."""
+    (stored,) = file.writer.execute(sql.READ_HEAD).fetchone()
+    if stored != head:
+        why = f"stands at revision {stored}, not at {head}: another program has written to it"
+    elif inode_of(file.path) != file.inode:
+        why = "was moved or removed while it was open"
+    else:
+        return
+    text = f"{file.path} {why}. Nothing was written; open the store again"
+    raise BatchFailed(lambda: StoreUnusable(text), unusable=True)
+
+
+def _nothing_written(file: OpenedFile, why: str) -> BatchFailed:
+    text = f"{file.path} could not be written to: {why}. Nothing was written"
+    return BatchFailed(lambda: StoreUnusable(text), unusable=not _roll_back(file.writer))
+
+
+def _outcome_unknown(file: OpenedFile, why: str) -> BatchFailed:
+    text = (
+        f"{file.path} failed while a commit was being made durable: {why}. "
+        "Whether it happened shows when the store is opened again; until then it refuses everything"
+    )
+    return BatchFailed(lambda: OutcomeUnknown(text), unusable=True)
+
+
+def _roll_back(connection: sqlite3.Connection) -> bool:
+    with contextlib.suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return not connection.in_transaction
+
+
+def _row(resource: pb.Resource) -> tuple[str, str, bytes]:
+    owner_uid = resource.owner.uid if resource.owner is not None else ""
+    return resource.id.uid, owner_uid, encode(resource)  # type: ignore[union-attr]  # stored ids are whole
+
+
+def _check_put(connection: sqlite3.Connection, operation: Put) -> None:
+    stored = connection.execute(sql.CHECK_RESOURCE, (*operation.kind, *operation.key)).fetchone()
+    if stored is not None and stored[0] != operation.resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
+        raise WrongUid(f"{operation.key[2]} is stored with another uid")
+    if (str(stored[1]) if stored is not None else "") != operation.expected:
+        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+
+
+def _check_remove(connection: sqlite3.Connection, operation: Operation) -> tuple[int, bytes] | None:
+    assert not isinstance(operation, Put)
+    stored = connection.execute(sql.CHECK_REMOVED, (*operation.kind, *operation.key)).fetchone()
+    if stored is None or stored[0] != operation.uid:
+        return None
+    if str(stored[1]) != operation.expected:
+        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+    return stored[1], stored[2]
+
+
+def _stored_fence(connection: sqlite3.Connection, fence: Fence) -> tuple[int, int, int]:
+    return connection.execute(sql.READ_FENCE, (fence.controller, fence.member)).fetchone() or (0, 0, 0)
+
+
+def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
+    term, number, _ = _stored_fence(connection, fence)
+    if (fence.term, fence.number) < (term, number):
+        raise FenceLowered(
+            f"the fence of {fence.controller} is at {(term, number)}, above {(fence.term, fence.number)} of this write"
+        )

@@ -1,0 +1,160 @@
+"""Reads of a store's file: a few connections, each used by one thread at a time, and what is asked through them.
+
+Every read is one transaction that brings its revision with it, so that what is read and where it stood belong together.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TypeVar
+
+import trio
+
+from headway.errors import StoreUnusable
+from headway.resource import Key, Kind, pb
+from headway.storage import _sqlite_schema as sql
+from headway.storage._backend import Within
+from headway.storage._log import CommitLog
+from headway.storage._sqlite_commit import LogChange, resource_from
+from headway.storage._sqlite_file import connect
+from headway.storage._tail import SNAPSHOT_CHUNK
+
+R = TypeVar("R")
+
+Row = tuple[int, bytes]
+"""(revision, body) of a stored resource."""
+
+CONNECTIONS = 4
+"""Reads at the same time; more wait."""
+
+
+class Readers:
+    """The reading connections. `run` lends one to a function in a worker thread."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._limiter = trio.CapacityLimiter(CONNECTIONS)
+        # Invariant: holds every connection that no thread is using; there are never more than `CONNECTIONS`.
+        self._free: list[sqlite3.Connection] = []
+        self._closed = False
+
+    async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
+        """What ``read`` returns; once its thread has begun, a cancellation waits for its end."""
+        return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
+
+    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
+        if self._closed:
+            raise StoreUnusable(f"the store in {self._path} is closed")
+        try:
+            connection = self._free.pop()
+        except IndexError:
+            connection = connect(self._path, read_only=True)
+        try:
+            connection.execute("BEGIN")
+            try:
+                return read(connection)
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"{self._path} could not be read: {error}") from error
+        finally:
+            self._free.append(connection)
+
+    async def close(self) -> None:
+        """Refuse further reads, wait for those under way, and close the connections."""
+        self._closed = True
+        for _ in range(CONNECTIONS):
+            await self._limiter.acquire_on_behalf_of(object())
+        for connection in self._free:
+            connection.close()
+
+
+class RowSnapshot:
+    """Meets `Snapshot` over rows, which are decoded in a worker thread when their chunk's turn has come."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+        self._taken = 0
+
+    async def next(self) -> list[pb.Resource]:
+        """See `Snapshot.next`."""
+        rows = self._rows[self._taken : self._taken + SNAPSHOT_CHUNK]
+        chunk = await decode_rows(rows)
+        self._taken += len(rows)
+        return chunk
+
+
+async def decode_rows(rows: Sequence[Row]) -> list[pb.Resource]:
+    """The resources of some rows, decoded in worker threads, a chunk at a time."""
+    decoded: list[pb.Resource] = []
+    for start in range(0, len(rows), SNAPSHOT_CHUNK):
+        decoded += await trio.to_thread.run_sync(_decode, rows[start : start + SNAPSHOT_CHUNK])
+    return decoded
+
+
+def _decode(rows: Sequence[Row]) -> list[pb.Resource]:
+    return [resource_from(*row) for row in rows]
+
+
+def read_one(connection: sqlite3.Connection, kind: Kind, key: Key) -> tuple[pb.Resource | None, int]:
+    """One resource, and the revision at which it was read."""
+    row = connection.execute(sql.READ_RESOURCE, (*kind, *key)).fetchone()
+    return (None if row is None else resource_from(*row)), read_head(connection)
+
+
+def read_many(connection: sqlite3.Connection, kind: Kind, within: Within) -> tuple[list[Row], int]:
+    """The rows within, in order of key, and the revision at which they were read."""
+    statement, values = sql.LIST_RESOURCES, list(kind)
+    for column, wanted in (("partition", within.partition), ("namespace", within.namespace)):
+        if wanted != "*":
+            statement += f" AND {column} = ?"
+            values.append(wanted)
+    if within.name_prefix:
+        # The comparison lets the primary key's order find the beginning; the other one is the condition.
+        statement += f" AND name >= ? AND substr(name, 1, {len(within.name_prefix)}) = ?"
+        values += [within.name_prefix, within.name_prefix]
+    rows = connection.execute(statement + sql.IN_ORDER_OF_KEY, values).fetchall()
+    return rows, read_head(connection)
+
+
+def read_owned(connection: sqlite3.Connection, owner_uid: str) -> tuple[list[Row], int]:
+    """The rows that a uid owns, and the revision at which they were read."""
+    return connection.execute(sql.LIST_OWNED, (owner_uid,)).fetchall(), read_head(connection)
+
+
+def read_head(connection: sqlite3.Connection) -> int:
+    """The revision of the last commit."""
+    (head,) = connection.execute(sql.READ_HEAD).fetchone()
+    assert isinstance(head, int)
+    return head
+
+
+def read_incarnation(connection: sqlite3.Connection, incarnation: str) -> dict[str, int | None]:
+    """The revision at which an incarnation was left (None: it is the present one); empty when it never was."""
+    return dict(connection.execute(sql.READ_INCARNATION, (incarnation,)).fetchall())
+
+
+def read_log(
+    connection: sqlite3.Connection, floor: int, max_changes: int, max_age: float, clock: tuple[float, float]
+) -> CommitLog:
+    """The commit log as the file's history has it. ``clock``: (now by the log's clock, now by the wall's)."""
+    newest_not_kept = connection.execute(sql.NEWEST_NOT_KEPT, (max_changes,)).fetchone()
+    if newest_not_kept is not None:
+        floor = max(floor, newest_not_kept[0])
+    log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
+    now, wall = clock
+    for revision, commit in groupby(connection.execute(sql.READ_HISTORY, (floor,)), key=lambda row: row[0]):
+        rows = list(commit)
+        log.append(revision, list(_changes(rows)), now - max(0.0, wall - rows[0][5]))
+    head = read_head(connection)
+    if head > log.head:
+        # The last revisions may be fences', which have no changes and no rows.
+        log.append(head, (), now)
+    return log
+
+
+def _changes(rows: Sequence[tuple[int, str, str, int, int, float, bytes]]) -> Iterator[LogChange]:
+    for _, group, kind, deleted, version, _, body in rows:
+        yield (group, kind), resource_from(version, body), bool(deleted)

@@ -1,0 +1,106 @@
+"""The tables of a store's file, and every statement that is run on them.
+
+The file's header says what it is: `APPLICATION_ID` at offset 68 and `FORMAT` (SQLite's user_version) at offset 60.
+A change of the tables that an older program can't read raises `FORMAT`.
+"""
+
+from __future__ import annotations
+
+APPLICATION_ID = int.from_bytes(b"HdWy", "big")
+FORMAT = 1
+
+# A body never holds its version: the revision beside it is the version, known only inside the transaction.
+# Bodies stand last in their rows, so that reading what precedes them touches no overflow page.
+TABLES = (
+    "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE incarnations (
+        incarnation TEXT NOT NULL PRIMARY KEY,
+        first_revision INTEGER NOT NULL,
+        last_revision INTEGER,
+        opened_at REAL NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE resources (
+        type_group TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        partition TEXT NOT NULL,
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        uid TEXT NOT NULL,
+        owner_uid TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (type_group, kind, partition, namespace, name)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX resources_by_owner ON resources (owner_uid) WHERE owner_uid <> ''",
+    """CREATE TABLE history (
+        revision INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        type_group TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        deleted INTEGER NOT NULL,
+        version INTEGER NOT NULL,
+        time REAL NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (revision, seq)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE fences (
+        controller TEXT NOT NULL,
+        member TEXT NOT NULL,
+        term INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        settled INTEGER NOT NULL,
+        PRIMARY KEY (controller, member)
+    ) WITHOUT ROWID""",
+)
+
+INSERT_META = "INSERT INTO meta (key, value) VALUES (?, ?)"
+READ_META = "SELECT key, value FROM meta"
+READ_HEAD = "SELECT value FROM meta WHERE key = 'head'"
+WRITE_HEAD = "UPDATE meta SET value = ? WHERE key = 'head'"
+WRITE_FLOOR = "UPDATE meta SET value = ? WHERE key = 'history_floor'"
+
+LEAVE_INCARNATION = "UPDATE incarnations SET last_revision = ? WHERE last_revision IS NULL"
+ENTER_INCARNATION = (
+    "INSERT INTO incarnations (incarnation, first_revision, last_revision, opened_at) VALUES (?, ?, NULL, ?)"
+)
+READ_INCARNATION = "SELECT incarnation, last_revision FROM incarnations WHERE incarnation = ?"
+
+_WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
+
+CHECK_RESOURCE = f"SELECT uid, revision FROM resources WHERE {_WHERE_KEY}"
+CHECK_REMOVED = f"SELECT uid, revision, body FROM resources WHERE {_WHERE_KEY}"
+PUT_RESOURCE = """
+    INSERT INTO resources (type_group, kind, partition, namespace, name, uid, owner_uid, revision, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (type_group, kind, partition, namespace, name) DO UPDATE
+    SET uid = excluded.uid, owner_uid = excluded.owner_uid, revision = excluded.revision, body = excluded.body
+"""
+DELETE_RESOURCE = f"DELETE FROM resources WHERE {_WHERE_KEY}"
+READ_RESOURCE = f"SELECT revision, body FROM resources WHERE {_WHERE_KEY}"
+LIST_RESOURCES = "SELECT revision, body FROM resources WHERE type_group = ? AND kind = ?"
+IN_ORDER_OF_KEY = " ORDER BY partition, namespace, name"
+LIST_OWNED = (
+    "SELECT revision, body FROM resources WHERE owner_uid = ? AND owner_uid <> ''"
+    " ORDER BY type_group, kind, partition, namespace, name"
+)
+
+INSERT_HISTORY = """
+    INSERT INTO history (revision, seq, type_group, kind, deleted, version, time, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+TRIM_HISTORY = "DELETE FROM history WHERE revision <= ?"
+NEWEST_NOT_KEPT = "SELECT revision FROM history ORDER BY revision DESC, seq DESC LIMIT 1 OFFSET ?"
+READ_HISTORY = (
+    "SELECT revision, type_group, kind, deleted, version, time, body FROM history"
+    " WHERE revision > ? ORDER BY revision, seq"
+)
+
+READ_FENCE = "SELECT term, number, settled FROM fences WHERE controller = ? AND member = ?"
+WRITE_FENCE = """
+    INSERT INTO fences (controller, member, term, number, settled) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (controller, member) DO UPDATE
+    SET term = excluded.term, number = excluded.number, settled = excluded.settled
+"""
+
+HIGHEST_REVISION = """
+    SELECT max((SELECT coalesce(max(revision), 0) FROM resources), (SELECT coalesce(max(revision), 0) FROM history))
+"""

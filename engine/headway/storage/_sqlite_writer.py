@@ -1,0 +1,171 @@
+"""Group commit: writers that come while a transaction is under way share the next one.
+
+There is no background task. A writer that finds nobody leading leads one batch: everything that is pending, its own
+request at the front. Then it hands on to the first of those that came meanwhile, so that no writer is kept leading.
+
+Invariants:
+1. While anything is pending or under way, exactly one writer leads.
+2. Batches are published to the commit log in order of revision, before any of their writers goes on.
+3. A writer is cancelled before its request is pending, or not at all; how long a cancellation waits is bounded by
+   two transactions, the one under way and its own (for each `MOST_IN_A_BATCH` writers ahead of it one more).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable
+from headway.storage._log import CommitLog
+from headway.storage._sqlite_commit import BatchFailed, Request, run_batch
+from headway.storage._sqlite_file import OpenedFile
+from headway.storage._tail import Pulse
+
+MOST_IN_A_BATCH = 256
+"""Requests in one transaction."""
+
+TRIM_STEP = 1000
+"""How many revisions of history may be kept in the file beyond those in the log: deleting costs a transaction time."""
+
+_GATHERING_TURNS = 4
+"""For how many turns of the event loop, at most, a leader waits for others who are about to write."""
+
+
+class _Pending:
+    __slots__ = ("done", "request", "turn")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.done = False
+        # Set when the request is done, or when it is this one's writer who leads now.
+        self.turn = trio.Event()
+
+
+class GroupWriter:
+    """The one writer of a store's file, shared by all who write."""
+
+    def __init__(self, file: OpenedFile, log: CommitLog, pulse: Pulse) -> None:
+        self._file = file
+        self._log = log
+        self._pulse = pulse
+        self._head = log.head
+        self._floor = file.floor
+        self._pending: deque[_Pending] = deque()
+        self._leading = False
+        self._idle = trio.Event()
+        self._idle.set()
+        self._refusal: Callable[[], HeadwayError] | None = None
+        self._broken: BatchFailed | None = None
+        # Its own limit, so that a commit never waits for other people's threads.
+        self._limiter = trio.CapacityLimiter(1)
+
+    def refuse(self, why: Callable[[], HeadwayError]) -> None:
+        """Refuse whatever comes from now on; what is pending is still done."""
+        self._refusal = self._refusal or why
+
+    def check_usable(self) -> None:
+        """Raise why the store can't be used any more, if it can't."""
+        if self._refusal is not None:
+            raise self._refusal()
+
+    @trio.lowlevel.enable_ki_protection
+    async def submit(self, request: Request) -> None:
+        """Do a request and return when it is durable and published; raises what it was refused with."""
+        await trio.lowlevel.checkpoint()
+        self.check_usable()
+        mine = _Pending(request)
+        self._pending.append(mine)
+        try:
+            with trio.CancelScope(shield=True):
+                if self._leading:
+                    await mine.turn.wait()
+                if not mine.done:
+                    await self._lead()
+        except BaseException:
+            self._abandon(mine)
+            raise
+        if request.error is not None:
+            raise request.error
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is pending or under way."""
+        await self._idle.wait()
+
+    async def _lead(self) -> None:
+        if self._idle.is_set():
+            self._idle = trio.Event()
+        self._leading = True
+        await self._gather()
+        batch = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_IN_A_BATCH))]
+        requests = [pending.request for pending in batch]
+        floor = self._log.floor if self._log.floor - self._floor >= TRIM_STEP else None
+        try:
+            if self._broken is not None:
+                raise self._broken
+            run = partial(run_batch, self._file, requests, self._head, floor)
+            head = await trio.to_thread.run_sync(run, limiter=self._limiter)
+        except Exception as error:  # noqa: BLE001  # a failed batch, or no thread for it: told to all who wait
+            _tell_all(requests, error)
+            self._stop_if_unusable(error)
+        else:
+            self._floor = self._floor if floor is None else floor
+            self._publish(requests, head)
+        finally:
+            self._hand_on(batch)
+
+    async def _gather(self) -> None:
+        # Writers that the last batch has let go come back a turn of the loop later: without this the first of
+        # them would lead a batch of its own, and every other transaction would carry one write.
+        for _ in range(_GATHERING_TURNS):
+            seen = len(self._pending)
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            if len(self._pending) == seen:
+                return
+
+    def _publish(self, requests: list[Request], head: int) -> None:
+        now = trio.current_time()
+        for request in requests:
+            if request.made_revision and request.error is None:
+                request.publish()
+                self._log.append(request.revision, request.changes, now)
+        self._head = head
+        self._pulse.beat()
+
+    def _stop_if_unusable(self, error: Exception) -> None:
+        if isinstance(error, BatchFailed) and error.unusable and self._broken is None:
+            text = f"{self._file.path} can't be used any more: {error}"
+            self._broken = BatchFailed(lambda: StoreUnusable(f"{text}. Nothing was written"), unusable=True)
+            self.refuse(lambda: StoreUnusable(text))
+            self._pulse.stop(lambda: StoreUnusable(text))
+
+    def _abandon(self, mine: _Pending) -> None:
+        """Forget a request whose writer is interrupted (KeyboardInterrupt respects no shield) before its turn."""
+        if mine in self._pending:
+            self._pending.remove(mine)
+            if mine.turn.is_set():
+                self._hand_on([])
+
+    def _hand_on(self, batch: list[_Pending]) -> None:
+        for pending in batch:
+            pending.done = True
+            pending.turn.set()
+        self._leading = bool(self._pending)
+        if self._pending:
+            self._pending[0].turn.set()
+        else:
+            self._idle.set()
+
+
+def _tell_all(requests: list[Request], error: Exception) -> None:
+    """Give every writer of a failed batch an error object of its own: several tasks raise them."""
+    for request in requests:
+        if not isinstance(error, BatchFailed):
+            request.error = StoreUnusable(f"the store could not be written to: {error!r}. Nothing was written")
+        elif request.error is not None and isinstance(error.error(), OutcomeUnknown):
+            continue  # It was refused before it could change anything: that is certain.
+        else:
+            request.error = error.error()
+        request.error.__cause__ = error
