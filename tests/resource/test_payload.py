@@ -143,9 +143,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 # Few fields of the many at once, so that a failing example is small.
 every = st.lists(st.sampled_from(sorted(FIELDS)), max_size=12, unique=True).flatmap(
-    lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names}).map(
-        lambda values: Every(**values)
-    )
+    lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names}).map(lambda values: Every(**values))
 )
 ids = st.builds(
     Id,
@@ -155,9 +153,7 @@ ids = st.builds(
     tenancy=st.none() | st.builds(Tenancy, partition=text, namespace=text),
 )
 conditions = st.builds(Condition, type=text, state=st.sampled_from(ConditionState), reason=text)
-statuses = st.builds(
-    Status, observed_generation=text, conditions=few(conditions), updated_at=st.none() | moment
-)
+statuses = st.builds(Status, observed_generation=text, conditions=few(conditions), updated_at=st.none() | moment)
 resources = st.builds(
     Resource,
     id=st.none() | ids,

@@ -65,6 +65,7 @@ class Refusals:
     """How many stale things were refused, by what they were."""
 
     changes: int = 0
+    overtaken: int = 0
     replies: int = 0
     snapshots: int = 0
 
@@ -117,9 +118,13 @@ class Gate:
         applied: list[Applied] = []
         for revision, resource, deleted, _ in changes:
             key = resource_key(resource)
-            if revision <= frontier or (ahead and revision <= ahead.get(key, 0)):
+            if revision <= frontier:
                 self.refused.changes += 1
-                if frontier < revision < ahead.get(key, 0):
+                continue
+            if ahead and (known := ahead.get(key, 0)) >= revision:
+                # At `known` it is the very change that the reply was of; below it, it was overtaken.
+                if revision < known:
+                    self.refused.overtaken += 1
                     self._overtake(key, resource, revision, deleted)
                 continue
             old = entries.get(key)

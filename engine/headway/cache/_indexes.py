@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-
-from headway.resource import Payload
 from headway.cache._gate import Applied
 from headway.errors import DeclarationError
-from headway.resource import Key, Resource, ResourceType, pb
+from headway.resource import Key, Payload, Resource, ResourceType, pb
 
 T = TypeVar("T", bound=Payload)
 

@@ -6,11 +6,9 @@ import builtins
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-
-from headway.resource import Payload
 from headway.cache._shared import Subscription
 from headway.errors import IndexIncomplete, InvalidArgument, NotPrimed, NotWatched
-from headway.resource import Key, Resource, ResourceId, ResourceType, TypeName, did_you_mean
+from headway.resource import Key, Payload, Resource, ResourceId, ResourceType, TypeName, did_you_mean
 
 T = TypeVar("T", bound=Payload)
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import trio
 from grpclib import GRPCError
 
-from headway.resource import Payload
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import PlainWrites, Writes
@@ -16,6 +15,7 @@ from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound, Ou
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
+    Payload,
     Position,
     Registry,
     Resource,

@@ -8,14 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-
-from headway.resource import Payload
 from headway.cache import Index, index_owner
 from headway.controller._request import Request, Result
 from headway.errors import DeclarationError
 from headway.mapper import Mapper
 from headway.queue import Backoff
-from headway.resource import Hooks, Registry, ResourceId, ResourceType, Scope, name_problem
+from headway.resource import Hooks, Payload, Registry, ResourceId, ResourceType, Scope, name_problem
 
 if TYPE_CHECKING:
     from headway.controller._runtime import Runtime
@@ -188,8 +186,9 @@ def _indexes_problem(definition: Definition) -> str | None:
     for type, indexes in definition.indexes.items():
         if type is not definition.manages and type not in definition.watches:
             return f"indexes has {type!r}, which the controller neither manages nor watches"
-        names = [index.name if isinstance(index, Index) else None for index in indexes]
-        if None in names:
+        given: list[object] = list(indexes)
+        names = [index.name for index in given if isinstance(index, Index)]
+        if len(names) < len(given):
             return f"indexes[{type.name}] must hold indexes, such as headway.index('team', lambda account: ...)"
         if len(set(names)) != len(names):
             return f"indexes[{type.name}] has two indexes of one name: {names}"

@@ -13,7 +13,7 @@ from headway.controller._request import Reason
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
 from headway.mapper import MapItem, MapQueue, ids_of, mapper_name
-from headway.queue import BACKLOG, LIVE, WaitingQueue
+from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
 from headway.resource import Key, Resource, TypeName
 
 _STEP = 500
@@ -91,7 +91,7 @@ class RunMapping:
 
     def _map(self, item: MapItem) -> None:
         applied = item.applied
-        priority = BACKLOG if item.backlog else LIVE
+        priority: Priority = BACKLOG if item.backlog else LIVE
         reason = Reason("started" if item.backlog else "changed", item.type, applied.key, applied.revision)
         if item.type == self._definition.manages.name:
             self._queue.add(applied.key, reason, priority=priority)

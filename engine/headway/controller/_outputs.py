@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-
-from headway.resource import Payload
 from headway.cache import CacheReader
 from headway.client import Client
-from headway.resource import Key, Resource, ResourceType
+from headway.resource import Key, Payload, Resource, ResourceType
 
 T = TypeVar("T", bound=Payload)
 

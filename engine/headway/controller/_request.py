@@ -58,8 +58,9 @@ Result = RequeueAfter | None
 
 def requeue_after(seconds: float) -> RequeueAfter:
     """``return headway.requeue_after(30)``: this went well; reconcile the key again after so many seconds."""
-    if not (isinstance(seconds, int | float) and math.isfinite(seconds) and seconds >= 0):
-        raise InvalidArgument(f"requeue_after takes a number of seconds from 0 on, not {seconds!r}")
+    given: object = seconds
+    if not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
+        raise InvalidArgument(f"requeue_after takes a number of seconds from 0 on, not {given!r}")
     return RequeueAfter(float(seconds))
 
 

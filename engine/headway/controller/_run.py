@@ -207,11 +207,12 @@ class Run:
         reason = Reason(what)
 
         def enqueue(id: ResourceId) -> None:
-            if not isinstance(id, ResourceId) or id.type.unversioned != self._definition.manages.kind:
+            given: object = id
+            if not isinstance(given, ResourceId) or given.type.unversioned != self._definition.manages.kind:
                 raise InvalidArgument(
-                    f"{what} enqueued {id!r}: give it ids of {self._definition.manages.name}, as from TYPE.id(name)"
+                    f"{what} enqueued {given!r}: give it ids of {self._definition.manages.name}, as from TYPE.id(name)"
                 )
-            self._queue.add(id.key, reason)
+            self._queue.add(given.key, reason)
 
         return enqueue
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-
-from headway.resource import Payload
 from headway.cache import CacheReader
 from headway.client import Client
 from headway.controller._definition import OWNER_INDEX, Definition
 from headway.controller._outputs import Outputs
 from headway.errors import NotWatched
-from headway.resource import Resource, ResourceType
+from headway.resource import Payload, Resource, ResourceType
 
 T = TypeVar("T", bound=Payload)
 

@@ -23,19 +23,22 @@ _WARNINGS = (
 _INFOS = (events.Primed, events.RunStarted, events.WriteSettled)
 
 
-def log_report(logger: Any = None) -> Report:
-    """A report that logs every event under its name, with its fields; to ``logger`` (a structlog logger) if given.
+def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
+    """A report that logs what went wrong, under its event's name and with its fields, as warnings.
 
-    Successful reconciles and other frequent things are at `debug`.
+    ``logger`` is a structlog logger, the one named ``headway`` unless given. With ``verbose`` everything else is
+    logged too: priming and runs at `info`, each reconcile and stream at `debug`.
     """
     import structlog  # here, because it takes longer to import than all of Headway
 
     log = logger or structlog.get_logger("headway")
 
     def report(event: object) -> None:
+        failed = isinstance(event, events.Reconciled) and event.error is not None
+        if not (failed or verbose or isinstance(event, _WARNINGS)):
+            return
         fields = {field.name: _plain(getattr(event, field.name)) for field in dataclasses.fields(event)}  # type: ignore[arg-type]  # every event is a dataclass
         name = type(event).__name__
-        failed = isinstance(event, events.Reconciled) and event.error is not None
         if failed or isinstance(event, _WARNINGS):
             log.warning(name, **fields)
         elif isinstance(event, _INFOS):

@@ -279,9 +279,7 @@ class WorkQueue(Generic[K, R]):
         entry = self._entries.get(key)
         if entry is None or entry.state != "in hand":
             state = "not in the queue" if entry is None else entry.state
-            raise NotInHandError(
-                f"key {key!r} is {state}, not in hand: report a key back exactly once for each take"
-            )
+            raise NotInHandError(f"key {key!r} is {state}, not in hand: report a key back exactly once for each take")
         return entry
 
     def _ready(self, entry: Entry[K, R], queued_at: float) -> None:

@@ -99,9 +99,7 @@ def read_annotation(annotation: Any, kind: str | None, names: Names, where: str)
         # Its empty one is what an absent field is, so that it has to exist; the rule also keeps a message
         # from needing itself for ever.
         name = element.python.__name__
-        raise DeclarationError(
-            f"{where}: {name} is not declared above; write `{name} | None`, or declare {name} first"
-        )
+        raise DeclarationError(f"{where}: {name} is not declared above; write `{name} | None`, or declare {name} first")
     return Annotation("single", element)
 
 
@@ -110,14 +108,10 @@ def _element(python: Any, kind: str | None, names: Names, where: str) -> Element
     if python is int or python is float:
         kinds = _INTEGERS if python is int else _FLOATS
         if kind is not None and kind not in kinds:
-            raise DeclarationError(
-                f"{where}: kind={kind!r} is none of {_name(python)}; it has {', '.join(kinds)}"
-            )
+            raise DeclarationError(f"{where}: kind={kind!r} is none of {_name(python)}; it has {', '.join(kinds)}")
         return Element(kind or ("int64" if python is int else "double"), python)
     if kind is not None:
-        raise DeclarationError(
-            f"{where}: kind={kind!r} says how an int or a float is kept, not {_name(python)}"
-        )
+        raise DeclarationError(f"{where}: kind={kind!r} says how an int or a float is kept, not {_name(python)}")
     if not isinstance(python, type):
         raise _unsupported(python, where)
     if python in _PLAIN:

@@ -75,9 +75,7 @@ def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
     if not isinstance(cls, type):
         raise DeclarationError(f"@headway.message is put on a class, not on {cls!r}")
     if name is not None and not _FULL_NAME.fullmatch(name):
-        raise DeclarationError(
-            f"{cls.__qualname__}: name={name!r} is no protobuf name; write one like 'acme.v1.Team'"
-        )
+        raise DeclarationError(f"{cls.__qualname__}: name={name!r} is no protobuf name; write one like 'acme.v1.Team'")
     for base in cls.__mro__[1:]:
         if dataclasses.is_dataclass(base):
             raise DeclarationError(
@@ -186,9 +184,7 @@ def _check_number(marker: _Field, where: str, taken: dict[int, str]) -> None:
         )
 
 
-def _rebuilt(
-    cls: type[Any], fields: dict[str, Annotation], markers: dict[str, _Field]
-) -> type[DeclaredMessage]:
+def _rebuilt(cls: type[Any], fields: dict[str, Annotation], markers: dict[str, _Field]) -> type[DeclaredMessage]:
     """The class again, with a message for its base."""
     body = {name: value for name, value in vars(cls).items() if name not in _OF_EVERY_CLASS}
     annotations = _annotations(cls)

@@ -164,9 +164,7 @@ _LENGTH = [
 ]
 
 
-def _read(
-    value: Value, suffix: str, known: dict[str, object], number: dict[type, int], put: str
-) -> list[str]:
+def _read(value: Value, suffix: str, known: dict[str, object], number: dict[type, int], put: str) -> list[str]:
     """Lines that read one value at ``i`` and put it where ``put`` says."""
     kind = value.kind
     if kind in VARINT_KINDS:
@@ -202,9 +200,7 @@ def _read_varint(value: Value, suffix: str, known: dict[str, object], put: str) 
     ]
 
 
-def _entry_function(
-    field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int]
-) -> list[str]:
+def _entry_function(field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int]) -> list[str]:
     """A function for the entries of a map field: the pair of key and value."""
     assert field.key is not None
     suffix = f"{own}_{field.number}"

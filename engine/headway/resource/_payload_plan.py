@@ -88,9 +88,7 @@ def plan_class(cls: MessageClass) -> ClassPlan:
     """The plan of a class; UnsupportedClassError where it departs from what betterproto2 generates."""
     _refuse_odd(cls)
     metadata = metadata_of(cls)
-    fields = [
-        _plan_field(cls, name, metadata.meta_by_field_name[name]) for name in metadata.sorted_field_names
-    ]
+    fields = [_plan_field(cls, name, metadata.meta_by_field_name[name]) for name in metadata.sorted_field_names]
     return ClassPlan(cls, tuple(fields), tuple(metadata.meta_by_field_name))
 
 

@@ -9,15 +9,13 @@ from typing import Any, Generic, TypeVar
 
 import betterproto2
 
-
-from headway.resource._payload import Payload
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import _message
 from headway.resource._ids import ResourceId, TypeName
 from headway.resource._names import name_problem, type_problem
-from headway.resource._payload import encode
+from headway.resource._payload import Payload, encode
 from headway.resource._resource import Resource
 
 T = TypeVar("T", bound=Payload)
