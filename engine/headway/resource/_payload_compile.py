@@ -84,7 +84,8 @@ def _run(
         for name in ("encode", "decode", "copy", "equal"):
             known[f"{name}_{number[cls]}"] = getattr(codec, name)
     source = "\n\n".join(sources)
-    file = f"<codec of {next(iter(plans)).__qualname__}>"
+    root = next(iter(plans))
+    file = f"<codec of {root.__module__}.{root.__qualname__}>"
     # A traceback, and a debugger, then show the written code.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), known)  # written above, of field names that are Python names
