@@ -30,6 +30,7 @@ from headway.client import Progress as Progress
 from headway.client import SnapshotEnd as SnapshotEnd
 from headway.client import Upserted as Upserted
 from headway.controller import App as App
+from headway.controller import Enqueue as Enqueue
 from headway.controller import Outputs as Outputs
 from headway.controller import Reason as Reason
 from headway.controller import Request as Request

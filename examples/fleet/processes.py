@@ -60,15 +60,18 @@ class SpawnFailed(Exception):
         self.log = log
 
 
-async def find(folder: str | Path, timeout: float = 1.0) -> dict[str, Process]:
+async def find(folder: str | Path, timeout: float = 1.0, uids: Iterable[str] | None = None) -> dict[str, Process]:
     """
     What lives in a folder, by uid: running processes, remnants, and those still starting after `timeout` seconds.
+
+    With `uids` only these are looked for.
 
     No lock is taken, so a launcher that starts at this moment isn't disturbed. Cancelled: nothing has changed.
     """
     children.reap_unheard()
     folder = _resolve(folder)
-    uids = [path.stem for path in folder.glob("*.lock") if locks.is_uid(path.stem)]
+    if uids is None:
+        uids = [path.stem for path in folder.glob("*.lock") if locks.is_uid(path.stem)]
     return await _look(folder, uids, timeout)
 
 

@@ -5,6 +5,7 @@ Open `_definition.py` first (what can be said), then `_run.py` (the way of one r
 
 from headway.controller._definition import App as App
 from headway.controller._definition import Definition as Definition
+from headway.controller._definition import Enqueue as Enqueue
 from headway.controller._definition import Source as Source
 from headway.controller._outputs import Outputs as Outputs
 from headway.controller._request import Reason as Reason

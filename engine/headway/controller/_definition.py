@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Payload)
 
 Reconciler = Callable[["Runtime", Request], Awaitable[Result]]
-Source = Callable[["Runtime", Callable[[ResourceId], None]], Awaitable[None]]
+Enqueue = Callable[[ResourceId], None]
+"""Have a managed resource reconciled. Raises InvalidArgument for an id of another type."""
+Source = Callable[["Runtime", Enqueue], Awaitable[None]]
 """``async def source(rt, enqueue)``: runs as long as the controller does and calls ``enqueue(id)`` for the managed
 resources that something outside the store concerns. One that returns has ended quietly; one that raises ends the run,
 which is then started again."""
