@@ -15,15 +15,15 @@ from typing import Any
 class StreamOpened:
     """A type's stream has been opened, to resume after a position or (None) with a snapshot."""
 
-    type: object
-    resume_after: object
+    type: Any
+    resume_after: Any
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
     """A type's stream has ended and will be opened again; ``failures`` in a row before it."""
 
-    type: object
+    type: Any
     why: str
     failures: int
 
@@ -32,7 +32,7 @@ class StreamEnded:
 class StreamLagging:
     """A stream stood below what is already known for too long and is closed."""
 
-    type: object
+    type: Any
     told: int
     frontier: int
 
@@ -41,7 +41,7 @@ class StreamLagging:
 class BookmarkRefused:
     """A stream's bookmark has proved false; the type takes a new snapshot."""
 
-    type: object
+    type: Any
     why: str
 
 
@@ -50,7 +50,7 @@ class Priming:
     """A controller's run has begun to prime a type up to its starting revision."""
 
     controller: str
-    type: object
+    type: Any
     starting_revision: int
 
 
@@ -59,7 +59,7 @@ class Primed:
     """A type is primed for a run: ``count`` resources, complete up to ``revision``, after ``seconds``."""
 
     controller: str
-    type: object
+    type: Any
     count: int
     revision: int
     seconds: float
@@ -89,7 +89,7 @@ class DeletionsUnknown:
     """What was deleted while no run was there can't be known: the history after ``settled`` is gone."""
 
     controller: str
-    type: object
+    type: Any
     settled: int
     why: str
 
@@ -122,7 +122,7 @@ class MappingFailed:
 
     controller: str
     mapper: str
-    type: object
+    type: Any
     key: tuple[str, str, str]
     error: BaseException
     retry_after: float
@@ -134,7 +134,7 @@ class IndexFailed:
 
     controller: str
     index: str
-    type: object
+    type: Any
     key: tuple[str, str, str]
     error: BaseException
 
@@ -159,7 +159,7 @@ class WriteSettled:
 class StaleRefused:
     """Something older than what a type's cache holds was refused (``count`` in all so far for this type)."""
 
-    type: object
+    type: Any
     what: str
     count: int
 

@@ -37,7 +37,7 @@ async def declare(client: headway.Client, path: Path) -> None:
             await client.delete(stored)
 
 
-async def run(options: argparse.Namespace, keeper: Keeper) -> bool:
+async def run(options: argparse.Namespace) -> bool:
     """Run the engine until the time is over or somebody stops it; returns whether the fleet is as declared."""
     store = f"sqlite:{options.folder / 'fleet.db'}"
     async with headway.open_engine(store, app, report=show.report) as engine:
@@ -72,7 +72,7 @@ async def main(options: argparse.Namespace) -> int:
     keeper.declare()
     code = 130
     try:
-        code = 0 if await run(options, keeper) else 1
+        code = 0 if await run(options) else 1
     finally:
         # The engine has ended, so nobody starts them again. After a `kill -9` this doesn't happen: they go on, and
         # the next engine adopts them.

@@ -9,7 +9,7 @@ from examples.fleet.declared import APP, ENDPOINTS, INSTANCE, Endpoints, Instanc
 from examples.fleet.ports import HOST
 
 
-def endpoints_of(instance: headway.Resource[Instance], cache: headway.CacheReader) -> Iterable[headway.ResourceId]:
+def endpoints_of(instance: headway.Resource[Instance], _cache: headway.CacheReader) -> Iterable[headway.ResourceId]:
     """An Instance concerns the Endpoints that bear its app's name."""
     return [ENDPOINTS.id(instance.data.app, partition=instance.id.partition, namespace=instance.id.namespace)]
 
