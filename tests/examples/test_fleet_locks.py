@@ -101,6 +101,16 @@ async def test_a_shorter_record_leaves_nothing_of_a_longer_one(fleet: Fleet) -> 
     assert await find(fleet.folder) == {"one": process}
 
 
+async def test_what_is_left_of_a_damaged_run_is_not_a_later_launcher(fleet: Fleet) -> None:
+    """A run whose record was damaged, and that is over, can be stopped while the next one starts: that one goes on."""
+    fleet.folder.mkdir()
+    starting = fleet.start_python(STUCK, str(locks.lock_path(fleet.folder, "one")))
+    await line_of(starting)
+    found = await find(fleet.folder, timeout=0)
+    await stop(replace(found["one"], pid=0, start_time=0, state=State.REMNANT), grace=PATIENCE)
+    assert await find(fleet.folder, timeout=0) == found
+
+
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda record: record.replace(b"4711", b"4712")])
 async def test_a_damaged_record_is_a_remnant_and_can_be_stopped(fleet: Fleet, damage: Callable[[bytes], bytes]) -> None:
     """The lock is held, but nobody can say by whom: stop ends whoever holds it, and nobody who looks at it."""
@@ -116,7 +126,8 @@ async def test_a_damaged_record_is_a_remnant_and_can_be_stopped(fleet: Fleet, da
     await stop(found["one"], grace=PATIENCE)
     assert not locks.is_alive(process)
     assert await find(fleet.folder) == {}
-    assert reader.poll() is None
+    reader.kill()
+    assert reader.wait() == -signal.SIGKILL  # the first signal that it got
 
 
 async def test_forget_leaves_a_living_instance_alone(fleet: Fleet) -> None:
