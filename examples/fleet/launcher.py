@@ -127,15 +127,9 @@ def _arrange_descriptors(folder: str, uid: str, keep: tuple[int, int]) -> None:
 
 def _restore_signals() -> None:
     """Undo what Python, or the engine that started us, has set: ignored and blocked signals are kept over `exec`."""
-    for ignored in (
-        signal.SIGPIPE,
-        signal.SIGXFSZ,
-        signal.SIGINT,
-        signal.SIGHUP,
-        signal.SIGTERM,
-        signal.SIGCHLD,
-    ):
-        signal.signal(ignored, signal.SIG_DFL)
+    for number in signal.valid_signals():
+        with suppress(OSError):  # SIGKILL and SIGSTOP can't be set
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 

@@ -181,12 +181,8 @@ def is_alive(process: Process) -> bool:
 def is_held_by(process: Process) -> bool:
     """Whether the lock is held by this run, or by what it has left, and not by a later run of the same instance."""
     holder = read(process.folder, process.uid)
-    if holder is None:
-        return False
-    if holder.state is State.STARTING:
-        # Its record is not there yet. What a dead process leaves is never starting, but a later run can be.
-        return is_alive(process)
-    return holder.identity == process.identity
+    # What a run leaves behind is never starting: that is a later run, or the process itself, which its pidfd tells.
+    return holder is not None and holder.state is not State.STARTING and holder.identity == process.identity
 
 
 def with_holder(process: Process) -> Process:
