@@ -1,1 +1,80 @@
-"""Headway: a controller engine on Trio."""
+"""Headway: a controller engine on Trio.
+
+General layout, in the order in which a change travels; each room imports only those before it:
+
+    errors, events   what can go wrong, and what can be reported
+    resource         the nouns: types, ids, resources
+    rpc              channels: how services are called
+    storage          what is true: stores, their history, their fences
+    service          what may be asked
+    client           the seam: typed calls over any channel
+    watch            one stream of one type, kept up
+    cache            what is believed: the gate, indexes, reads
+    mapper, queue    whose concern; which key, when
+    controller       declaring a controller, and running it
+    engine           `open_engine`, the only file that knows every room
+    observe, testing what users see of it; what their tests need
+
+Everything here is a re-export; what isn't re-exported here or in a room's own `__init__` is private.
+"""
+
+from headway.cache import CacheReader as CacheReader
+from headway.cache import Index as Index
+from headway.cache import index as index
+from headway.cache import index_many as index_many
+from headway.cache import index_metadata as index_metadata
+from headway.cache import index_owner as index_owner
+from headway.client import Client as Client
+from headway.client import Deleted as Deleted
+from headway.client import Progress as Progress
+from headway.client import SnapshotEnd as SnapshotEnd
+from headway.client import Upserted as Upserted
+from headway.controller import App as App
+from headway.controller import Enqueue as Enqueue
+from headway.controller import Outputs as Outputs
+from headway.controller import Reason as Reason
+from headway.controller import Request as Request
+from headway.controller import RequeueAfter as RequeueAfter
+from headway.controller import Runtime as Runtime
+from headway.controller import requeue_after as requeue_after
+from headway.controller import requeue_now as requeue_now
+from headway.engine import Engine as Engine
+from headway.engine import open_engine as open_engine
+from headway.errors import CallerError as CallerError
+from headway.errors import Conflict as Conflict
+from headway.errors import DeclarationError as DeclarationError
+from headway.errors import EngineBug as EngineBug
+from headway.errors import FailedPrecondition as FailedPrecondition
+from headway.errors import Fenced as Fenced
+from headway.errors import HeadwayError as HeadwayError
+from headway.errors import HistoryGone as HistoryGone
+from headway.errors import IndexIncomplete as IndexIncomplete
+from headway.errors import InvalidArgument as InvalidArgument
+from headway.errors import NotFound as NotFound
+from headway.errors import NotPrimed as NotPrimed
+from headway.errors import NotWatched as NotWatched
+from headway.errors import OutcomeUnknown as OutcomeUnknown
+from headway.errors import PayloadError as PayloadError
+from headway.errors import PermanentFailure as PermanentFailure
+from headway.errors import PermissionDenied as PermissionDenied
+from headway.errors import RemoteError as RemoteError
+from headway.errors import StoreChanged as StoreChanged
+from headway.errors import StoreUnusable as StoreUnusable
+from headway.errors import StoreWentBack as StoreWentBack
+from headway.errors import Unavailable as Unavailable
+from headway.mapper import Mapper as Mapper
+from headway.mapper import map_index as map_index
+from headway.mapper import map_owner as map_owner
+from headway.mapper import map_same_name as map_same_name
+from headway.queue import Backoff as Backoff
+from headway.resource import Condition as Condition
+from headway.resource import ConditionState as ConditionState
+from headway.resource import Hooks as Hooks
+from headway.resource import Position as Position
+from headway.resource import Resource as Resource
+from headway.resource import ResourceId as ResourceId
+from headway.resource import ResourceType as ResourceType
+from headway.resource import Scope as Scope
+from headway.resource import Status as Status
+from headway.resource import field as field
+from headway.resource import message as message

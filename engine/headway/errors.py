@@ -19,7 +19,7 @@ class DeclarationError(CallerError, TypeError):
 
 
 class PayloadError(CallerError, ValueError):
-    """A payload's bytes are not a message of the class that its type declares."""
+    """Bytes are not the message that they should be, or a message holds what can't be put into bytes."""
 
 
 class InvalidArgument(CallerError, ValueError):

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from headway.errors import HistoryGone, InvalidArgument, OutcomeUnknown, StoreUnusable
+from headway.errors import HistoryGone, InvalidArgument, OutcomeUnknown, PayloadError, StoreUnusable
 from headway.resource import EndOfSnapshot, Position
 from headway.storage import (
     Backend,
@@ -298,7 +298,7 @@ async def test_a_refused_write_fails_alone_in_its_batch(tmp_path: Path, commit_g
             commit_gate.open()
         assert {outcomes["a"], outcomes["b"]} == {2, 3}
         assert outcomes["bad"] is VersionConflict
-        assert outcomes["bro\udc80ken"] is UnicodeEncodeError
+        assert outcomes["bro\udc80ken"] is PayloadError
         assert await names(backend) == ["a", "b", "first"]
 
 

@@ -5,6 +5,9 @@ Nothing here waits, reads a clock or talks to anything. Open `_types.py` first, 
 
 from headway._gen.google.protobuf import Any as _Any
 from headway._gen.headway.resource import v1 as _v1
+from headway._gen.headway.resource.v1 import Condition as Condition
+from headway._gen.headway.resource.v1 import ConditionState as ConditionState
+from headway._gen.headway.resource.v1 import Status as Status
 from headway.resource._ids import Key as Key
 from headway.resource._ids import Kind as Kind
 from headway.resource._ids import ResourceId as ResourceId
@@ -17,8 +20,11 @@ from headway.resource._markers import FINALIZERS as FINALIZERS
 from headway.resource._markers import finalizers as finalizers
 from headway.resource._markers import is_marked as is_marked
 from headway.resource._markers import set_finalizers as set_finalizers
+from headway.resource._message import field as field
+from headway.resource._message import message as message
 from headway.resource._names import did_you_mean as did_you_mean
 from headway.resource._names import name_problem as name_problem
+from headway.resource._payload import Payload as Payload
 from headway.resource._payload import copy_message as copy_message
 from headway.resource._payload import decode as decode
 from headway.resource._payload import encode as encode

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import betterproto2
-
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.resource import _markers
 from headway.resource._ids import ResourceId, resource_id
-from headway.resource._payload import copy_message, decode, encode
+from headway.resource._payload import Payload, copy_message, decode, encode
 
 if TYPE_CHECKING:
     from headway.resource._types import ResourceType
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 
 class Resource(Generic[T]):

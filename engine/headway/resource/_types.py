@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import betterproto2
 
@@ -15,10 +15,10 @@ from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import _message
 from headway.resource._ids import ResourceId, TypeName
 from headway.resource._names import name_problem, type_problem
-from headway.resource._payload import encode
+from headway.resource._payload import Payload, encode
 from headway.resource._resource import Resource
 
-T = TypeVar("T", bound=betterproto2.Message)
+T = TypeVar("T", bound=Payload)
 
 
 class Scope(enum.Enum):
@@ -127,7 +127,7 @@ class ResourceType(Generic[T]):
         *,
         partition: str = "",
         namespace: str = "",
-        owner: Resource[betterproto2.Message] | Resource[T] | ResourceId | None = None,
+        owner: Resource[Any] | ResourceId | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Resource[T]:
         """A resource that isn't stored yet. Without ``data`` its payload has all defaults.

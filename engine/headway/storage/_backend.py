@@ -124,7 +124,7 @@ class Watch(Protocol):
         """
         ...
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Let go of what the watch holds. Idempotent."""
         ...
 

@@ -130,8 +130,8 @@ class LogWatch:
             return Bookmark(self._here(cursor.revision))
         return None
 
-    async def aclose(self) -> None:
-        """See `Watch.aclose`."""
+    def close(self) -> None:
+        """See `Watch.close`."""
 
 
 def _filtered(changes: list[Change], within: Within) -> list[Change]:

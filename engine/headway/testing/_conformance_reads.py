@@ -96,7 +96,7 @@ async def a_snapshot_is_what_is_within(backend: Backend) -> None:
         reader = await reading(backend, within)
         await reader.until_snapshot()
         must(sorted(reader.held) == matrix_keys(within), f"the snapshot within {within} is wrong")
-        await reader.watch.aclose()
+        reader.watch.close()
 
 
 async def the_tail_is_what_is_within(backend: Backend) -> None:

@@ -282,8 +282,8 @@ async def what_was_handed_out_is_not_written_to(backend: Backend) -> None:
 async def a_watch_may_be_closed_twice(backend: Backend) -> None:
     """Closing is idempotent, and the store goes on for the others."""
     watch, reader = await backend.watch(KIND, EVERYTHING), await reading(backend)
-    await watch.aclose()
-    await watch.aclose()
+    watch.close()
+    watch.close()
     await reader.until((await put(backend, thing("a"))).revision)
     must(len(reader.changes) == 1, "a closed watch closed another one")
 

@@ -96,9 +96,7 @@ class Any(betterproto2.Message):
     """
 
     @classmethod
-    def pack(
-        cls, message: betterproto2.Message, message_pool: "betterproto2.MessagePool | None" = None
-    ) -> "Any":
+    def pack(cls, message: betterproto2.Message, message_pool: "betterproto2.MessagePool | None" = None) -> "Any":
         """
         Pack the given message in the `Any` object.
 
@@ -161,8 +159,7 @@ class Any(betterproto2.Message):
             value = value["value"]
 
         return cls(
-            type_url=type_url,
-            value=bytes(msg_cls.from_dict(value, ignore_unknown_fields=ignore_unknown_fields)),
+            type_url=type_url, value=bytes(msg_cls.from_dict(value, ignore_unknown_fields=ignore_unknown_fields))
         )
 
 

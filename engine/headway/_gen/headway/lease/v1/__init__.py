@@ -106,9 +106,7 @@ default_message_pool.register_message("headway.lease.v1", "RaiseRequest", RaiseR
 class RaiseResponse(betterproto2.Message):
     fence: "__resource__v1__.Fence | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
-    position: "__resource__v1__.Position | None" = betterproto2.field(
-        2, betterproto2.TYPE_MESSAGE, optional=True
-    )
+    position: "__resource__v1__.Position | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
     The position of the commit that raised it.
     """
@@ -314,9 +312,7 @@ class LeaseServiceBase(betterproto2_grpclib.ServiceBase):
         response = await self.acquire(request)
         await stream.send_message(response)
 
-    async def __rpc_keep_alive(
-        self, stream: "grpclib.server.Stream[KeepAliveRequest, KeepAliveResponse]"
-    ) -> None:
+    async def __rpc_keep_alive(self, stream: "grpclib.server.Stream[KeepAliveRequest, KeepAliveResponse]") -> None:
         request = await stream.recv_message()
         assert request is not None
         response = await self.keep_alive(request)

@@ -87,9 +87,7 @@ class ConditionState(betterproto2.Enum):
 class Condition(betterproto2.Message):
     type: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
-    state: "ConditionState" = betterproto2.field(
-        2, betterproto2.TYPE_ENUM, default_factory=lambda: ConditionState(0)
-    )
+    state: "ConditionState" = betterproto2.field(2, betterproto2.TYPE_ENUM, default_factory=lambda: ConditionState(0))
 
     reason: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
 
@@ -119,13 +117,15 @@ default_message_pool.register_message("headway.resource.v1", "DeleteRequest", De
 class DeleteResponse(betterproto2.Message):
     position: "Position | None" = betterproto2.field(100, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The deletion's own revision; where there was nothing to delete, a revision
-    at which the resource was not there.
+    The deletion's own; where there was nothing to delete, one at which the
+    resource was not there.
     """
 
-    marked: "Resource | None" = betterproto2.field(101, betterproto2.TYPE_MESSAGE, optional=True)
+    resource: "Resource | None" = betterproto2.field(101, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Set when finalizers hold the resource: what stays, marked for deletion.
+    What bears the name at that position: absent, nothing does; the resource,
+    marked for deletion, while finalizers hold it; or another incarnation where
+    the request named one (by its uid) that is gone.
     """
 
 
@@ -216,9 +216,7 @@ class MutateAndValidateRequest(betterproto2.Message):
     resource: "Resource | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
 
-default_message_pool.register_message(
-    "headway.resource.v1", "MutateAndValidateRequest", MutateAndValidateRequest
-)
+default_message_pool.register_message("headway.resource.v1", "MutateAndValidateRequest", MutateAndValidateRequest)
 
 
 @dataclass(eq=False, repr=False)
@@ -226,9 +224,7 @@ class MutateAndValidateResponse(betterproto2.Message):
     resource: "Resource | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
 
-default_message_pool.register_message(
-    "headway.resource.v1", "MutateAndValidateResponse", MutateAndValidateResponse
-)
+default_message_pool.register_message("headway.resource.v1", "MutateAndValidateResponse", MutateAndValidateResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -305,15 +301,11 @@ class Resource(betterproto2.Message):
     """
 
     metadata: "dict[str, str]" = betterproto2.field(
-        5,
-        betterproto2.TYPE_MAP,
-        map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
+        5, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING)
     )
 
     status: "dict[str, Status]" = betterproto2.field(
-        6,
-        betterproto2.TYPE_MAP,
-        map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_MESSAGE),
+        6, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_MESSAGE)
     )
     """
     By the name of the controller that wrote it.
@@ -378,13 +370,9 @@ class WatchEvent(betterproto2.Message):
         - event:
     """
 
-    upsert: "WatchEventUpsert | None" = betterproto2.field(
-        1, betterproto2.TYPE_MESSAGE, optional=True, group="event"
-    )
+    upsert: "WatchEventUpsert | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="event")
 
-    delete: "WatchEventDelete | None" = betterproto2.field(
-        2, betterproto2.TYPE_MESSAGE, optional=True, group="event"
-    )
+    delete: "WatchEventDelete | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True, group="event")
 
     end_of_snapshot: "WatchEventEndOfSnapshot | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True, group="event"
@@ -441,9 +429,7 @@ class WatchEventEndOfSnapshot(betterproto2.Message):
     position: "Position | None" = betterproto2.field(100, betterproto2.TYPE_MESSAGE, optional=True)
 
 
-default_message_pool.register_message(
-    "headway.resource.v1", "WatchEvent.EndOfSnapshot", WatchEventEndOfSnapshot
-)
+default_message_pool.register_message("headway.resource.v1", "WatchEvent.EndOfSnapshot", WatchEventEndOfSnapshot)
 
 
 @dataclass(eq=False, repr=False)
@@ -484,7 +470,7 @@ class WriteRequest(betterproto2.Message):
 
     store_id: "str" = betterproto2.field(101, betterproto2.TYPE_STRING)
     """
-    With a version: the store id that the version is of.
+    The store that the writer's view is of; any other one refuses.
     """
 
 

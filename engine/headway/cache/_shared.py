@@ -1,0 +1,194 @@
+"""One type's stream and store in this process, and the runs that subscribe to it.
+
+A run first waits until the store is primed up to the run's starting revision, then subscribes: at that instant, with
+no checkpoint in it, its indexes are built over what is held and its feed begins. From then on every change goes
+into its indexes in the same step in which it goes into the store, and into its feed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from headway.cache._gate import Applied, Gate
+from headway.cache._indexes import Index, IndexTable, OnFailure
+from headway.errors import HeadwayError, StoreChanged
+from headway.events import Report, StaleRefused
+from headway.resource import Bookmark, EndOfSnapshot, Key, Position, ResourceType, StreamItem, pb
+
+
+class Subscription:
+    """What one run has of a shared type: its feed and its indexes."""
+
+    def __init__(self, shared: SharedType, gate: Gate, tables: dict[str, IndexTable]) -> None:
+        self._shared = shared
+        self.gate = gate
+        self.tables = tables
+        # The revision at which the subscription began: what it was built over is complete up to there.
+        self.joined_at = gate.frontier
+        self._feed: list[Applied] = []
+        self._failure: HeadwayError | None = None
+        self._woken = trio.Event()
+
+    def applied(self, applied: Sequence[Applied]) -> None:
+        """The gate has applied these; called in the same step."""
+        for table in self.tables.values():
+            table.apply(applied)
+        self._feed.extend(applied)
+
+    def overtaken(self, overtaken: Sequence[Applied]) -> None:
+        """These happened and are not held; they are mapped alone."""
+        self._feed.extend(overtaken)
+
+    def wake(self) -> None:
+        """Something was applied or the frontier has moved."""
+        self._woken.set()
+
+    def fail(self, error: HeadwayError) -> None:
+        """The data is void: the run must end."""
+        self._failure = error
+        self._woken.set()
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was applied that `next` has not handed out yet."""
+        return bool(self._feed)
+
+    def check(self) -> None:
+        """Raise what has made the data void, if something has."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def next(self) -> list[Applied]:
+        """Wait until something was applied or the frontier has moved, and return what was applied since last time.
+
+        Raises StoreChanged or StoreWentBack when the data is void. Cancelled, it has taken nothing.
+        """
+        await self._woken.wait()
+        self.check()
+        self._woken = trio.Event()
+        feed, self._feed = self._feed, []
+        return feed
+
+    def close(self) -> None:
+        """End the subscription. Idempotent."""
+        self._shared.leave(self)
+
+
+class SharedType:
+    """Meets `watch.Sink`: the store of one type, fed by its follower, shared by all runs of the process.
+
+    Attributes:
+        gate: what is held. Another object after the store has been replaced by another one.
+    """
+
+    def __init__(self, type: ResourceType[Any], report: Report) -> None:
+        self.type = type
+        self.gate = Gate()
+        self._report = report
+        self._subscriptions: list[Subscription] = []
+        self._distrusted = False
+        self._failure: HeadwayError | None = None
+        self._progress = trio.lowlevel.ParkingLot()
+
+    # --- as the follower's sink ---
+
+    @property
+    def store_id(self) -> str:
+        """See `watch.Sink`."""
+        return self.gate.store_id
+
+    @property
+    def frontier(self) -> int:
+        """See `watch.Sink`."""
+        return self.gate.frontier
+
+    @property
+    def resume_after(self) -> Position | None:
+        """See `watch.Sink`."""
+        gate = self.gate
+        if not gate.primed or self._distrusted:
+            return None
+        return Position(gate.store_id, gate.incarnation, gate.frontier)
+
+    def restart(self) -> None:
+        """See `watch.Sink`."""
+        self.gate.restart()
+
+    def distrust(self) -> None:
+        """See `watch.Sink`."""
+        self._distrusted = True
+
+    def feed(self, item: StreamItem) -> None:
+        """See `watch.Sink`."""
+        gate = self.gate
+        stale = gate.refused.changes + gate.refused.snapshots
+        applied = gate.feed(item)
+        if isinstance(item, EndOfSnapshot | Bookmark) and item.position.revision >= gate.frontier:
+            self._failure = None
+            if isinstance(item, EndOfSnapshot):
+                self._distrusted = False
+        count = gate.refused.changes + gate.refused.snapshots
+        if count > stale:
+            self._report(StaleRefused(self.type.name, type(item).__name__, count))
+        self._tell(applied)
+
+    # --- for the runs ---
+
+    def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
+        """Apply what a write was answered (C5). Raises StoreChanged when another store answered."""
+        self._tell(self.gate.reply(key, stored, position))
+
+    async def wait_complete(self, revision: int) -> int:
+        """Wait until the store is primed and complete up to ``revision``; returns its frontier.
+
+        Raises StoreChanged or StoreWentBack when that can't be.
+        """
+        await trio.lowlevel.checkpoint()
+        gate = self.gate
+        while not (gate.primed and gate.frontier >= revision):
+            if self._failure is not None:
+                raise self._failure
+            await self._progress.park()
+            if self.gate is not gate:
+                raise StoreChanged(f"the store of {self.type.name} was replaced while it was being primed")
+        if self._failure is not None:
+            raise self._failure
+        return gate.frontier
+
+    def subscribe(self, indexes: Sequence[Index[Any]], on_failure: OnFailure) -> Subscription:
+        """Join: build the indexes over what is held now, and feed what comes after. No checkpoint in it."""
+        tables = {index.name: IndexTable(index, self.type, on_failure) for index in indexes}
+        for table in tables.values():
+            table.build(self.gate.entries)
+        subscription = Subscription(self, self.gate, tables)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        """End a subscription. Idempotent."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+
+    def void(self, error: HeadwayError, *, replaced: bool) -> None:
+        """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
+        if replaced:
+            self.gate = Gate()
+        else:
+            self._failure = error
+        for subscription in self._subscriptions:
+            subscription.fail(error)
+        self._subscriptions = []
+        self._progress.unpark_all()
+
+    def _tell(self, applied: list[Applied]) -> None:
+        overtaken = self.gate.take_overtaken()
+        for subscription in self._subscriptions:
+            if applied:
+                subscription.applied(applied)
+            if overtaken:
+                subscription.overtaken(overtaken)
+            subscription.wake()
+        self._progress.unpark_all()

@@ -1,0 +1,17 @@
+"""The seam: resources as user code wants them, over any channel.
+
+Everything handed out is the caller's own (C9); everything handed in is copied before it leaves. Open
+`_client.py` first.
+"""
+
+from headway.client._client import Client as Client
+from headway.client._lease import LeaseClient as LeaseClient
+from headway.client._lease import RunFence as RunFence
+from headway.client._refusals import client_error as client_error
+from headway.client._watch import Deleted as Deleted
+from headway.client._watch import Progress as Progress
+from headway.client._watch import SnapshotEnd as SnapshotEnd
+from headway.client._watch import Upserted as Upserted
+from headway.client._watch import WatchStream as WatchStream
+from headway.client._writes import PlainWrites as PlainWrites
+from headway.client._writes import Writes as Writes

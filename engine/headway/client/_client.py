@@ -1,0 +1,252 @@
+"""The resource client: typed calls over any channel."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, TypeVar
+
+import trio
+from grpclib import GRPCError
+
+from headway.client._refusals import client_error
+from headway.client._watch import WatchStream
+from headway.client._writes import PlainWrites, Writes
+from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    FINALIZERS,
+    Payload,
+    Position,
+    Registry,
+    Resource,
+    ResourceId,
+    ResourceType,
+    Scope,
+    pb,
+    position,
+    resource_id,
+)
+from headway.rpc import Channel
+
+T = TypeVar("T", bound=Payload)
+Reply = TypeVar("Reply")
+
+_SERVICE = "/headway.resource.v1.ResourceService/"
+_APPLY_ATTEMPTS = 8
+
+
+class Client:
+    """Reads and writes resources.
+
+    What it returns is yours to change; what you give it is copied. Every call raises a `HeadwayError`:
+    InvalidArgument, NotFound, Conflict, FailedPrecondition, PermissionDenied, Fenced when it had no effect and
+    never will have; OutcomeUnknown for a write that may or may not have happened; Unavailable when it may be tried
+    again.
+    """
+
+    def __init__(self, channel: Channel, registry: Registry, writes: Writes | None = None) -> None:
+        self._channel = channel
+        self._registry = registry
+        self._writes: Writes = writes or PlainWrites()
+
+    async def get(
+        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+    ) -> Resource[T] | None:
+        """The resource as the store has it now, or None. ``id`` is a name, or an id (with a uid only that one)."""
+        try:
+            return await self.read(type, id, partition=partition, namespace=namespace)
+        except NotFound:
+            return None
+
+    async def read(
+        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+    ) -> Resource[T]:
+        """The resource as the store has it now. Raises NotFound when there is none."""
+        wanted = _id_of(type, id, partition, namespace)
+        reply = await self._call("Read", pb.ReadRequest(id=wanted.message()), pb.ReadResponse)
+        if reply.resource is None:
+            raise NotFound(f"{wanted} is not there")
+        return type.view(reply.resource)
+
+    async def list(
+        self,
+        type: ResourceType[T],
+        *,
+        partition: str = "*",
+        namespace: str = "*",
+        name_prefix: str = "",
+    ) -> builtins.list[Resource[T]]:
+        """All resources of a type, in order of partition, namespace and name; ``*`` is any."""
+        if type.scope is Scope.CLUSTER:
+            partition = namespace = ""
+        request = pb.ListRequest(
+            type=type.name.message(),
+            tenancy=pb.Tenancy(partition=partition, namespace=namespace if type.scope is Scope.NAMESPACE else ""),
+            name_prefix=name_prefix,
+        )
+        reply = await self._call("List", request, pb.ListResponse)
+        return [type.view(resource) for resource in reply.resources]
+
+    async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> builtins.list[Resource[Any]]:
+        """Everything that this incarnation owns, of every registered type. The id must have a uid."""
+        id = owner.id if isinstance(owner, Resource) else owner
+        reply = await self._call("ListByOwner", pb.ListByOwnerRequest(owner=id.message()), pb.ListByOwnerResponse)
+        return [self._registry.resolve(resource_id(each.id).type).view(each) for each in reply.resources]
+
+    async def write(self, resource: Resource[T]) -> Resource[T]:
+        """Store the resource and return it as stored.
+
+        One that has been read carries its version and is stored only if that is still the stored one (Conflict
+        otherwise). A new one is created, or replaces what bears its name.
+        """
+        return await self._write(resource.type, resource.message())
+
+    async def apply(self, resource: Resource[T]) -> Resource[T]:
+        """Make the stored resource have this data and metadata (and, if new, this owner); write only if it differs.
+
+        Finalizers and the deletion mark are left alone unless the given metadata has them.
+        """
+        type, wanted = resource.type, resource.message()
+        wanted.version = ""
+        for _ in range(_APPLY_ATTEMPTS):
+            current = await self.get(type, resource.id)
+            try:
+                return await self.apply_over(current, type.view(wanted))
+            except Conflict:
+                continue
+        raise Conflict(f"{resource.id} kept being changed by others while it was applied")
+
+    async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
+        """As `apply`, against a ``current`` state the caller has just read; Conflict when it isn't any more."""
+        type, message = wanted.type, wanted.message()
+        message.version = ""
+        if current is None:
+            return await self._write(type, message)
+        stored = current.message()
+        for reserved in (FINALIZERS, DELETION_TIMESTAMP):
+            if reserved in stored.metadata:
+                message.metadata.setdefault(reserved, stored.metadata[reserved])
+        if message.owner is None:
+            message.owner = stored.owner
+        if _same_content(type, stored, message):
+            return current
+        message.version = stored.version
+        return await self._write(type, message)
+
+    async def write_status(
+        self, resource: Resource[T], key: str, conditions: builtins.list[pb.Condition], *, observed_generation: str = ""
+    ) -> Resource[T]:
+        """Replace the status under ``key``, and return the resource as stored. Writes nothing when nothing differs.
+
+        ``observed_generation`` is that of ``resource`` unless given. Other writers of the resource don't matter;
+        NotFound when this incarnation is gone.
+        """
+        status = pb.Status(observed_generation=observed_generation or resource.generation, conditions=list(conditions))
+        known = resource.status.get(key)
+        if (
+            known is not None
+            and known.conditions == status.conditions
+            and known.observed_generation == status.observed_generation
+        ):
+            return resource
+        request = pb.WriteStatusRequest(
+            id=resource.id.message(), key=key, status=status, fence=self._writes.fence, store_id=self._writes.store_id
+        )
+        reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)
+        return self._stored(resource.type, reply.resource, reply.position)
+
+    async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
+        """Delete. What isn't there is deleted already; with a uid only that incarnation is deleted.
+
+        Returns None when it is gone, or the resource, marked for deletion, when finalizers hold it. With a
+        ``version`` only that one is deleted (Conflict otherwise).
+        """
+        id = resource.id if isinstance(resource, Resource) else resource
+        type = resource.type if isinstance(resource, Resource) else self._registry.resolve(id.type)
+        request = pb.DeleteRequest(
+            id=id.message(), version=version, fence=self._writes.fence, store_id=self._writes.store_id
+        )
+        reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
+        left = reply.resource
+        self._writes.acknowledged(type, id.key, left, _position(reply.position))
+        if left is None or (id.uid and left.id is not None and left.id.uid != id.uid):
+            return None
+        return type.view(left)
+
+    def watch(
+        self,
+        type: ResourceType[T],
+        *,
+        partition: str = "*",
+        namespace: str = "*",
+        name_prefix: str = "",
+        resume_after: Position | None = None,
+    ) -> WatchStream[T]:
+        """``async with client.watch(TEAM) as events: async for event in events: ...``
+
+        What is there, a SnapshotEnd, then every change in order. With ``resume_after`` only the changes after it.
+        """
+        tenancy = pb.Tenancy(
+            partition="" if type.scope is Scope.CLUSTER else partition,
+            namespace=namespace if type.scope is Scope.NAMESPACE else "",
+        )
+        request = pb.WatchListRequest(
+            type=type.name.message(),
+            tenancy=tenancy,
+            name_prefix=name_prefix,
+            resume_after=None if resume_after is None else resume_after.message(),
+        )
+        return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request))
+
+    async def _write(self, type: ResourceType[T], message: pb.Resource) -> Resource[T]:
+        request = pb.WriteRequest(resource=message, fence=self._writes.fence, store_id=self._writes.store_id)
+        reply = await self._call("Write", request, pb.WriteResponse, write=True)
+        return self._stored(type, reply.resource, reply.position)
+
+    def _stored(self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None) -> Resource[T]:
+        if stored is None or stored.id is None:
+            raise Unavailable("a write was answered without the resource")
+        id = resource_id(stored.id)
+        self._writes.acknowledged(type, id.key, stored, _position(at))
+        return type.view(stored)
+
+    async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
+        try:
+            return await self._channel.unary(_SERVICE + method, request, reply_type)
+        except GRPCError as error:
+            translated: HeadwayError = client_error(error, write=write)
+            if isinstance(translated, OutcomeUnknown):
+                self._writes.unknown(translated)
+            raise translated from error
+        except trio.Cancelled:
+            if write and not self._channel.settles_writes:
+                self._writes.unknown(None)
+            raise
+
+
+def _position(message: pb.Position | None) -> Position:
+    at = position(message)
+    if at is None:
+        raise Unavailable("the server's answer has no position: it is not a Headway server")
+    return at
+
+
+def _id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:
+    if isinstance(id, str):
+        return type.id(id, partition=partition, namespace=namespace)
+    if id.type.unversioned != type.kind:
+        raise InvalidArgument(f"{id} is not a {type.name}: ask for it by its own type")
+    return id._replace(type=type.name)
+
+
+def _same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
+    if stored.metadata != wanted.metadata:
+        return False
+    if wanted.owner is not None and stored.owner is not None and not wanted.owner.uid:
+        wanted.owner.uid = stored.owner.uid
+    if wanted.owner != stored.owner:
+        return False
+    if stored.data == wanted.data:
+        return True
+    # The same message may have other bytes (the order of a map): compare what they mean.
+    return bool(type.view(stored).data == type.view(wanted).data)

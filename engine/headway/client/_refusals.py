@@ -1,0 +1,52 @@
+"""A channel's errors as Headway's: whose fault, and what to do next."""
+
+from __future__ import annotations
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.errors import (
+    Conflict,
+    FailedPrecondition,
+    Fenced,
+    HeadwayError,
+    HistoryGone,
+    InvalidArgument,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    StoreChanged,
+    Unavailable,
+)
+from headway.service import FENCED
+
+_KNOWN: dict[Status, type[HeadwayError]] = {
+    Status.INVALID_ARGUMENT: InvalidArgument,
+    Status.NOT_FOUND: NotFound,
+    Status.ABORTED: Conflict,
+    Status.ALREADY_EXISTS: Conflict,
+    Status.FAILED_PRECONDITION: FailedPrecondition,
+    Status.PERMISSION_DENIED: PermissionDenied,
+    Status.UNAUTHENTICATED: PermissionDenied,
+    Status.OUT_OF_RANGE: HistoryGone,
+    Status.UNIMPLEMENTED: InvalidArgument,
+}
+
+
+def client_error(error: GRPCError, *, write: bool = False) -> HeadwayError:
+    """The typed error for a failed call.
+
+    A status that a service gives only before it has done anything means that a write did not happen; with any
+    other one it may have happened, and that is OutcomeUnknown.
+    """
+    message = error.message or error.status.name
+    if error.status is Status.FAILED_PRECONDITION and message.startswith(FENCED):
+        return Fenced(message.removeprefix(FENCED))
+    known = _KNOWN.get(error.status)
+    if known is not None:
+        return known(message)
+    if write:
+        return OutcomeUnknown(f"{error.status.name}: {message}")
+    if error.status is Status.DATA_LOSS:
+        return StoreChanged(message)
+    return Unavailable(f"{error.status.name}: {message}")

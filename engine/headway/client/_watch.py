@@ -1,0 +1,98 @@
+"""A watch as user code reads it: one event at a time, with resources of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from grpclib import GRPCError
+
+from headway.client._refusals import client_error
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Payload, Position, Resource, ResourceType, SnapshotChunk
+
+T = TypeVar("T", bound=Payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted(Generic[T]):
+    """A resource as it was found (before SnapshotEnd) or has just been stored."""
+
+    resource: Resource[T]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(Generic[T]):
+    """A resource as it was before ``revision`` deleted it."""
+
+    resource: Resource[T]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnd:
+    """Everything that was there at ``position`` has been said."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """There is nothing more to say up to ``position``."""
+
+    position: Position
+
+
+Event = Upserted[T] | Deleted[T] | SnapshotEnd | Progress
+
+
+class WatchStream(Generic[T]):
+    """``async with client.watch(TEAM) as events: async for event in events: ...``
+
+    Raises HistoryGone when the reader has fallen too far behind: open a new watch.
+    """
+
+    def __init__(self, type: ResourceType[T], items: AbstractAsyncContextManager[AsyncIterator[Any]]) -> None:
+        self._type = type
+        self._opened = items
+        self._items: AsyncIterator[Any] | None = None
+        self._ready: deque[Event[T]] = deque()
+
+    async def __aenter__(self) -> WatchStream[T]:
+        self._items = await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._opened.__aexit__(kind, error, traceback)
+
+    def __aiter__(self) -> WatchStream[T]:
+        return self
+
+    async def __anext__(self) -> Event[T]:
+        if self._items is None:
+            raise RuntimeError("a watch is read inside `async with client.watch(...) as events:`")
+        while not self._ready:
+            try:
+                self._feed(await self._items.__anext__())
+            except GRPCError as error:
+                raise client_error(error) from error
+        return self._ready.popleft()
+
+    def _feed(self, item: object) -> None:
+        view = self._type.view
+        if isinstance(item, Changes):
+            for change in item.changes:
+                kind = Deleted if change.deleted else Upserted
+                self._ready.append(kind(view(change.resource), change.revision))
+        elif isinstance(item, SnapshotChunk):
+            self._ready.extend(Upserted(view(each), int(each.version)) for each in item.resources)
+        elif isinstance(item, EndOfSnapshot):
+            self._ready.append(SnapshotEnd(item.position))
+        elif isinstance(item, Bookmark):
+            self._ready.append(Progress(item.position))

@@ -1,0 +1,89 @@
+"""A run's fence, and the settling of writes whose outcome is unknown (C3, C5).
+
+Every write of a run carries its fence. When a write's outcome is unknown, every key is held back until the fence has
+been raised by a commit: from that commit on the lost write can't land any more, and once the cache has reached it, it
+shows whether it had landed before. A read alone would settle nothing, because the write may land after it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import trio
+
+from headway.cache import Hub, SharedType
+from headway.client import LeaseClient, RunFence
+from headway.errors import OutcomeUnknown, Unavailable
+from headway.events import Report, WriteSettled, WriteUnknown
+from headway.queue import WaitingQueue
+from headway.resource import Key, Position, ResourceType, pb
+
+_LONGEST_WAIT = 5.0
+
+
+class RunWrites:
+    """Meets `client.Writes` for one run."""
+
+    def __init__(self, controller: str, hub: Hub, queue: WaitingQueue[Key, Any], report: Report) -> None:
+        self._controller = controller
+        self._hub = hub
+        self._queue = queue
+        self._report = report
+        self.fence: pb.Fence | None = None
+        self.store_id = ""
+        # How many unknown writes there have been; settled when `settle` has dealt with as many.
+        self.unknown_writes = 0
+        self._tainted = trio.Event()
+
+    def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
+        """Show the write in the cache before the call returns."""
+        shared = self._hub.known(type)
+        if shared is not None:
+            shared.reply(key, stored, position)
+
+    def unknown(self, error: OutcomeUnknown | None) -> None:
+        """Hold back every key, and have it settled."""
+        self.unknown_writes += 1
+        self._queue.hold()
+        self._report(WriteUnknown(self._controller, error))
+        self._tainted.set()
+
+    async def raise_first(self, lease: LeaseClient, controller: str, member: str) -> RunFence:
+        """Raise the fence for a run that starts. What its predecessor sent can't land after this commit."""
+        raised = await lease.raise_fence(controller, member)
+        self.fence = raised.fence
+        self.store_id = raised.position.store_id
+        return raised
+
+    async def settle(self, lease: LeaseClient, shared: Iterable[SharedType]) -> None:
+        """Settle every unknown write, as long as the run lives. Raises Fenced when another run has begun."""
+        types = list(shared)
+        while True:
+            await self._tainted.wait()
+            self._tainted = trio.Event()
+            settled = self.unknown_writes
+            raised = await self._raise(lease)
+            for each in types:
+                await each.wait_complete(raised.position.revision)
+            # A write that was lost while this one was being settled needs a commit after it.
+            if settled == self.unknown_writes:
+                self._queue.release()
+                self._report(WriteSettled(self._controller, raised.position.revision))
+
+    async def _raise(self, lease: LeaseClient) -> RunFence:
+        fence = self.fence
+        assert fence is not None
+        wait, number = 0.05, fence.number
+        while True:
+            number += 1
+            try:
+                raised = await lease.raise_fence(fence.controller, fence.member, term=fence.term, number=number)
+            except Unavailable:
+                # This raise may have happened, so the next one has a number above it.
+                await trio.sleep(wait * random.uniform(0.5, 1))
+                wait = min(wait * 2, _LONGEST_WAIT)
+            else:
+                self.fence = raised.fence
+                return raised

@@ -1,0 +1,130 @@
+"""A run's mapping: from what its types' caches applied to keys in its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import trio
+
+from headway.cache import Applied, CacheReader, Subscription
+from headway.controller._definition import Definition
+from headway.controller._request import Reason
+from headway.errors import DeclarationError
+from headway.events import MappingFailed, Report
+from headway.mapper import MapItem, MapQueue, ids_of, mapper_name
+from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
+from headway.resource import Key, Resource, TypeName
+
+_STEP = 500
+"""How many changes are mapped between two checkpoints."""
+
+
+class RunMapping:
+    """Maps a run's changes when every type of the run has reached them (C4), by their old and new state (C6)."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        cache: CacheReader,
+        queue: WaitingQueue[Key, Reason],
+        report: Report,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._definition = definition
+        self._cache = cache
+        self._queue = queue
+        self._report = report
+        self._on_progress = on_progress
+        self._items = MapQueue()
+        self._mappers = {type.name: (type, mapper) for type, mapper in definition.watches.items()}
+        self._subscriptions: Mapping[TypeName, Subscription] = {}
+        self._kept = trio.Event()
+
+    def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
+        """The run is primed: these are its types."""
+        self._subscriptions = subscriptions
+
+    @property
+    def complete(self) -> int:
+        """The revision that every type of the run has reached."""
+        return min(subscription.gate.frontier for subscription in self._subscriptions.values())
+
+    @property
+    def owes_nothing(self) -> bool:
+        """Whether every change that has come has been mapped."""
+        return not self._items and not any(each.pending for each in self._subscriptions.values())
+
+    def add_backlog(self, type: TypeName, applied: list[Applied]) -> None:
+        """Map these behind the live changes."""
+        self._items.push_backlog(type, applied)
+
+    async def watch(self, type: TypeName, subscription: Subscription) -> None:
+        """The long-lived watch of one type: take its feed and map what is ready, for ever."""
+        while True:
+            self._items.push(type, await subscription.next())
+            await self.map_ready()
+
+    async def map_ready(self) -> None:
+        """Map and enqueue every change that all types have reached.
+
+        Each is one step without a checkpoint: it is either wholly in the reconcile queue or still in the map queue.
+        """
+        step = 0
+        while (item := self._items.take(self.complete)) is not None:
+            self._map(item)
+            step += 1
+            if step % _STEP == 0:
+                await trio.lowlevel.checkpoint()
+        self._on_progress()
+
+    async def retry(self) -> None:
+        """Map again, when their time has come, the changes whose mapping failed; for ever."""
+        while True:
+            due = self._items.next_due()
+            with trio.CancelScope(deadline=trio.current_time() + 3600 if due is None else due):
+                await self._kept.wait()
+            self._kept = trio.Event()
+            while (item := self._items.take_due(trio.current_time())) is not None:
+                self._map(item)
+            self._on_progress()
+
+    def _map(self, item: MapItem) -> None:
+        applied = item.applied
+        priority: Priority = BACKLOG if item.backlog else LIVE
+        reason = Reason("started" if item.backlog else "changed", item.type, applied.key, applied.revision)
+        if item.type == self._definition.manages.name:
+            self._queue.add(applied.key, reason, priority=priority)
+        watched = self._mappers.get(item.type)
+        if watched is None:
+            return
+        try:
+            keys = self._keys(item, *watched)
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the change is kept
+            self._keep(item, error)
+        else:
+            for key in keys:
+                self._queue.add(key, reason, priority=priority)
+
+    def _keys(self, item: MapItem, type: Any, mapper: Any) -> list[Key]:
+        keys: list[Key] = []
+        problems: list[str] = []
+        for state in (item.applied.old, item.applied.new):
+            if state is not None:
+                found, wrong = ids_of(mapper(Resource(type, state), self._cache), self._definition.manages)
+                keys += found
+                problems += wrong
+        if problems:
+            # Mapping again would give the same: what is right is queued, what is wrong is named.
+            self._fail(item, DeclarationError("; ".join(problems)), 0.0)
+        return list(dict.fromkeys(keys)) if len(keys) > 1 else keys
+
+    def _keep(self, item: MapItem, error: Exception) -> None:
+        delay = self._definition.backoff.delay(item.failures)
+        self._items.keep(item, trio.current_time() + delay)
+        self._kept.set()
+        self._fail(item, error, delay)
+
+    def _fail(self, item: MapItem, error: Exception, delay: float) -> None:
+        name = mapper_name(self._mappers[item.type][1])
+        self._report(MappingFailed(self._definition.name, name, item.type, item.applied.key, error, delay))

@@ -1,0 +1,61 @@
+"""Outputs: what a reconcile wants to exist, with pruning of what it no longer wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from headway.cache import CacheReader
+from headway.client import Client
+from headway.resource import Key, Payload, Resource, ResourceType
+
+T = TypeVar("T", bound=Payload)
+
+
+class Outputs(Generic[T]):
+    """The resources of one type that one owner wants. Made by `Runtime.outputs`."""
+
+    def __init__(
+        self,
+        cache: CacheReader,
+        client: Client,
+        type: ResourceType[T],
+        owner: Resource[Any],
+        owner_index: str,
+    ) -> None:
+        self._cache = cache
+        self._client = client
+        self._type = type
+        self._owner = owner
+        self._owner_index = owner_index
+        self._wanted: set[Key] = set()
+
+    async def __aenter__(self) -> Outputs[T]:
+        return self
+
+    async def apply(self, name: str, data: T, *, metadata: Mapping[str, str] | None = None) -> Resource[T]:
+        """Make the resource exist, in the owner's tenancy and owned by it; write nothing when it is as wanted already.
+
+        Raises Conflict when it was changed meanwhile (the key is reconciled again), InvalidArgument when another
+        owner has it.
+        """
+        id = self._owner.id
+        wanted = self._type.new(name, data, partition=id.partition, namespace=id.namespace, owner=id, metadata=metadata)
+        self._wanted.add(wanted.id.key)
+        return await self._client.apply_over(self._cache.get(self._type, wanted.id), wanted)
+
+    def keep(self, resource: Resource[T]) -> None:
+        """Don't prune this one."""
+        self._wanted.add(resource.id.key)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            return
+        # The cache is at or past every write of this block (C5), so nothing that was just made looks unwanted.
+        for resource in self._cache.index(self._type, self._owner_index, self._owner.uid):
+            if resource.id.key not in self._wanted and not resource.is_deleting:
+                # By uid and version: what has changed since this view of it was not decided upon.
+                await self._client.delete(resource, version=resource.version)

@@ -1,0 +1,235 @@
+"""One run of a controller, from its fence to its end.
+
+The way of a run:
+
+1. The initialiser.
+2. The fence is raised by a commit (C3). Its revision is the run's *starting revision*.
+3. A nursery with N+1 priming tasks, one a type: each ends when its type's store has passed an EndOfSnapshot and is
+   complete up to the starting revision. In the step in which it sees that, it subscribes: from there on nothing of
+   the type is missed. When all have, the run waits until every type has reached the highest of their revisions, so
+   that the first reconciles see one cut. No mapper and no reconciler has run yet (C1).
+4. What was deleted before the subscriptions began is in no cache: it is read from the store's history, from the
+   revision up to which the run before owed nothing, or, where that isn't known, from the starting revision (C6).
+5. A second nursery: the N+1 long-lived watches, the mapping's retries, the workers, the sources, the settling of
+   unknown writes. What the cache holds is queued as backlog, with those deletions, behind what the former run in
+   this process still owed.
+
+A run ends by an error or by cancellation; its nurseries have closed then, so the next one can't overlap it (C7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import trio
+
+from headway.cache import Applied, CacheReader, Hub, Subscription
+from headway.client import Client, LeaseClient
+from headway.controller._definition import Definition
+from headway.controller._deletions import deletions_since
+from headway.controller._fence import RunWrites
+from headway.controller._mapping import RunMapping
+from headway.controller._request import Reason
+from headway.controller._runtime import Runtime
+from headway.controller._worker import Worker
+from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError
+from headway.events import IndexFailed, Primed, Priming, Report, RunStarted
+from headway.queue import BACKLOG, WaitingQueue, WorkQueue
+from headway.resource import Key, Position, Registry, ResourceId, ResourceType, TypeName
+from headway.rpc import Channel
+
+_RECORD_INTERVAL = 5.0
+
+
+class Run:
+    """One run. `run` is called once.
+
+    Args:
+        fence_name: under what the store keeps the controller's fence.
+        member: which of the processes that may run it this one is.
+        owed: the keys that the former run in this process still owed.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        *,
+        hub: Hub,
+        channel: Channel,
+        registry: Registry,
+        report: Report,
+        fence_name: str,
+        member: str,
+        owed: Sequence[Key] = (),
+    ) -> None:
+        self._definition = definition
+        self._hub = hub
+        self._channel = channel
+        self._report = report
+        self._fence_name = fence_name
+        self._member = member
+        self._owed = owed
+        self._lease = LeaseClient(channel)
+        self._queue: WaitingQueue[Key, Reason] = WaitingQueue(WorkQueue(definition.backoff))
+        self._writes = RunWrites(definition.name, hub, self._queue, report)
+        self._cache = CacheReader(definition.name, definition.manages, definition.watches)
+        self._runtime = Runtime(definition, self._cache, Client(channel, registry, self._writes))
+        self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress)
+        self._subscriptions: dict[TypeName, Subscription] = {}
+        self._begun = False
+        self._recorded = 0
+        self._progress = trio.lowlevel.ParkingLot()
+
+    async def run(self) -> NoReturn:
+        """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
+        definition = self._definition
+        if definition.initialiser is not None:
+            await definition.initialiser(self._runtime)
+        raised = await self._writes.raise_first(self._lease, self._fence_name, self._member)
+        self._runtime.term = raised.fence.term
+        try:
+            await self._prime(raised.position.revision)
+            deleted = await self._deletions(raised.position, raised.settled)
+            await self._live(raised.position.revision, deleted)
+        finally:
+            # While the subscriptions are still there: without them the frontier would move past changes unmapped.
+            await self._record_last()
+            self._cache.close()
+            self._queue.close()
+            for subscription in self._subscriptions.values():
+                subscription.close()
+            self._progress.unpark_all()
+        raise EngineBug("a run ended by itself")
+
+    def owed(self) -> list[Key]:
+        """The keys that this run was still to reconcile; for the next run, when this one has ended."""
+        return self._queue.owed() if self._begun else list(self._owed)
+
+    async def wait_progress(self) -> None:
+        """Wait until something was mapped or reconciled, or the run has ended."""
+        await self._progress.park()
+
+    def settled(self) -> int:
+        """The revision up to which this run owes nothing; 0 while it owes something."""
+        if not self._begun or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
+            return 0
+        return self._mapping.complete
+
+    def _note_progress(self) -> None:
+        if self._progress:
+            self._progress.unpark_all()
+
+    # --- priming ---
+
+    async def _prime(self, starting_revision: int) -> None:
+        async with trio.open_nursery() as nursery:
+            for type in self._definition.types:
+                nursery.start_soon(self._prime_type, type, starting_revision, name=f"priming {type.name}")
+        cut = max(subscription.joined_at for subscription in self._subscriptions.values())
+        for type in self._definition.types:
+            await self._hub.shared(type).wait_complete(cut)
+
+    async def _prime_type(self, type: ResourceType[Any], starting_revision: int) -> None:
+        """One of the N+1 priming tasks: fills the type's store and does nothing else (C1)."""
+        name = self._definition.name
+        self._report(Priming(name, type.name, starting_revision))
+        began = trio.current_time()
+        shared = self._hub.shared(type)
+        await shared.wait_complete(starting_revision)
+        # No checkpoint between the look and this: what is applied from now on goes into the feed.
+        subscription = shared.subscribe(self._definition.indexes_of(type), self._index_failed(type.name))
+        self._subscriptions[type.name] = subscription
+        count, seconds = len(subscription.gate.entries), trio.current_time() - began
+        self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
+
+    async def _deletions(self, start: Position, settled: int) -> dict[TypeName, list[Applied]]:
+        """What was deleted after the former run owed nothing and before the subscriptions, as far as it is known."""
+        since = start._replace(revision=settled or start.revision)
+        found: dict[TypeName, list[Applied]] = {}
+        for type in self._definition.types:
+            joined_at = self._subscriptions[type.name].joined_at
+            if joined_at > since.revision:
+                found[type.name] = await deletions_since(
+                    self._channel, type, since, joined_at, self._report, self._definition.name
+                )
+        return found
+
+    # --- the second nursery ---
+
+    async def _live(self, starting_revision: int, deleted: dict[TypeName, list[Applied]]) -> None:
+        definition = self._definition
+        self._begin(deleted)
+        self._report(RunStarted(definition.name, self._runtime.term, starting_revision, self._queue.statistics().ready))
+        worker = Worker(definition, self._runtime, self._queue, self._report, self._note_progress)
+        async with trio.open_nursery() as nursery:
+            for type in definition.types:
+                subscription = self._subscriptions[type.name]
+                nursery.start_soon(self._mapping.watch, type.name, subscription, name=f"watching {type.name}")
+            shared = [self._hub.shared(type) for type in definition.types]
+            nursery.start_soon(self._writes.settle, self._lease, shared, name="settling unknown writes")
+            nursery.start_soon(self._mapping.map_ready, name="mapping the backlog")
+            nursery.start_soon(self._mapping.retry, name="retrying mappers")
+            nursery.start_soon(self._record, name="recording what is settled")
+            nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
+            for name, source in definition.sources.items():
+                nursery.start_soon(source, self._runtime, self._enqueue(f"source {name}"), name=f"source {name}")
+            for number in range(definition.concurrency):
+                nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
+
+    def _begin(self, deleted: dict[TypeName, list[Applied]]) -> None:
+        """Open the cache to readers and queue what is owed. No checkpoint in it."""
+        for subscription in self._subscriptions.values():
+            subscription.check()
+        self._begun = True
+        self._mapping.open(self._subscriptions)
+        self._cache.open(self._subscriptions)
+        for key in self._owed:
+            self._queue.add(key, Reason("owed"))
+        manages = self._definition.manages.name
+        for key in self._subscriptions[manages].gate.entries:
+            self._queue.add(key, Reason("started"), priority=BACKLOG)
+        for name, subscription in self._subscriptions.items():
+            entries = subscription.gate.entries if name != manages else {}
+            self._mapping.add_backlog(name, [Applied(key, None, resource, 0) for key, resource in entries.items()])
+            self._mapping.add_backlog(name, deleted.get(name, []))
+
+    def _index_failed(self, type: TypeName) -> Any:
+        def report(index: str, key: Key, error: Exception) -> None:
+            self._report(IndexFailed(self._definition.name, index, type, key, error))
+
+        return report
+
+    def _enqueue(self, what: str) -> Any:
+        reason = Reason(what)
+
+        def enqueue(id: ResourceId) -> None:
+            given: object = id
+            if not isinstance(given, ResourceId) or given.type.unversioned != self._definition.manages.kind:
+                raise InvalidArgument(
+                    f"{what} enqueued {given!r}: give it ids of {self._definition.manages.name}, as from TYPE.id(name)"
+                )
+            self._queue.add(given.key, reason)
+
+        return enqueue
+
+    # --- what is settled ---
+
+    async def _record(self) -> None:
+        """Note in the store, now and then, up to which revision nothing is owed (C6, across runs)."""
+        while True:
+            await trio.sleep(_RECORD_INTERVAL)
+            # When it can't be noted the next run reconciles more than it need; nothing is lost. Fenced ends the run.
+            with contextlib.suppress(RemoteError):
+                await self._record_now()
+
+    async def _record_now(self) -> None:
+        settled = self.settled()
+        if settled > self._recorded and self._writes.fence is not None:
+            await self._lease.record_settled(self._writes.fence, settled)
+            self._recorded = settled
+
+    async def _record_last(self) -> None:
+        with trio.move_on_after(1, shield=True), contextlib.suppress(HeadwayError):
+            await self._record_now()

@@ -1,0 +1,92 @@
+"""Keep one controller running: run after run, never two at once, with growing delays when they fail quickly."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import trio
+
+from headway.controller._run import Run
+from headway.errors import EngineBug
+from headway.events import Report, RunEnded
+from headway.resource import Key
+
+FLAP = 2.0
+"""A run that ended within so many seconds of its start is a flap: the next one is delayed."""
+
+_FIRST, _LONGEST, _JITTER = 0.5, 60.0, 0.25
+
+
+def restart_delay(flaps: int) -> float:
+    """Seconds before the next run after so many flaps in a row: 0.5, then 1, 2, 4 … 60 with up to a quarter on top."""
+    if flaps <= 0:
+        return 0.0
+    if flaps == 1:
+        return _FIRST
+    delay = min(_FIRST * 2.0 ** min(flaps - 1, 16), _LONGEST)
+    return delay * (1 + random.random() * _JITTER)
+
+
+class Supervisor:
+    """Runs one controller.
+
+    Attributes:
+        run: the present run; None between two.
+    """
+
+    def __init__(self, name: str, make_run: Callable[[Sequence[Key]], Run], report: Report) -> None:
+        self.name = name
+        self.run: Run | None = None
+        self._make_run = make_run
+        self._report = report
+        self._started = trio.lowlevel.ParkingLot()
+
+    async def supervise(self) -> None:
+        """Start a run, and another one when it has ended, until cancelled. What one still owes the next one gets."""
+        owed: Sequence[Key] = ()
+        flaps = 0
+        while True:
+            began = trio.current_time()
+            self.run = self._make_run(owed)
+            self._started.unpark_all()
+            error = await self._one_run(self.run)
+            # Invariant: the run's nurseries have closed here, so nothing of it goes on beside the next one (C7).
+            owed = self.run.owed()
+            self.run = None
+            flaps = flaps + 1 if trio.current_time() - began < FLAP else 0
+            delay = restart_delay(flaps)
+            self._report(RunEnded(self.name, error, delay))
+            await trio.sleep(delay)
+
+    async def _one_run(self, run: Run) -> Exception:
+        try:
+            await run.run()
+        except Exception as error:  # noqa: BLE001  # whatever ends a run ends that run alone; it is reported
+            return _only(error)
+        except BaseExceptionGroup as group:
+            # Cancelled together with errors: let the cancellation through, and keep nothing else back.
+            raise group from None
+        raise EngineBug("a run returned")
+
+    async def wait_settled(self, revision: int) -> None:
+        """Wait until the controller owes nothing up to ``revision``, through restarts if need be."""
+        while True:
+            run = self.run
+            if run is None:
+                await self._started.park()
+                continue
+            if run.settled() >= revision:
+                return
+            await run.wait_progress()
+
+    def settled(self) -> int:
+        """The revision up to which the present run owes nothing; 0 when that can't be said."""
+        return self.run.settled() if self.run is not None else 0
+
+
+def _only(error: Exception) -> Exception:
+    """The error in a group of one, however deep; nurseries wrap even a single one."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,144 @@
+"""`open_engine`: the only file that knows every room."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import trio
+
+from headway.cache import Hub
+from headway.client import Client
+from headway.controller import App, Definition, Run, Supervisor
+from headway.errors import DeclarationError
+from headway.events import HandlerFailed, Report
+from headway.resource import Key, Registry
+from headway.rpc import InProcessChannel
+from headway.service import LeaseService, ResourceService
+from headway.storage import Backend, open_store
+
+
+class Engine:
+    """A running engine. Made by `open_engine`.
+
+    Attributes:
+        client: reads and writes resources, as nobody's controller.
+    """
+
+    def __init__(self, client: Client, backend: Backend, supervisors: Sequence[Supervisor]) -> None:
+        self.client = client
+        self._backend = backend
+        self._supervisors = supervisors
+
+    async def wait_settled(self) -> None:
+        """Wait until no controller owes anything: every change so far is mapped and reconciled without failure.
+
+        Keys that only wait for a time that they asked for don't count; a key that keeps failing does, so put this
+        under a deadline (`trio.fail_after`).
+        """
+        while True:
+            await trio.lowlevel.checkpoint()
+            revision = self._backend.position.revision
+            for supervisor in self._supervisors:
+                await supervisor.wait_settled(revision)
+            if self._backend.position.revision == revision and all(
+                supervisor.settled() >= revision for supervisor in self._supervisors
+            ):
+                return
+
+
+@asynccontextmanager
+async def open_engine(
+    store: str | AbstractAsyncContextManager[Backend],
+    *apps: App,
+    report: Report | None = None,
+    lag_limit: float = 30.0,
+) -> AsyncIterator[Engine]:
+    """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
+
+    Opens the store, serves it in the process, and runs the controllers of the apps until the block ends; then
+    everything ends: no task outlives the block.
+
+    Args:
+        store: ``memory:``, ``sqlite:PATH``, or a backend.
+        apps: whose types and controllers.
+        report: is called with every event (`headway.events`) as it happens; it must not block. Unless given, what
+            an operator should know is logged by structlog.
+        lag_limit: seconds that a type's stream may stand below what is known before another one is tried.
+
+    Raises DeclarationError for apps that don't go together, StoreUnusable for a store that can't be opened.
+    """
+    registry, definitions = _together(apps)
+    if report is None:
+        from headway.observe import log_report
+
+        report = log_report()
+    opened = open_store(store) if isinstance(store, str) else store
+    async with opened as backend:
+        heard = report
+        channel = InProcessChannel(
+            ResourceService(backend, registry),
+            LeaseService(backend),
+            report=lambda path, error: heard(HandlerFailed(path, error)),
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                hub = Hub(channel, nursery, report, lag_limit=lag_limit)
+                supervisors = _supervisors(definitions, hub, channel, registry, report)
+                for supervisor in supervisors:
+                    nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
+                yield Engine(Client(channel, registry), backend, supervisors)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # The caller's own error comes out as it went in, not wrapped in the engine's nursery.
+            only = _only(group)
+            if only is group:
+                raise
+            raise only from only.__cause__
+
+
+def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
+    registry = Registry()
+    definitions: dict[str, Definition] = {}
+    for app in apps:
+        given: object = app
+        if not isinstance(given, App):
+            raise DeclarationError(f"open_engine takes headway.App objects after the store, not {given!r}")
+        for type in app.registry:
+            if type.name not in registry or registry.resolve(type.name) is not type:
+                registry.register(type)
+        for name, definition in app.controllers.items():
+            fence_name = f"{app.name}/{name}"
+            if fence_name in definitions:
+                raise DeclarationError(f"two apps are named {app.name!r} and both have a controller {name!r}")
+            definitions[fence_name] = definition
+    return registry, definitions
+
+
+def _supervisors(
+    definitions: dict[str, Definition], hub: Hub, channel: Any, registry: Registry, report: Report
+) -> list[Supervisor]:
+    def make(fence_name: str, definition: Definition, owed: Sequence[Key]) -> Run:
+        return Run(
+            definition,
+            hub=hub,
+            channel=channel,
+            registry=registry,
+            report=report,
+            fence_name=fence_name,
+            member="",
+            owed=owed,
+        )
+
+    return [
+        Supervisor(definition.name, functools.partial(make, fence_name, definition), report)
+        for fence_name, definition in definitions.items()
+    ]
+
+
+def _only(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
+        group = group.exceptions[0]
+    return group

@@ -1,0 +1,187 @@
+"""What the rooms can report. A line, a metric and a trace are made from it elsewhere. Pure.
+
+Each event is a frozen record whose fields name the thing and say what happened; `Report` is a function that takes
+one, must not block and must not raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """A type's stream has been opened, to resume after a position or (None) with a snapshot."""
+
+    type: Any
+    resume_after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """A type's stream has ended and will be opened again; ``failures`` in a row before it."""
+
+    type: Any
+    why: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLagging:
+    """A stream stood below what is already known for too long and is closed."""
+
+    type: Any
+    told: int
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class BookmarkRefused:
+    """A stream's bookmark has proved false; the type takes a new snapshot."""
+
+    type: Any
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Priming:
+    """A controller's run has begun to prime a type up to its starting revision."""
+
+    controller: str
+    type: Any
+    starting_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Primed:
+    """A type is primed for a run: ``count`` resources, complete up to ``revision``, after ``seconds``."""
+
+    controller: str
+    type: Any
+    count: int
+    revision: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run has all its types primed, and begins to map and to reconcile ``queued`` keys."""
+
+    controller: str
+    term: int
+    starting_revision: int
+    queued: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """A run has ended (``error`` None: it was stopped); it starts again after ``delay`` seconds, if that is given."""
+
+    controller: str
+    error: BaseException | None
+    delay: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsUnknown:
+    """What was deleted while no run was there can't be known: the history after ``settled`` is gone."""
+
+    controller: str
+    type: Any
+    settled: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """A key has been reconciled. ``outcome`` is done, requeue, failed, permanent or timed out."""
+
+    controller: str
+    id: Any
+    outcome: str
+    seconds: float
+    error: BaseException | None
+    retry_after: float | None
+    reasons: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileSlow:
+    """A reconcile has been running for ``seconds``, and still is."""
+
+    controller: str
+    id: Any
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MappingFailed:
+    """A mapper raised or returned something it can't; the change is kept and mapped again after a while."""
+
+    controller: str
+    mapper: str
+    type: Any
+    key: tuple[str, str, str]
+    error: BaseException
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFailed:
+    """An index function raised; the resource is left out of that index alone."""
+
+    controller: str
+    index: str
+    type: Any
+    key: tuple[str, str, str]
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class WriteUnknown:
+    """A write may or may not have happened; every key of the controller waits until that is settled."""
+
+    controller: str
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettled:
+    """The fence has been raised by a commit at ``revision``: what was sent before can't land any more."""
+
+    controller: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class StaleRefused:
+    """Something older than what a type's cache holds was refused (``count`` in all so far for this type)."""
+
+    type: Any
+    what: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFailed:
+    """A service's handler raised something that is no answer; the caller got UNKNOWN."""
+
+    path: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownSlow:
+    """The engine has been told to end ``seconds`` ago and still waits for ``what``."""
+
+    seconds: float
+    what: str
+
+
+Report = Callable[[object], None]
+
+
+def ignore(event: object) -> None:
+    """Report to nobody."""

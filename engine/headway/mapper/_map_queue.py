@@ -1,0 +1,78 @@
+"""The map queue: changes that wait until every type of their controller has reached them. Pure.
+
+Rules:
+1. A change waits under its revision. It is handed out when the caller says that every frontier of its controller has
+   reached that revision (C4), in order of revision, and within one in order of arrival.
+2. A change is never merged with another one and never dropped: it is handed out until it is taken for good. One
+   whose mapper failed is kept aside until its time, and doesn't hold up the others.
+3. The backlog (what was there when the run began) is handed out only when no change is ready.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headway.cache import Applied
+from headway.resource import TypeName
+
+
+class MapItem(NamedTuple):
+    """A change of a type. ``failures`` counts how often mapping it has failed."""
+
+    revision: int
+    order: int
+    type: TypeName
+    applied: Applied
+    failures: int
+    backlog: bool
+
+
+class MapQueue:
+    """The map queue of one run."""
+
+    def __init__(self) -> None:
+        self._waiting: list[MapItem] = []
+        self._backlog: deque[MapItem] = deque()
+        # Invariant: a heap by due time; everything in it has failed at least once.
+        self._failed: list[tuple[float, int, MapItem]] = []
+        self._order = 0
+
+    def push(self, type: TypeName, applied: Iterable[Applied]) -> None:
+        """Add changes of a type."""
+        waiting, order = self._waiting, self._order
+        for each in applied:
+            order += 1
+            heapq.heappush(waiting, MapItem(each.revision, order, type, each, 0, False))
+        self._order = order
+
+    def push_backlog(self, type: TypeName, applied: Iterable[Applied]) -> None:
+        """Add what was there when the run began."""
+        for each in applied:
+            self._order += 1
+            self._backlog.append(MapItem(0, self._order, type, each, 0, True))
+
+    def take(self, complete: int) -> MapItem | None:
+        """The next change at or below ``complete``, the lowest frontier of the controller; else one of the backlog."""
+        if self._waiting and self._waiting[0].revision <= complete:
+            return heapq.heappop(self._waiting)
+        return self._backlog.popleft() if self._backlog else None
+
+    def keep(self, item: MapItem, due: float) -> None:
+        """Mapping this item failed: keep it until ``due``."""
+        heapq.heappush(self._failed, (due, item.order, item._replace(failures=item.failures + 1)))
+
+    def take_due(self, now: float) -> MapItem | None:
+        """The next failed change whose time has come."""
+        if self._failed and self._failed[0][0] <= now:
+            return heapq.heappop(self._failed)[2]
+        return None
+
+    def next_due(self) -> float | None:
+        """When the next failed change's time comes."""
+        return self._failed[0][0] if self._failed else None
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._backlog) + len(self._failed)

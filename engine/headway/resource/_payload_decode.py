@@ -1,0 +1,228 @@
+"""Write the source of a message class's decoder.
+
+The decoder takes fields in the order of their numbers, which is how they come: after one field it goes
+straight on to the next `if`, and turns back to the first only when a field comes out of order. Names in the
+written code: data, i (index), end, depth, m (message), t (tag), n (length), e (end of the value), v (value).
+"""
+
+from headway.resource._payload_plan import ClassPlan, FieldPlan, Value
+from headway.resource._payload_wire import (
+    DELIMITED,
+    DEPTH_LIMIT,
+    FIXED64,
+    FIXED_FORMATS,
+    VARINT_KINDS,
+    wire_type,
+)
+
+_NEXT_TAG = ["t = data[i]; i += 1", "if t > 127: t, i = read_varint(data, i - 1)"]
+
+# What is to be done with a varint of more than one byte.
+_LONG_VARINT = {
+    "int64": ["if v > 0x7FFFFFFFFFFFFFFF: v -= 1 << 64"],
+    "enum": ["if v > 0x7FFFFFFFFFFFFFFF: v -= 1 << 64"],
+    "int32": ["v &= 0xFFFFFFFF", "if v > 0x7FFFFFFF: v -= 1 << 32"],
+    "uint32": ["v &= 0xFFFFFFFF"],
+    "sint32": ["v &= 0xFFFFFFFF"],
+}
+_LITERALS = {"string": "''", "bytes": "b''", "bool": "False", "float": "0.0", "double": "0.0"}
+
+
+def indented(lines: list[str], by: int = 1) -> list[str]:
+    """The lines, further in."""
+    return [" " * by + line for line in lines]
+
+
+def decoder_source(plan: ClassPlan, known: dict[str, object], number: dict[type, int]) -> str:
+    """A function ``decode_<n>(data, i, end, depth)``; what else it names is put into ``known``."""
+    own = number[plan.cls]
+    blocks: list[str] = []
+    entries: list[str] = []
+    tags: set[int] = set()
+    for field in plan.fields:
+        blocks += _field_blocks(field, own, known, number, tags)
+        if field.key is not None:
+            entries += _entry_function(field, own, known, number)
+    known[f"tags_{own}"] = frozenset(tags)
+    known[f"names_{own}"] = {field.number: field.name for field in plan.fields}
+    by_name = {field.name: field for field in plan.fields}
+    lines = [
+        *entries,
+        f"def decode_{own}(data, i, end, depth):",
+        f" m = {plan.maker(own)}",
+        *(f" m.{name} = {_default(by_name[name], own, known)}" for name in plan.names),
+        " m._unknown_fields = b''",
+        *_loop(blocks, "m", f"tags_{own}", f"names_{own}", keep_unknown=True),
+    ]
+    return "\n".join(lines)
+
+
+def _loop(blocks: list[str], result: str, tags: str, names: str, *, keep_unknown: bool) -> list[str]:
+    kept = ["if rest is None: rest = []", "rest += (varint(t), data[i:j])"] if keep_unknown else []
+    rest = ["if rest: m._unknown_fields = b''.join(rest)"] if keep_unknown else []
+    return indented(
+        [
+            f"if i >= end: return {result}",
+            f"if depth > {DEPTH_LIMIT}: raise too_deep()",
+            "t = 0",
+            *(["rest = None"] if keep_unknown else []),
+            "try:",
+            *indented(_NEXT_TAG),
+            " while True:",
+            *indented(blocks, 2),
+            f"  if t not in {tags}:",
+            "   j = skip(data, t, i, depth)",
+            *indented(kept, 3),
+            "   i = j",
+            *indented(_go_on("break"), 3),
+            f"except PayloadError as error: raise located({names}, t, error) from None",
+            f"except MALFORMED as error: raise malformed({names}, t, error) from error",
+            f"if i > end: raise located({names}, t, truncated())",
+            *rest,
+            f"return {result}",
+        ]
+    )
+
+
+def _go_on(at_end: str) -> list[str]:
+    return [f"if i >= end: {at_end}", *_NEXT_TAG]
+
+
+def _default(field: FieldPlan, own: int, known: dict[str, object]) -> str:
+    if field.shape == "repeated":
+        return "[]"
+    if field.shape == "map":
+        return "{}"
+    if field.make_default is None:
+        return "None"
+    return _empty(field.value, f"{own}_{field.number}", known, field.make_default)
+
+
+def _empty(value: Value, suffix: str, known: dict[str, object], make: object) -> str:
+    if value.kind == "message":
+        known[f"empty_{suffix}"] = make
+        return f"empty_{suffix}()"
+    if value.enum is not None:
+        known[f"enum_{suffix}"] = value.enum
+        return f"enum_{suffix}[0]"
+    return _LITERALS.get(value.kind, "0")
+
+
+def _field_blocks(
+    field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int], tags: set[int]
+) -> list[str]:
+    tag = field.number << 3
+    suffix = f"{own}_{field.number}"
+    if field.key is not None:
+        tags.add(tag | DELIMITED)
+        read = [*_LENGTH, f"k, v = decode_entry_{suffix}(data, i, e, depth + 1)"]
+        return _while(tag | DELIMITED, [*read, f"m.{field.name}[k] = v", "i = e"])
+    if field.shape == "repeated":
+        return _repeated(field, own, known, number, tags)
+    tags.add(tag | wire_type(field.value.kind))
+    clear = [f"m.{rival} = None" for rival in field.rivals]
+    read = [*_read(field.value, suffix, known, number, f"m.{field.name} = {{}}"), *clear]
+    return [f"if t == {tag | wire_type(field.value.kind)}:", *indented(read), *indented(_go_on("break"))]
+
+
+def _while(tag: int, read: list[str]) -> list[str]:
+    # -1 is no tag: it says that the data have ended inside the inner loop.
+    return [f"while t == {tag}:", *indented(read), *indented(_go_on("t = -1; break")), "if t < 0: break"]
+
+
+def _repeated(
+    field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int], tags: set[int]
+) -> list[str]:
+    kind = field.value.kind
+    one = field.number << 3 | wire_type(kind)
+    append = f"m.{field.name}.append({{}})"
+    read = _read(field.value, f"{own}_{field.number}", known, number, append)
+    tags.add(one)
+    lines = _while(one, read)
+    if wire_type(kind) != DELIMITED:
+        packed = field.number << 3 | DELIMITED
+        tags.add(packed)
+        many = [*_LENGTH, *_packed(field, read), "if i != e: raise truncated()"]
+        lines = _while(packed, many) + lines
+    return lines
+
+
+def _packed(field: FieldPlan, read: list[str]) -> list[str]:
+    kind = field.value.kind
+    if kind in VARINT_KINDS:
+        return ["while i < e:", *indented(read)]
+    size = 8 if wire_type(kind) == FIXED64 else 4
+    code = FIXED_FORMATS[kind]
+    return [f"m.{field.name} += unpack('<%d{code}' % (n // {size}), data[i:e])", "i = e"]
+
+
+_LENGTH = [
+    "n = data[i]; i += 1",
+    "if n > 127: n, i = read_varint(data, i - 1)",
+    "e = i + n",
+    "if e > end: raise truncated()",
+]
+
+
+def _read(value: Value, suffix: str, known: dict[str, object], number: dict[type, int], put: str) -> list[str]:
+    """Lines that read one value at ``i`` and put it where ``put`` says."""
+    kind = value.kind
+    if kind in VARINT_KINDS:
+        return _read_varint(value, suffix, known, put)
+    if kind in FIXED_FORMATS:
+        size = 8 if wire_type(kind) == FIXED64 else 4
+        return [put.format(f"unpack_{FIXED_FORMATS[kind]}(data, i)[0]"), f"i += {size}"]
+    if value.message is not None:
+        expression = f"decode_{number[value.message]}(data, i, e, depth + 1)"
+        if value.wrapped:
+            expression += ".to_wrapped()"
+    else:
+        expression = "data[i:e].decode()" if kind == "string" else "data[i:e]"
+    return [*_LENGTH, put.format(expression), "i = e"]
+
+
+def _read_varint(value: Value, suffix: str, known: dict[str, object], put: str) -> list[str]:
+    kind = value.kind
+    expression = "v"
+    if value.enum is not None:
+        known[f"enum_{suffix}"] = value.enum
+        expression = f"enum_{suffix}[v]"
+    elif kind == "bool":
+        expression = "v != 0"
+    elif kind in ("sint32", "sint64"):
+        expression = "(v >> 1) ^ -(v & 1)"
+    return [
+        "v = data[i]; i += 1",
+        "if v > 127:",
+        " v, i = read_varint(data, i - 1)",
+        *indented(_LONG_VARINT.get(kind, [])),
+        put.format(expression),
+    ]
+
+
+def _entry_function(field: FieldPlan, own: int, known: dict[str, object], number: dict[type, int]) -> list[str]:
+    """A function for the entries of a map field: the pair of key and value."""
+    assert field.key is not None
+    suffix = f"{own}_{field.number}"
+    value = field.value
+    # An entry without a value stands for the empty one, which each entry needs for itself.
+    absent = _empty(value, suffix, known, None)
+    if value.message is not None:
+        absent = f"decode_{number[value.message]}(b'', 0, 0, 0)"
+        if value.wrapped:
+            absent += ".to_wrapped()"
+    key_tag, value_tag = 1 << 3 | wire_type(field.key.kind), 2 << 3 | wire_type(value.kind)
+    known[f"entry_tags_{suffix}"] = frozenset([key_tag, value_tag])
+    blocks: list[str] = []
+    for tag, part, target in ((key_tag, field.key, "key"), (value_tag, value, "value")):
+        read = _read(part, suffix, known, number, f"{target} = {{}}")
+        blocks += [f"if t == {tag}:", *indented(read), *indented(_go_on("break"))]
+    held = "value"
+    if value.message is not None:
+        held = f"({absent} if value is None else value)"
+    return [
+        f"def decode_entry_{suffix}(data, i, end, depth):",
+        f" key = {_LITERALS.get(field.key.kind, '0')}",
+        f" value = {'None' if value.message is not None else absent}",
+        *_loop(blocks, f"key, {held}", f"entry_tags_{suffix}", "entry_names", keep_unknown=False),
+    ]

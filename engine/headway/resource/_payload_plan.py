@@ -1,0 +1,170 @@
+"""Read a message class's betterproto2 metadata into what the codec compiler needs."""
+
+import keyword
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Literal, cast
+
+import betterproto2
+
+from headway.resource._payload_wire import FIXED_FORMATS, VARINT_KINDS
+
+MessageClass = type[betterproto2.Message]
+Shape = Literal["single", "optional", "repeated", "map"]
+
+_KINDS = VARINT_KINDS | FIXED_FORMATS.keys() | {"string", "bytes", "message"}
+
+
+class UnsupportedClassError(Exception):
+    """The class is one that only betterproto2 itself can put into bytes."""
+
+
+class EnumValues(dict[int, Any]):
+    """An enum's members by number; a number without one is asked of the enum's class."""
+
+    def __init__(self, enum: Callable[[int], Any], members: dict[int, Any]) -> None:
+        super().__init__(members)
+        self._enum = enum
+
+    def __missing__(self, value: int) -> Any:
+        return self._enum(value)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What one element of a field is: its kind, and for messages and enums of which class."""
+
+    kind: str
+    message: MessageClass | None = None
+    wrapped: bool = False
+    enum: EnumValues | None = None
+
+
+@dataclass(frozen=True)
+class FieldPlan:
+    """One field, as the compiler sees it."""
+
+    name: str
+    number: int
+    shape: Shape
+    value: Value
+    key: Value | None
+    # A field that is not absent but empty when nothing is there has a maker for that.
+    make_default: Callable[[], Any] | None
+    # The other arms of its oneof.
+    rivals: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClassPlan:
+    """One message class, its fields by number."""
+
+    cls: MessageClass
+    fields: tuple[FieldPlan, ...]
+    # In the order of the constructor: dicts of instances then share their keys.
+    names: tuple[str, ...]
+
+    def maker(self, own: int) -> str:
+        """What makes an instance in the written code, which then sets every field."""
+        if self.cls.__post_init__ is betterproto2.Message.__post_init__:
+            # The constructor would only set them twice.
+            return f"new(class_{own})"
+        return f"class_{own}()"
+
+    def messages(self) -> list[MessageClass]:
+        """The message classes that the fields hold."""
+        return [plan.value.message for plan in self.fields if plan.value.message is not None]
+
+
+def metadata_of(cls: type[Any]) -> betterproto2.ProtoClassMetadata:
+    """What betterproto2 knows of a class."""
+    # betterproto2's classproperty is typed so that nothing may ask it.
+    metadata: betterproto2.ProtoClassMetadata = cast("Any", cls)._betterproto
+    return metadata
+
+
+def plan_class(cls: MessageClass) -> ClassPlan:
+    """The plan of a class; UnsupportedClassError where it departs from what betterproto2 generates."""
+    _refuse_odd(cls)
+    metadata = metadata_of(cls)
+    fields = [_plan_field(cls, name, metadata.meta_by_field_name[name]) for name in metadata.sorted_field_names]
+    return ClassPlan(cls, tuple(fields), tuple(metadata.meta_by_field_name))
+
+
+def _refuse_odd(cls: MessageClass) -> None:
+    base = betterproto2.Message
+    own_ways = ("__bytes__", "parse", "load", "__setattr__", "__getattribute__", "__getattr__")
+    for name in own_ways:
+        ours, theirs = getattr(cls, name, None), getattr(base, name, None)
+        if getattr(ours, "__func__", ours) is not getattr(theirs, "__func__", theirs):
+            raise UnsupportedClassError(f"{cls.__name__} has a {name} of its own")
+    if hasattr(cls, "__pydantic_core_schema__"):
+        raise UnsupportedClassError(f"{cls.__name__} is validated by pydantic")
+
+
+def _plan_field(cls: MessageClass, name: str, meta: betterproto2.FieldMetadata) -> FieldPlan:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise UnsupportedClassError(f"{cls.__name__} has a field that is no Python name: {name!r}")
+    shape = _shape(meta)
+    held = metadata_of(cls).cls_by_field[f"{name}.value" if shape == "map" else name]
+    key = None
+    value = meta
+    if meta.map_meta is not None:
+        key, value = _value(cls, meta.map_meta[0], held), meta.map_meta[1]
+    rivals: tuple[str, ...] = ()
+    if meta.group:
+        arms = metadata_of(cls).oneof_field_by_group[meta.group]
+        rivals = tuple(sorted(arm.name for arm in arms if arm.name != name))
+    return FieldPlan(
+        name=name,
+        number=meta.number,
+        shape=shape,
+        value=_value(cls, value, held),
+        key=key,
+        make_default=_make_default(cls, name, meta, shape),
+        rivals=rivals,
+    )
+
+
+def _shape(meta: betterproto2.FieldMetadata) -> Shape:
+    if meta.map_meta is not None:
+        return "map"
+    if meta.repeated:
+        return "repeated"
+    return "optional" if meta.optional or meta.group else "single"
+
+
+def _value(cls: MessageClass, meta: betterproto2.FieldMetadata, held: Any) -> Value:
+    if meta.proto_type not in _KINDS:
+        raise UnsupportedClassError(f"{cls.__name__} has a field of kind {meta.proto_type}")
+    if meta.proto_type == "message":
+        message = meta.unwrap() if meta.unwrap else held
+        if not (isinstance(message, type) and issubclass(message, betterproto2.Message)):
+            raise UnsupportedClassError(f"{cls.__name__} holds {message!r} as a message")
+        return Value("message", message=message, wrapped=meta.unwrap is not None)
+    if meta.proto_type == "enum":
+        return Value("enum", enum=_enum_values(cls, held))
+    return Value(meta.proto_type)
+
+
+def _enum_values(cls: MessageClass, held: Any) -> EnumValues:
+    # A declared message has a stand-in here for an IntEnum that is not betterproto2's.
+    enum = getattr(held, "plain_enum", held)
+    if not (isinstance(enum, type) and issubclass(enum, IntEnum)):
+        raise UnsupportedClassError(f"{cls.__name__} holds {held!r} as an enum")
+    return EnumValues(held, {int(member): member for member in enum.__members__.values()})
+
+
+def _make_default(
+    cls: MessageClass, name: str, meta: betterproto2.FieldMetadata, shape: Shape
+) -> Callable[[], Any] | None:
+    make: Callable[[], Any] = metadata_of(cls).default_gen[name]
+    if shape in ("repeated", "map"):
+        return None
+    if make() is None:
+        return None
+    # The encoder takes what is empty for the default, so that it must be.
+    if shape == "optional" or (meta.proto_type != "message" and make()):
+        raise UnsupportedClassError(f"{cls.__name__}.{name} has a default of its own")
+    return make

@@ -1,0 +1,12 @@
+"""What may be asked: the resource service and the lease service over any store.
+
+A file a verb. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
+
+A request handed to a service belongs to it: it fills in and keeps what it is given. What it answers is shared
+with the store and must not be changed. Clients on a channel inside the process copy accordingly.
+"""
+
+from headway.service._lease import LeaseService as LeaseService
+from headway.service._refusals import FENCED as FENCED
+from headway.service._service import WATCH_LIST as WATCH_LIST
+from headway.service._service import ResourceService as ResourceService

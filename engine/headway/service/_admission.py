@@ -1,0 +1,119 @@
+"""What every request passes first: its type, its names, its tenancy; and a resource's payload and hooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.errors import HeadwayError
+from headway.resource import (
+    DEFAULT_TENANCY,
+    Key,
+    Registry,
+    Resource,
+    ResourceType,
+    Scope,
+    name_problem,
+    pb,
+    resource_id,
+    type_name,
+)
+from headway.service._refusals import invalid
+from headway.storage import Within
+
+Type = ResourceType[Any]
+
+
+def resolve(registry: Registry, message: pb.Type | None, field: str) -> Type:
+    """The registered type that a request names in ``field``."""
+    if message is None:
+        raise invalid(f"{field} is required")
+    try:
+        return registry.resolve(type_name(message))
+    except HeadwayError as error:
+        raise invalid(f"{field}: {error}") from None
+
+
+def admit_id(registry: Registry, id: pb.Id | None, field: str) -> tuple[Type, Key]:
+    """Check an id, fill in the tenancy units that its type's scope has, and return its type and key.
+
+    The id is changed in place: afterwards it has a tenancy.
+    """
+    if id is None:
+        raise invalid(f"{field} is required")
+    type = resolve(registry, id.type, f"{field}.type")
+    tenancy = id.tenancy
+    if tenancy is None:
+        tenancy = id.tenancy = pb.Tenancy()
+    partition, namespace = DEFAULT_TENANCY[type.scope]
+    tenancy.partition = tenancy.partition or partition
+    tenancy.namespace = tenancy.namespace or namespace
+    problem = name_problem("name", id.name) or type.tenancy_problem(tenancy.partition, tenancy.namespace)
+    if problem:
+        raise invalid(f"{field} of {type.name}: {problem}")
+    return type, (tenancy.partition, tenancy.namespace, id.name)
+
+
+def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, absent_is_any: bool) -> Within:
+    """Which resources a List or WatchList is about; ``*`` stands for any partition or namespace."""
+    if tenancy is None and absent_is_any:
+        partition, namespace = ("*", "*") if type.scope is not Scope.CLUSTER else ("", "")
+    else:
+        tenancy = tenancy or pb.Tenancy()
+        default_partition, default_namespace = DEFAULT_TENANCY[type.scope]
+        partition = tenancy.partition or default_partition
+        namespace = tenancy.namespace or default_namespace
+    for field, unit in (("partition", partition), ("namespace", namespace)):
+        if unit not in ("", "*") and (problem := name_problem(field, unit)):
+            raise invalid(f"tenancy of {type.name}: {problem}")
+    if name_prefix != name_prefix.lower():
+        raise invalid(f"name_prefix {name_prefix!r} must be lower case, as names are")
+    if type.scope is Scope.CLUSTER:
+        if (partition, namespace) not in (("", ""), ("*", "*")):
+            raise invalid(f"tenancy of {type.name}: must be empty, the type is cluster-scoped")
+        return Within("*", "*", name_prefix)
+    if type.scope is Scope.PARTITION:
+        if namespace not in ("", "*"):
+            raise invalid(
+                f"tenancy of {type.name}: namespace {namespace!r} must be empty, the type is partition-scoped"
+            )
+        namespace = "*"
+    return Within(partition, namespace, name_prefix)
+
+
+def admit_resource(registry: Registry, resource: pb.Resource | None) -> tuple[Type, Key, pb.Resource]:
+    """Everything that Write checks before it looks at the store. Returns the resource as mutated by its hooks."""
+    if resource is None:
+        raise invalid("resource is required")
+    type, key = admit_id(registry, resource.id, "resource.id")
+    if resource.owner is not None:
+        admit_id(registry, resource.owner, "resource.owner")
+    if resource.data is not None and resource.data.type_url != type.type_url:
+        raise invalid(
+            f"resource.data of {type.name} must be {_short(type.type_url)}, not {_short(resource.data.type_url)}"
+        )
+    if type.hooks.mutate is not None or type.hooks.validate is not None:
+        resource = _run_hooks(type, resource)
+    return type, key, resource
+
+
+def _run_hooks(type: Type, resource: pb.Resource) -> pb.Resource:
+    hooks = type.hooks
+    view: Resource[Any] = type.view(resource)
+    if hooks.mutate is not None:
+        try:
+            hooks.mutate(view)
+        except Exception as error:
+            raise GRPCError(Status.INTERNAL, f"the mutate hook of {type.name} raised {error!r}") from error
+    if hooks.validate is not None:
+        try:
+            hooks.validate(view)
+        except Exception as error:
+            raise invalid(f"{resource_id(resource.id)}: {error}") from error
+    return view.message()
+
+
+def _short(type_url: str) -> str:
+    return type_url.rpartition("/")[2] or "(no type)"

@@ -1,0 +1,41 @@
+"""Read: one resource by its id."""
+
+from __future__ import annotations
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import Position, Registry, pb, resource_id, type_name
+from headway.service._admission import admit_id
+from headway.service._refusals import invalid, not_found
+from headway.storage import Backend
+
+
+async def read(backend: Backend, registry: Registry, request: pb.ReadRequest) -> pb.ReadResponse:
+    """Answer with the resource, or NOT_FOUND; with a uid only that incarnation is found."""
+    type, key = admit_id(registry, request.id, "id")
+    stored, position = await backend.read(type.kind, key)
+    check_revision(position, request.min_revision)
+    assert request.id is not None
+    if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
+        raise not_found(f"{resource_id(request.id)} is not there")
+    check_version(stored, type.name.version)
+    return pb.ReadResponse(resource=stored, position=position.message())
+
+
+def check_revision(position: Position, min_revision: int) -> None:
+    """Refuse to answer from a state below the revision that the caller already knows of."""
+    if position.revision < min_revision:
+        raise GRPCError(
+            Status.UNAVAILABLE, f"this store stands at revision {position.revision}, below min_revision {min_revision}"
+        )
+
+
+def check_version(stored: pb.Resource, wanted: str) -> None:
+    """Refuse to hand out a resource as another version of its kind than the one it is stored as."""
+    assert stored.id is not None
+    assert stored.id.type is not None
+    if stored.id.type.group_version != wanted:
+        raise invalid(
+            f"{stored.id.name} is stored as {type_name(stored.id.type)}, and was asked for as version {wanted!r}"
+        )

@@ -1,0 +1,60 @@
+"""How a refusal looks on the wire: the store's errors as statuses, and short ways to say the usual ones."""
+
+from __future__ import annotations
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.errors import HistoryGone, OutcomeUnknown, StoreUnusable
+from headway.storage import FenceLowered, StoreMismatch, VersionConflict, WrongUid
+
+FENCED = "fenced: "
+"""How the message of a refused write of a superseded run begins (its status is FAILED_PRECONDITION)."""
+
+STORE_ERRORS = (
+    VersionConflict,
+    WrongUid,
+    FenceLowered,
+    StoreMismatch,
+    HistoryGone,
+    OutcomeUnknown,
+    StoreUnusable,
+)
+
+
+def invalid(message: str) -> GRPCError:
+    """The request is wrong."""
+    return GRPCError(Status.INVALID_ARGUMENT, message)
+
+
+def not_found(message: str) -> GRPCError:
+    """There is no such resource."""
+    return GRPCError(Status.NOT_FOUND, message)
+
+
+def conflict(message: str) -> GRPCError:
+    """The version given is not the one stored."""
+    return GRPCError(Status.ABORTED, message)
+
+
+def precondition(message: str) -> GRPCError:
+    """The stored resource forbids it."""
+    return GRPCError(Status.FAILED_PRECONDITION, message)
+
+
+def refusal(error: Exception) -> GRPCError:
+    """One of STORE_ERRORS as the wire has it."""
+    text = str(error)
+    if isinstance(error, VersionConflict):
+        return conflict(text)
+    if isinstance(error, WrongUid):
+        return precondition(text)
+    if isinstance(error, FenceLowered):
+        return precondition(FENCED + text)
+    if isinstance(error, StoreMismatch):
+        return GRPCError(Status.DATA_LOSS, text)
+    if isinstance(error, HistoryGone):
+        return GRPCError(Status.OUT_OF_RANGE, text)
+    if isinstance(error, OutcomeUnknown):
+        return GRPCError(Status.INTERNAL, text)
+    return GRPCError(Status.UNAVAILABLE, text)

@@ -1,0 +1,64 @@
+"""The resource service: which verb is in which file, and what they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpclib.const import Cardinality, Handler
+
+from headway._gen.headway.resource.v1 import ResourceServiceBase
+from headway.resource import Registry, pb
+from headway.service import _delete, _list, _read, _watch_list, _write, _write_status
+from headway.service._admission import admit_resource
+from headway.storage import Backend
+
+WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
+
+
+class ResourceService(ResourceServiceBase):
+    """The eight verbs over a store, for the types of a registry. Its methods are grpclib handlers.
+
+    Every refusal is a ``GRPCError`` whose message names the field and what would be right.
+    """
+
+    def __init__(self, backend: Backend, registry: Registry) -> None:
+        self._backend = backend
+        self._registry = registry
+
+    async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
+        """See `_read.py`."""
+        return await _read.read(self._backend, self._registry, message)
+
+    async def write(self, message: pb.WriteRequest) -> pb.WriteResponse:
+        """See `_write.py`."""
+        return await _write.write(self._backend, self._registry, message)
+
+    async def write_status(self, message: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+        """See `_write_status.py`."""
+        return await _write_status.write_status(self._backend, self._registry, message)
+
+    async def list(self, message: pb.ListRequest) -> pb.ListResponse:
+        """See `_list.py`."""
+        return await _list.list_type(self._backend, self._registry, message)
+
+    async def list_by_owner(self, message: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
+        """See `_list.py`."""
+        return await _list.list_by_owner(self._backend, self._registry, message)
+
+    async def delete(self, message: pb.DeleteRequest) -> pb.DeleteResponse:
+        """See `_delete.py`."""
+        return await _delete.delete(self._backend, self._registry, message)
+
+    async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
+        """What Write would store, as far as that can be said without the store."""
+        _, _, resource = admit_resource(self._registry, message.resource)
+        return pb.MutateAndValidateResponse(resource=resource)
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """The handlers. WatchList has one of its own: it sends `StreamItem`s, many events to each."""
+        mapping: dict[str, Handler] = super().__mapping__()
+        mapping[WATCH_LIST] = Handler(self._watch_list, Cardinality.UNARY_STREAM, pb.WatchListRequest, pb.WatchEvent)
+        return mapping
+
+    async def _watch_list(self, stream: Any) -> None:
+        await _watch_list.watch_list(self._backend, self._registry, stream)

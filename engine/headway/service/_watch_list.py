@@ -1,0 +1,52 @@
+"""WatchList: what is there, its end, then every change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.resource import Change, Changes, Registry, SnapshotChunk, StreamItem, pb, position
+from headway.service._admission import admit_within, resolve
+from headway.service._refusals import STORE_ERRORS, refusal
+from headway.storage import Backend
+
+
+async def watch_list(backend: Backend, registry: Registry, stream: Any) -> None:
+    """A grpclib handler. It sends `StreamItem`s; a stream that serialises makes WatchEvents of them.
+
+    Between two sends it opens no cancel scope and no nursery, so that a channel inside the process may drive it.
+    """
+    request: pb.WatchListRequest = await stream.recv_message()
+    type = resolve(registry, request.type, "type")
+    within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
+    version = type.name.version
+    try:
+        watch = await backend.watch(type.kind, within, position(request.resume_after))
+        try:
+            while True:
+                await stream.send_message(_of_version(await watch.next(), version))
+        finally:
+            watch.close()
+    except STORE_ERRORS as error:
+        raise refusal(error) from error
+
+
+def _of_version(item: StreamItem, version: str) -> StreamItem:
+    """Leave out what is stored as another version of the kind; who holds an older version hears of a deletion.
+
+    The same objects where nothing is to be left out, which is the usual case.
+    """
+    if isinstance(item, SnapshotChunk):
+        if any(_version(resource) != version for resource in item.resources):
+            return SnapshotChunk([resource for resource in item.resources if _version(resource) == version])
+    elif isinstance(item, Changes) and any(_version(change.resource) != version for change in item.changes):
+        return Changes([_gone(change, version) for change in item.changes])
+    return item
+
+
+def _version(resource: pb.Resource) -> str:
+    return resource.id.type.group_version  # type: ignore[union-attr]  # stored ids are whole
+
+
+def _gone(change: Change, version: str) -> Change:
+    """A change into another version is, for watchers of this one, a deletion (of what they may never have had)."""
+    return change if _version(change.resource) == version else change._replace(deleted=True)

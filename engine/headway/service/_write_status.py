@@ -1,0 +1,89 @@
+"""WriteStatus: replace one status of a resource."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+
+from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
+from headway.service._admission import admit_id
+from headway.service._fence import check_store, fence_of
+from headway.service._read import check_version
+from headway.service._refusals import conflict, invalid, not_found
+from headway.service._retry import attempt
+from headway.storage import Backend, Put
+
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
+
+
+async def write_status(backend: Backend, registry: Registry, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+    """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
+    type, key = admit_id(registry, request.id, "id")
+    status = _admitted(request)
+    assert request.id is not None
+    check_store(backend, request.store_id)
+    fence = fence_of(request.fence)
+
+    async def once() -> pb.WriteStatusResponse:
+        stored, position = await backend.read(type.kind, key)
+        stored = _checked(stored, type, request)
+        known = stored.status.get(request.key)
+        if known is not None and _same(known, status):
+            return pb.WriteStatusResponse(resource=stored, position=position.message())
+        updated = _with_status(stored, request.key, status)
+        position = await backend.commit((Put(type.kind, key, updated, stored.version),), fence)
+        return pb.WriteStatusResponse(resource=updated, position=position.message())
+
+    return await attempt(once, blanket=not request.version)
+
+
+def _admitted(request: pb.WriteStatusRequest) -> pb.Status:
+    status = request.status
+    assert request.id is not None
+    if not request.id.uid:
+        raise invalid("id.uid is required: a status is of one incarnation; use the id of what you have read")
+    if not request.key:
+        raise invalid("key is required: the name under which this controller keeps its status")
+    if status is None:
+        raise invalid("status is required")
+    if not _ULID.match(status.observed_generation):
+        raise invalid(
+            f"status.observed_generation {status.observed_generation!r} must be a generation of the resource: "
+            "use the `generation` of what you have read"
+        )
+    if status.updated_at is not None:
+        raise invalid("status.updated_at must be empty: the server sets it")
+    for index, condition in enumerate(status.conditions):
+        if not condition.type:
+            raise invalid(f"status.conditions[{index}].type is required")
+    return status
+
+
+def _checked(stored: pb.Resource | None, type: ResourceType[Any], request: pb.WriteStatusRequest) -> pb.Resource:
+    assert request.id is not None
+    if stored is None or stored.id is None or stored.id.uid != request.id.uid:
+        raise not_found(f"{resource_id(request.id)} with uid {request.id.uid} is not there")
+    check_version(stored, type.name.version)
+    if request.version and request.version != stored.version:
+        raise conflict(
+            f"{resource_id(request.id)} is stored at version {stored.version}, not {request.version}; read it again"
+        )
+    return stored
+
+
+def _same(known: pb.Status, status: pb.Status) -> bool:
+    return known.observed_generation == status.observed_generation and known.conditions == status.conditions
+
+
+def _with_status(stored: pb.Resource, key: str, status: pb.Status) -> pb.Resource:
+    status = copy_message(status)
+    status.updated_at = datetime.datetime.now(datetime.UTC)
+    return pb.Resource(
+        id=stored.id,
+        owner=stored.owner,
+        generation=stored.generation,
+        metadata=stored.metadata,
+        status={**stored.status, key: status},
+        data=stored.data,
+    )

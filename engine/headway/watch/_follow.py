@@ -1,0 +1,164 @@
+"""Keep one stream of a type going: open, resume, reconnect, and leave a server that lags."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.errors import StoreChanged, StoreWentBack, Unavailable
+from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
+from headway.resource import Position, ResourceType, Scope, StreamItem, pb
+from headway.rpc import Channel
+from headway.watch._machine import FalseBookmark, StreamBroken, StreamMachine
+
+WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+
+
+class Sink(Protocol):
+    """Where a stream's items go, and where it must go on."""
+
+    @property
+    def store_id(self) -> str:
+        """The store that the held data is of; empty: none yet."""
+        ...
+
+    @property
+    def resume_after(self) -> Position | None:
+        """Where the next stream should go on; None: it must begin with a snapshot."""
+        ...
+
+    @property
+    def frontier(self) -> int:
+        """The revision up to which the sink is complete."""
+        ...
+
+    def restart(self) -> None:
+        """A new stream has been opened: forget what a snapshot that never ended had brought."""
+        ...
+
+    def distrust(self) -> None:
+        """What has been told may be incomplete: don't resume, take a snapshot."""
+        ...
+
+    def feed(self, item: StreamItem) -> None:
+        """Apply an item."""
+        ...
+
+
+def watch_request(type: ResourceType[Any], resume_after: Position | None = None) -> pb.WatchListRequest:
+    """The request for everything of a type."""
+    return pb.WatchListRequest(
+        type=type.name.message(),
+        tenancy=pb.Tenancy(
+            partition="" if type.scope is Scope.CLUSTER else "*",
+            namespace="*" if type.scope is Scope.NAMESPACE else "",
+        ),
+        resume_after=None if resume_after is None else resume_after.message(),
+    )
+
+
+class Follower:
+    """Feeds a sink from WatchList streams, one after the other, for ever.
+
+    Args:
+        channel: where the streams come from; each new stream may come from another server.
+        report: hears of streams that open, end and lag.
+        linearizable: reads the position at which the store really stands; raises Unavailable when it can't.
+        lag_limit: seconds that a stream may stand below the sink's frontier before it is closed.
+    """
+
+    def __init__(
+        self,
+        type: ResourceType[Any],
+        channel: Channel,
+        sink: Sink,
+        report: Report,
+        linearizable: Callable[[], Awaitable[Position]],
+        lag_limit: float,
+    ) -> None:
+        self._type = type
+        self._channel = channel
+        self._sink = sink
+        self._report = report
+        self._linearizable = linearizable
+        self._lag_limit = lag_limit
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Follow until cancelled. Raises StoreChanged or StoreWentBack, after which the sink's data is void."""
+        while True:
+            why = await self._one_stream()
+            self._report(StreamEnded(self._type.name, why, self._failures))
+            # Full jitter, so that many followers of a server that has come back don't all come at once.
+            ceiling = min(_FIRST_WAIT * 2.0 ** min(self._failures, 16), _LONGEST_WAIT)
+            self._failures += 1
+            await trio.sleep(random.uniform(ceiling / 2, ceiling))
+
+    async def _one_stream(self) -> str:
+        """Open a stream and feed it to the sink until it ends; returns why it did."""
+        sink = self._sink
+        resume_after = sink.resume_after
+        machine = StreamMachine(sink.store_id, resume_after)
+        sink.restart()
+        try:
+            async with self._channel.stream(WATCH_LIST, watch_request(self._type, resume_after)) as items:
+                self._report(StreamOpened(self._type.name, resume_after))
+                if not await self._feed(machine, items):
+                    await self._check_not_gone_back()
+                    return f"the stream stood below revision {sink.frontier} for {self._lag_limit} s"
+        except GRPCError as error:
+            if error.status in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
+                sink.distrust()
+            return f"{error.status.name}: {error.message}"
+        except FalseBookmark as error:
+            self._report(BookmarkRefused(self._type.name, str(error)))
+            sink.distrust()
+            return str(error)
+        except StreamBroken as error:
+            sink.distrust()
+            return str(error)
+        return "the server ended the stream"
+
+    async def _feed(self, machine: StreamMachine, items: Any) -> bool:
+        """Feed the sink until the stream ends (True) or has stood below the frontier for too long (False)."""
+        sink = self._sink
+        with trio.CancelScope() as patience:
+            while True:
+                # A stream lags from the moment that it stands below what is known, until it has caught up.
+                if machine.told >= sink.frontier:
+                    patience.deadline = math.inf
+                elif patience.deadline == math.inf:
+                    patience.deadline = trio.current_time() + self._lag_limit
+                try:
+                    item = await items.__anext__()
+                except StopAsyncIteration:
+                    return True
+                checked = machine.feed(item)
+                self._failures = 0
+                if checked is not None:
+                    sink.feed(checked)
+        self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
+        return False
+
+    async def _check_not_gone_back(self) -> None:
+        """Tell a server that lags from a store that has lost what it had acknowledged."""
+        sink = self._sink
+        try:
+            with trio.move_on_after(self._lag_limit):
+                here = await self._linearizable()
+                if here.store_id != sink.store_id:
+                    raise StoreChanged(f"the store is {here.store_id}, not {sink.store_id} any more")
+                if here.revision < sink.frontier:
+                    raise StoreWentBack(
+                        f"store {here.store_id} stands at revision {here.revision}, "
+                        f"and has told changes up to {sink.frontier} before"
+                    )
+        except Unavailable as error:
+            self._report(StreamEnded(self._type.name, str(error), self._failures))

@@ -1,0 +1,1 @@
+"""Programs built on Headway, from one that fits a screen to a fleet of real processes."""

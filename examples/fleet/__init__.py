@@ -1,0 +1,1 @@
+"""A fleet of real operating-system processes, kept as declared."""

@@ -1,0 +1,179 @@
+"""The fleet's processes start as ordered, and each exactly once."""
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+import trio
+import trio.testing
+
+from examples.fleet import launcher
+from examples.fleet.processes import (
+    AlreadyRuns,
+    Process,
+    SpawnFailed,
+    State,
+    find,
+    last_lines,
+    spawn,
+    wait_exit,
+)
+from tests.examples.fleet_kit import (
+    ENVIRONMENT,
+    SLEEP,
+    Fleet,
+    line_of,
+)
+
+# --- Starting -------------------------------------------------------------
+
+
+async def test_a_process_is_found_as_it_was_spawned(fleet: Fleet) -> None:
+    """What spawn returns is what find reads: pid, start time, boot, port and command."""
+    process = await fleet.spawn(port=4711)
+    assert {"one": process} == await find(fleet.folder)
+    assert (process.port, process.command, process.state) == (4711, SLEEP, State.RUNNING)
+
+
+async def test_a_process_leads_its_own_session_with_nothing_of_the_engine(fleet: Fleet) -> None:
+    """It has a session and group of its own, /dev/null, its log, its lock, and no other descriptor."""
+    ours = os.open("/", os.O_RDONLY)
+    os.set_inheritable(ours, True)
+    process = await fleet.spawn()
+    os.close(ours)
+    assert (process.pid, process.pid) == (os.getsid(process.pid), os.getpgid(process.pid))
+    files = {os.readlink(f"/proc/{process.pid}/fd/{name}") for name in os.listdir(f"/proc/{process.pid}/fd")}
+    assert {os.devnull, str(fleet.folder / "one.log"), str(fleet.folder / "one.lock")} == files
+
+
+async def test_the_folder_is_for_its_owner_alone(fleet: Fleet) -> None:
+    """Nobody else may take a lock, or read a log or a record."""
+    await fleet.spawn()
+    assert fleet.folder.stat().st_mode == 0o40700
+    assert {0o100600} == {path.stat().st_mode for path in fleet.folder.iterdir()}
+
+
+async def test_output_goes_to_the_log_across_runs(fleet: Fleet) -> None:
+    """The log has stdout and stderr of every run, and nothing is overwritten."""
+    for word in ("first", "second"):
+        await wait_exit(await fleet.spawn_script(f"echo {word}; echo {word} error >&2"))
+    assert last_lines(fleet.folder, "one") == ["first", "first error", "second", "second error"]
+
+
+async def test_the_command_gets_the_given_environment_and_nothing_else(fleet: Fleet) -> None:
+    """The engine's own environment does not leak, and neither Python nor the shell of a launcher adds to it."""
+    given = {"NAME": "Zoë", "EMPTY": "", "PYTHONHOME": "/nowhere"}
+    await wait_exit(await spawn(fleet.folder, "one", ["env"], given, 0))
+    assert {f"{name}={value}" for name, value in given.items()} == set(last_lines(fleet.folder, "one"))
+
+
+async def test_the_command_gets_the_signals_defaults(fleet: Fleet) -> None:
+    """Python ignores SIGPIPE, a shell SIGQUIT of what it starts with &: nothing of that is inherited."""
+    await wait_exit(await fleet.spawn(command=("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")))
+    masks = [int(line.split()[1], 16) for line in last_lines(fleet.folder, "one")]
+    # The real-time signals are left out: the C library keeps two of them to itself, and ignores them in what it spawns.
+    assert [mask & 0x7FFF_FFFF for mask in masks] == [0, 0]
+
+
+async def test_a_command_that_does_not_exist_fails_by_name(fleet: Fleet) -> None:
+    """SpawnFailed names the command, the log says it too, and nothing is left."""
+    with pytest.raises(SpawnFailed, match="no-such-command") as failed:
+        await fleet.spawn(command=("no-such-command", "x"))
+    assert list(failed.value.log) == ["cannot run 'no-such-command': No such file or directory"]
+    assert await find(fleet.folder) == {}
+    assert not fleet.has_children()
+
+
+async def test_a_command_that_cannot_be_executed_fails_by_name(fleet: Fleet) -> None:
+    """A folder is there, but is no program."""
+    with pytest.raises(SpawnFailed, match=r"cannot run '/': Permission denied"):
+        await fleet.spawn(command=("/",))
+
+
+async def test_a_folder_that_cannot_be_used_fails_with_its_reason(fleet: Fleet) -> None:
+    """A log that can't be opened is told as that, and the command isn't run."""
+    (fleet.folder / "one.log").mkdir(parents=True)
+    with pytest.raises(SpawnFailed, match="Is a directory"):
+        await fleet.spawn()
+    assert await find(fleet.folder) == {}
+
+
+@pytest.mark.parametrize("uid", ["", "../one", "a/b", ".hidden", "a.lock"])
+async def test_a_uid_that_is_no_file_name_is_refused(fleet: Fleet, uid: str) -> None:
+    """A uid can't reach out of the folder."""
+    with pytest.raises(ValueError, match="can't name a lock"):
+        await fleet.spawn(uid)
+
+
+# --- Exactly one ----------------------------------------------------------
+
+
+async def test_one_of_many_concurrent_spawns_runs(fleet: Fleet) -> None:
+    """One call gets the process, every other is told of that very process."""
+    started: list[Process] = []
+    refused: list[Process] = []
+
+    async def try_spawn() -> None:
+        try:
+            started.append(await fleet.spawn())
+        except AlreadyRuns as error:
+            refused.append(error.process)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(try_spawn)
+    assert len(started) == 1
+    assert [started[0].identity] * 4 == [process.identity for process in refused]
+
+
+async def test_one_of_two_engines_gets_the_process(fleet: Fleet) -> None:
+    """Two engines that want the same instance end up with one process, and both know its pid."""
+    engines = [fleet.start_engine("one", *SLEEP) for _ in range(2)]
+    said = [await line_of(engine) for engine in engines]
+    running = (await find(fleet.folder))["one"]
+    assert [["refused", str(running.pid)], ["started", str(running.pid)]] == sorted(said)
+
+
+async def test_a_launcher_that_is_refused_ends_with_its_exit_code(fleet: Fleet) -> None:
+    """A launcher that is run by hand says so too: 75, and nothing was started."""
+    await fleet.spawn()
+    order = {"folder": str(fleet.folder), "uid": "one", "command": ["touch", str(fleet.folder / "no")], "port": 0}
+    arguments = [sys.executable, "-I", "-S", launcher.__file__]
+    order_bytes = json.dumps(order | {"environment": ENVIRONMENT}).encode()
+    run = await trio.run_process(arguments, stdin=order_bytes, capture_stdout=True, check=False, start_new_session=True)
+    assert (run.returncode, run.stdout) == (launcher.LOCK_TAKEN, b"somebody else holds the lock\n")
+    assert not (fleet.folder / "no").exists()
+
+
+async def test_looking_never_makes_a_launcher_lose(fleet: Fleet) -> None:
+    """Spawn succeeds while another task does nothing but ask for the locks."""
+    async with trio.open_nursery() as nursery:
+
+        async def look() -> None:
+            while True:
+                await find(fleet.folder)
+
+        nursery.start_soon(look)
+        for _ in range(4):
+            process = await fleet.spawn()
+            os.kill(process.pid, signal.SIGKILL)
+            await wait_exit(process)
+        nursery.cancel_scope.cancel()
+
+
+# --- Cancellation ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("milliseconds", [0, 5, 20, 40, 60])
+async def test_a_cancelled_spawn_leaves_nothing_or_a_process(fleet: Fleet, milliseconds: int) -> None:
+    """Wherever it is cancelled: either it returned a process that is found, or nothing lives and nothing is to reap."""
+    process = None
+    with trio.move_on_after(milliseconds / 1000):
+        process = await fleet.spawn()
+    if process is None:
+        assert not fleet.has_children()
+        assert await find(fleet.folder) == {}
+    else:
+        assert {"one": process} == await find(fleet.folder)

@@ -1,0 +1,293 @@
+"""Declaring messages in Python: what the decorator makes, and what it refuses."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import betterproto2
+import pytest
+
+from headway._gen.google.protobuf import Any as ProtobufAny
+from headway._gen.headway.resource.v1 import Id, WatchEventUpsert
+from headway.errors import DeclarationError
+from headway.resource._message import field, message, type_name
+from headway.resource._payload import decode, encode
+
+UTC = datetime.UTC
+
+
+class State(enum.IntEnum):
+    UNKNOWN = 0
+    READY = 1
+
+
+class Colour(betterproto2.Enum):
+    NONE = 0
+    RED = 1
+
+
+class Limited:
+    def limit_of(self, name: str) -> int:
+        return cast("Any", self).limits.get(name, 0)  # type: ignore[no-any-return]  # a mixin knows no fields
+
+
+@message
+class Person:
+    login: str = field(1)
+
+
+@message(name="acme.v1.Team")
+class Team(Limited):
+    """Who works together."""
+
+    VERSION: ClassVar[int] = 3
+    members: list[str] = field(1)
+    limits: dict[str, int] = field(2, kind="uint32")
+    owner: Person | None = field(3)
+    state: State = field(4)
+    lead: Person = field(5)
+    since: datetime.datetime = field(6)
+    pause: datetime.timedelta | None = field(7)
+    parent: Team | None = field(8)
+    tasks: list[Task] = field(9)
+    states: dict[str, State] = field(10)
+    colours: list[Colour] = field(11)
+    note: str | None = field(12)
+
+    @property
+    def size(self) -> int:
+        return len(self.members)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} of {__class__.__name__}"  # type: ignore[name-defined]  # the compiler's cell
+
+
+@message
+class Task:
+    title: str = field(1)
+
+
+def a_team() -> Team:
+    return Team(
+        members=["ada"],
+        limits={"cpu": 3},
+        owner=Person(login="grace"),
+        state=State.READY,
+        pause=datetime.timedelta(seconds=-1.5),
+        parent=Team(note=""),
+        tasks=[Task(title="one"), Task()],
+        states={"a": State.READY},
+        colours=[Colour.RED],
+    )
+
+
+def test_a_declared_class_is_a_betterproto2_message() -> None:
+    """What the decorator makes is a Message, and goes through betterproto2's bytes and JSON unharmed."""
+    team = a_team()
+    assert isinstance(team, betterproto2.Message)
+    assert Team.__name__ == "Team"
+    assert Team.__doc__ == "Who works together."
+    assert Team.__module__ == __name__
+    generated = cast("Any", Team)
+    assert generated.parse(bytes(team)) == team
+    assert generated.from_dict(team.to_dict()) == team
+    assert team.to_dict()["state"] == "READY"
+    assert pickle.loads(pickle.dumps(team)) == team
+
+
+def test_methods_properties_and_constants_stay() -> None:
+    """The program's own methods work, super() and __class__ in them too, and a ClassVar is no field."""
+    team = a_team()
+    assert team.size == 1
+    assert repr(Team()).endswith("Team() of Team")
+    assert Team.VERSION == 3
+    assert team.limit_of("cpu") == 3
+
+
+def test_an_unset_field_holds_proto3s_default() -> None:
+    """What is not given is empty, or None where the annotation allows it, and takes no bytes."""
+    team = Team()
+    assert (team.members, team.limits, team.owner, team.note) == ([], {}, None, None)
+    assert team.state is State.UNKNOWN
+    assert team.lead == Person()
+    assert team.since == datetime.datetime(1970, 1, 1, tzinfo=UTC)
+    assert bytes(cast("Any", team)) == encode(team) == b""
+    assert Team().members is not team.members
+
+
+def test_presence_is_kept_for_optional_fields() -> None:
+    """An optional field that is set to its default is not an absent one."""
+    assert decode(Team, encode(Team(note=""))).note == ""
+    assert decode(Team, encode(Team(note=None))).note is None
+
+
+def test_an_unknown_enum_number_is_kept() -> None:
+    """A number without a member becomes a member without a name, of an IntEnum as of betterproto2's own."""
+    for read in (lambda data: cast("Any", Team).parse(data), lambda data: decode(Team, data)):
+        team = read(b"\x20\x07\x5a\x01\x09")
+        assert isinstance(team.state, State)
+        assert team.state == 7
+        assert team.colours == [9]
+        assert encode(team) == b"\x20\x07\x5a\x01\x09"
+
+
+def test_classes_inside_a_function_work() -> None:
+    """Names of the function are found, and those of messages that come only after their use."""
+
+    @message
+    class Leaf:
+        level: int = field(1, kind="sint32")
+
+    @message
+    class Tree:
+        class Kind(enum.IntEnum):
+            NONE = 0
+            OAK = 1
+
+        kind: Kind = field(1)
+        leaf: Leaf | None = field(2)
+        trees: list[Tree] = field(3)
+        nests: list[Nest] = field(4)
+
+    @message
+    class Nest:
+        eggs: int = field(1)
+
+    tree = Tree(kind=Tree.Kind.OAK, leaf=Leaf(level=-1), trees=[Tree()], nests=[Nest(eggs=2)])
+    assert decode(Tree, encode(tree)) == tree
+    assert type_name(Tree).endswith(".test_classes_inside_a_function_work.Tree")
+    assert "<" not in type_name(Tree)
+
+
+def test_annotations_that_are_no_strings_work() -> None:
+    """Without `from __future__ import annotations` declarations mean the same, forward ones in quotes."""
+    code = """
+from typing import Optional
+import betterproto2
+from headway.resource._message import field, message
+from headway.resource._payload import decode, encode
+@message
+class Node(betterproto2.Message):
+    name: str = field(1)
+    nodes: "list[Node]" = field(2)
+    by_name: dict[str, "Later"] = field(3)
+    maybe: Optional["Later"] = field(4)
+@message
+class Later:
+    size: int = field(1)
+node = Node(name="a", nodes=[Node(name="b")], by_name={"x": Later(size=1)}, maybe=Later())
+assert Node.parse(bytes(node)) == decode(Node, encode(node)) == node
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def declares(body: str) -> Callable[[], object]:
+    """A declaration of a class Wrong with this body."""
+    text = f"@message\nclass Wrong:\n    {body}\n"
+    names: dict[str, object] = {
+        "message": message, "field": field, "enum": enum, "Any": Any, "Person": Person, "__name__": __name__,
+    }  # fmt: skip
+    return lambda: exec(text, names)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("a: str", "Wrong.a has no number: write `a: str = field(1)`"),
+        ("a: str = 'x'", "Wrong.a is 'x', where its number should be: write `a: str = field(1)`"),
+        (
+            "a: str = field(1); b: str = field(1)",
+            "Wrong.b: field(1) is already 'a'; the next free one is field(2)",
+        ),
+        ("a: str = field(0)", "Wrong.a: field(0) is out of range"),
+        ("a: str = field(19500)", "Wrong.a: field(19500) is out of range"),
+        ("a: str = field(536870912)", "a number is from 1 to 536870911"),
+        ("a: str = field('1')", "Wrong.a: field('1') should be given a number"),
+        ("a: complex = field(1)", "Wrong.a: a field can't be complex; it can be str, int, bool"),
+        ("a: Any = field(1)", "it can be str, int, bool"),
+        ("a: str | int = field(1)", "it can be str, int, bool"),
+        ("a: list[list[str]] = field(1)", "a field can't be list[str]"),
+        ("a: list[str] | None = field(1)", "a field can't be list[str]"),
+        ("a: list = field(1)", "a field can't be list"),
+        ("a: dict[float, str] = field(1)", "a key of a dict is str, int or bool, not float"),
+        ("a: str = field(1, default='x')", "field() takes no default='x'"),
+        ("a: str = field(1, kind='uint64')", "kind='uint64' says how an int or a float is kept, not str"),
+        ("a: int = field(1, kind='double')", "kind='double' is none of int; it has int32, int64"),
+        ("a = field(1)", "Wrong.a has no annotation: write `a: str = field(1)`"),
+        ("a: Wrong = field(1)", "write `Wrong | None`"),
+        ("a: enum.IntEnum('E', {'X': 1}) = field(1)", "E needs a member of value 0"),
+        ("to_dict: str = field(1)", "a message has a 'to_dict' of its own"),
+        ("line_1: str = field(1)", "call the field 'line1'"),
+        ("a: no.such = field(1)", "the annotation"),
+    ],
+)
+def test_a_wrong_declaration_fails_where_it_stands(body: str, said: str) -> None:
+    """The error names the class, the field and the value, and shows what would be right."""
+    with pytest.raises(DeclarationError) as caught:
+        declares(body)()
+    assert said in str(caught.value)
+    assert "Wrong" in str(caught.value)
+
+
+def test_a_message_does_not_inherit_fields() -> None:
+    """Protobuf has no inheritance; the error says what to write instead."""
+    with pytest.raises(DeclarationError, match=r"Boss.*hold it instead: `person: Person = field\(1\)`"):
+
+        @message
+        class Boss(Person):
+            rank: int = field(1)
+
+
+def test_a_name_is_a_protobuf_name() -> None:
+    """A full name that no type_url could carry is refused."""
+    with pytest.raises(DeclarationError, match=r"acme.v1.Team"):
+
+        @message(name="acme/Team")
+        class Named:
+            pass
+
+
+def test_a_forward_name_that_never_comes_is_named() -> None:
+    """A message that an annotation names and nobody declares is an error of the field, at first use."""
+
+    @message
+    class Hopeful:
+        other: NeverDeclared | None = field(1)  # type: ignore[name-defined]  # noqa: F821 - what is tested
+
+    with pytest.raises(DeclarationError, match=r"Hopeful\.other: there is no NeverDeclared"):
+        encode(Hopeful())
+
+
+def test_a_message_without_fields_is_legal() -> None:
+    """Some types need no payload but themselves."""
+
+    @message
+    class Empty:
+        pass
+
+    assert encode(Empty()) == b""
+    assert decode(Empty, b"") == Empty()
+
+
+def test_type_names_are_protobufs() -> None:
+    """A generated class is asked its package's pool, a declared one what it was told or where it stands."""
+    assert type_name(Id) == "headway.resource.v1.ID"
+    assert type_name(WatchEventUpsert) == "headway.resource.v1.WatchEvent.Upsert"
+    assert type_name(ProtobufAny) == "google.protobuf.Any"
+    assert type_name(Team) == "acme.v1.Team"
+    assert type_name(Person) == f"{__name__}.Person"
+
+
+def test_mypy_knows_fields_and_constructor() -> None:
+    """A type checker accepts what works and refuses what does not, in strict mode."""
+    sample = Path(__file__).parents[1] / "typing" / "declared_message.py"
+    command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", str(sample)]
+    done = subprocess.run(command, cwd=sample.parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
