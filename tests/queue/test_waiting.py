@@ -1,0 +1,554 @@
+"""Workers at the queue: who sleeps, who is woken, what cancellation may not do. No test sleeps for real."""
+
+import pytest
+import trio
+from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
+
+from headway.queue import BACKLOG, Backoff, NotInHandError, QueueStatistics, Taken, WaitingQueue, WorkQueue
+
+
+class Looks(WorkQueue[str, str]):
+    """A work queue that counts how often somebody looked for a key."""
+
+    def __init__(self) -> None:
+        super().__init__(Backoff(base=1.0, maximum=60.0))
+        self.looks = 0
+
+    def take(self, now: float) -> Taken[str, str] | None:
+        """Take, and count it."""
+        self.looks += 1
+        return super().take(now)
+
+
+class Workers:
+    """Tasks that take keys and note when; they report success by themselves."""
+
+    def __init__(self, queue: WaitingQueue[str, str]) -> None:
+        self.queue = queue
+        self.taken: list[tuple[str, float]] = []
+        self.ended = 0
+
+    async def work(self) -> None:
+        """Take until the queue is closed."""
+        while (taken := await self.queue.take()) is not None:
+            self.taken.append((taken.key, trio.current_time()))
+            self.queue.succeeded(taken.key)
+        self.ended += 1
+
+
+@pytest.fixture
+def machine() -> Looks:
+    """Return the queue inside."""
+    return Looks()
+
+
+@pytest.fixture
+def queue(machine: Looks) -> WaitingQueue[str, str]:
+    """Return the queue under test; it rests 1 s after a first failure."""
+    return WaitingQueue(machine)
+
+
+@pytest.fixture
+def workers(queue: WaitingQueue[str, str]) -> Workers:
+    """Return workers at the queue, none of them started."""
+    return Workers(queue)
+
+
+async def start(nursery: trio.Nursery, workers: Workers, count: int) -> None:
+    """Start workers and wait until they sleep."""
+    for _ in range(count):
+        nursery.start_soon(workers.work)
+    await wait_all_tasks_blocked()
+
+
+async def take_key(queue: WaitingQueue[str, str]) -> str:
+    """Take a key from a queue that isn't closed."""
+    taken = await queue.take()
+    assert taken is not None
+    return taken.key
+
+
+async def let_pass(clock: MockClock, seconds: float) -> None:
+    """Let time pass on the test's own clock, which jumps to the next deadline when every task waits."""
+    await trio.sleep_until(clock.current_time() + seconds)
+
+
+# ---- waking
+
+
+async def test_take_is_a_checkpoint_though_a_key_is_ready(queue: WaitingQueue[str, str]) -> None:
+    """A worker that never runs dry lets the other tasks run."""
+    queue.add("a", "change")
+    with assert_checkpoints():
+        assert await take_key(queue) == "a"
+
+
+async def test_take_waits_until_a_key_is_added(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """A sleeping worker gets the key at the moment of the add."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await let_pass(autojump_clock, 5)
+        queue.add("a", "change")
+        await wait_all_tasks_blocked()
+        assert workers.taken == [("a", 5.0)]
+        queue.close()
+
+
+async def test_each_key_wakes_one_worker_and_no_more(
+    machine: Looks, queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """Of eight sleepers, two keys wake two: each looks, takes, and looks once more before it sleeps."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 8)
+        machine.looks = 0
+        queue.add("a", "change")
+        queue.add("a", "again")
+        queue.add("b", "change")
+        await wait_all_tasks_blocked()
+        assert sorted(key for key, _ in workers.taken) == ["a", "b"]
+        assert machine.looks == 4
+        queue.close()
+
+
+async def test_keys_added_together_are_all_in_hand_together(queue: WaitingQueue[str, str]) -> None:
+    """As many workers run at once as there are keys, though all adds came in one step."""
+    in_hand: list[str] = []
+
+    async def work() -> None:
+        in_hand.append(await take_key(queue))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        for key in "abcd":
+            queue.add(key, "change")
+    assert sorted(in_hand) == ["a", "b", "c", "d"]
+
+
+async def test_a_key_that_a_late_comer_takes_first_costs_nobody_a_wake_up(
+    queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """The woken worker that finds nothing sleeps again, and the next add wakes it again."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        queue.add("a", "change")
+        assert queue._machine.take(trio.current_time()) is not None
+        await wait_all_tasks_blocked()
+        assert workers.taken == []
+        queue.add("b", "change")
+        await wait_all_tasks_blocked()
+        assert [key for key, _ in workers.taken] == ["b"]
+        queue.succeeded("a")
+        queue.close()
+
+
+async def test_a_dirty_key_wakes_a_sleeper_when_it_is_reported_back(
+    queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """The add while it was in hand wakes nobody; the report does."""
+    queue.add("a", "one")
+    await take_key(queue)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 2)
+        queue.add("a", "two")
+        await wait_all_tasks_blocked()
+        assert workers.taken == []
+        queue.succeeded("a")
+        await wait_all_tasks_blocked()
+        assert [key for key, _ in workers.taken] == ["a"]
+        queue.close()
+
+
+# ---- time
+
+
+async def test_a_delayed_key_is_taken_when_it_is_due(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Workers that fell asleep before the delayed add keep its time all the same."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 3)
+        queue.add_after("late", "later", 9.0)
+        queue.add_after("early", "later", 4.0)
+        await let_pass(autojump_clock, 20)
+        assert workers.taken == [("early", 4.0), ("late", 9.0)]
+        queue.close()
+
+
+async def test_a_sooner_delay_moves_the_alarm_forward(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """The one sleeper with a deadline is told when a sooner key comes."""
+    queue.add_after("late", "later", 100.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        queue.add_after("early", "later", 1.0)
+        await let_pass(autojump_clock, 200)
+        assert workers.taken == [("early", 1.0), ("late", 100.0)]
+        queue.close()
+
+
+async def test_waiting_for_time_is_no_busy_loop(
+    machine: Looks, queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Four workers and a key due in an hour look a handful of times, not once a tick or once each."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 4)
+        machine.looks = 0
+        queue.add_after("a", "later", 3600.0)
+        await let_pass(autojump_clock, 3600.5)
+        assert workers.taken == [("a", 3600.0)]
+        # One is made the timekeeper, takes at the due time, and looks once more.
+        assert machine.looks == 3
+        queue.close()
+
+
+async def test_keys_due_together_are_in_hand_together(
+    queue: WaitingQueue[str, str], autojump_clock: MockClock
+) -> None:
+    """The timekeeper takes one of them and wakes others for the rest."""
+    in_hand: list[tuple[str, float]] = []
+
+    async def work() -> None:
+        in_hand.append((await take_key(queue), autojump_clock.current_time()))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        for key in "abc":
+            queue.add_after(key, "later", 2.0)
+    assert sorted(in_hand) == [("a", 2.0), ("b", 2.0), ("c", 2.0)]
+
+
+async def test_a_timekeeper_that_leaves_with_a_key_is_followed_by_another(
+    queue: WaitingQueue[str, str], autojump_clock: MockClock
+) -> None:
+    """While the first is busy with one due key, a second is there for the next."""
+    taken: list[tuple[str, float]] = []
+
+    async def work_for_an_hour() -> None:
+        while (one := await queue.take()) is not None:
+            taken.append((one.key, trio.current_time()))
+            await let_pass(autojump_clock, 3600)
+            queue.succeeded(one.key)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(work_for_an_hour)
+        await wait_all_tasks_blocked()
+        for number in range(1, 4):
+            queue.add_after(f"key{number}", "later", float(number))
+        await let_pass(autojump_clock, 10)
+        assert taken == [("key1", 1.0), ("key2", 2.0), ("key3", 3.0)]
+        queue.close()
+
+
+async def test_a_failed_key_is_retried_after_its_rest(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Another worker that was asleep takes it when the back-off is over."""
+    queue.add("a", "change")
+    await take_key(queue)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 2)
+        assert queue.failed("a", "error") == 1.0
+        await let_pass(autojump_clock, 5)
+        assert workers.taken == [("a", 1.0)]
+        queue.close()
+
+
+async def test_a_change_during_a_rest_is_taken_at_once(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """The timekeeper is woken for it though its deadline is far off, and the retry never fires."""
+    queue.add("a", "change")
+    await take_key(queue)
+    queue.failed("a", "error")
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await let_pass(autojump_clock, 0.25)
+        queue.add("a", "mend")
+        await let_pass(autojump_clock, 5)
+        assert workers.taken == [("a", 0.25)]
+        queue.close()
+
+
+async def test_a_requeue_is_taken_after_its_delay(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Its delay counts from the report."""
+    queue.add("a", "change")
+    await take_key(queue)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await let_pass(autojump_clock, 1)
+        queue.requeue_after("a", 30.0, "poll")
+        await let_pass(autojump_clock, 60)
+        assert workers.taken == [("a", 31.0)]
+        queue.close()
+
+
+# ---- the hold
+
+
+async def test_while_held_no_key_is_taken(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Ready and due keys wait for the release, and are then taken at once."""
+    queue.hold()
+    queue.add("ready", "change")
+    queue.add_after("due", "later", 2.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 2)
+        await let_pass(autojump_clock, 10)
+        assert queue.held
+        assert workers.taken == []
+        queue.release()
+        await wait_all_tasks_blocked()
+        assert sorted(workers.taken) == [("due", 10.0), ("ready", 10.0)]
+        queue.close()
+
+
+async def test_a_hold_reaches_a_worker_that_was_woken_and_has_not_run(
+    queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """Between the add and the worker's turn the queue is held: the key stays, and the release brings it."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        queue.add("a", "change")
+        queue.hold()
+        await wait_all_tasks_blocked()
+        assert workers.taken == []
+        queue.release()
+        await wait_all_tasks_blocked()
+        assert [key for key, _ in workers.taken] == ["a"]
+        queue.close()
+
+
+async def test_a_hold_past_a_due_time_is_no_busy_loop(
+    machine: Looks, queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """A timekeeper doesn't wake for what it may not take, and is on time once the hold is over."""
+    queue.add_after("during", "later", 2.0)
+    queue.add_after("after", "later", 20.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        machine.looks = 0
+        queue.hold()
+        await let_pass(autojump_clock, 10)
+        assert machine.looks == 0
+        queue.release()
+        await let_pass(autojump_clock, 30)
+        assert workers.taken == [("during", 10.0), ("after", 20.0)]
+        queue.close()
+
+
+# ---- cancellation
+
+
+async def test_a_cancelled_take_takes_nothing(queue: WaitingQueue[str, str]) -> None:
+    """Cancelled before it began, though a key was ready, it leaves the key in the queue."""
+    queue.add("a", "change")
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await queue.take()
+    assert scope.cancelled_caught
+    assert queue.statistics().in_hand == 0
+    assert await take_key(queue) == "a"
+
+
+async def test_a_key_added_as_its_only_sleeper_is_cancelled_is_not_lost(
+    queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """The wake-up doesn't go to a worker that is on its way out."""
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def cancelled_worker() -> None:
+            with scope:
+                await queue.take()
+
+        nursery.start_soon(cancelled_worker)
+        await wait_all_tasks_blocked()
+        await start(nursery, workers, 1)
+        scope.cancel()
+        queue.add("a", "change")
+        await wait_all_tasks_blocked()
+        assert scope.cancelled_caught
+        assert [key for key, _ in workers.taken] == ["a"]
+        queue.close()
+
+
+async def test_a_worker_cancelled_after_it_was_woken_has_the_key_in_hand(
+    queue: WaitingQueue[str, str],
+) -> None:
+    """Told to look and cancelled in one step, it still returns the key rather than losing it."""
+    got: list[str] = []
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def work() -> None:
+            with scope:
+                got.append(await take_key(queue))
+
+        nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        queue.add("a", "change")
+        scope.cancel()
+    assert got == ["a"]
+    assert queue.owed() == ["a"]
+
+
+async def test_a_cancelled_timekeeper_is_followed_by_another(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """The delayed key is taken on time by a worker that had no deadline before."""
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def cancelled_worker() -> None:
+            with scope:
+                await queue.take()
+
+        queue.add_after("a", "later", 10.0)
+        nursery.start_soon(cancelled_worker)
+        await wait_all_tasks_blocked()
+        await start(nursery, workers, 2)
+        await let_pass(autojump_clock, 1)
+        scope.cancel()
+        await let_pass(autojump_clock, 20)
+        assert workers.taken == [("a", 10.0)]
+        queue.close()
+
+
+# ---- idleness and the end
+
+
+async def test_wait_idle_waits_for_what_is_in_hand_and_resting(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """It returns when the retry has succeeded, not when the first attempt has ended."""
+    queue.add("a", "change")
+    await take_key(queue)
+    queue.failed("a", "error")
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await queue.wait_idle()
+        assert autojump_clock.current_time() == 1.0
+        assert workers.taken == [("a", 1.0)]
+        queue.close()
+
+
+async def test_wait_idle_does_not_wait_for_what_is_scheduled(queue: WaitingQueue[str, str]) -> None:
+    """A key that asked to run again later leaves the queue idle; the wait is a checkpoint all the same."""
+    queue.add("a", "change")
+    await take_key(queue)
+    queue.requeue_after("a", 30.0, "poll")
+    with assert_checkpoints():
+        await queue.wait_idle()
+    assert list(queue.scheduled()) == ["a"]
+
+
+async def test_wait_idle_counts_a_scheduled_key_that_has_come_due(
+    queue: WaitingQueue[str, str], autojump_clock: MockClock
+) -> None:
+    """Once its time has come the key is owed, though no worker has looked yet."""
+    queue.add_after("a", "later", 1.0)
+    assert queue.is_idle()
+    await let_pass(autojump_clock, 2)
+    assert not queue.is_idle()
+    assert queue.owed() == ["a"]
+
+
+async def test_wait_idle_raises_when_the_queue_is_closed_owing(queue: WaitingQueue[str, str]) -> None:
+    """Nobody will do what is owed, so waiting for it would be for ever."""
+    queue.add("a", "change")
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await queue.wait_idle()
+
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        queue.close()
+
+
+async def test_close_ends_every_waiting_take_at_once(queue: WaitingQueue[str, str], workers: Workers) -> None:
+    """Sleepers, the timekeeper, and those who come later get None, with keys still in the queue."""
+    queue.hold()
+    for key in "abc":
+        queue.add(key, "change")
+    queue.add_after("d", "later", 10.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 3)
+        queue.close()
+        await wait_all_tasks_blocked()
+        assert workers.ended == 3
+    queue.release()
+    assert queue.closed
+    assert await queue.take() is None
+    assert workers.taken == []
+    assert queue.owed() == ["a", "b", "c"]
+
+
+async def test_close_ends_a_timekeeper(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """It doesn't wait for a due time that no longer matters."""
+    queue.add_after("a", "later", 10.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 2)
+        queue.close()
+    assert workers.ended == 2
+    assert autojump_clock.current_time() == 0.0
+
+
+async def test_everything_added_under_load_is_taken_and_never_twice_at_once(
+    queue: WaitingQueue[str, str], autojump_clock: MockClock
+) -> None:
+    """Five workers, fifty keys added again and again, failures and requeues between: nothing is left over."""
+    in_hand: set[str] = set()
+    runs: dict[str, int] = {}
+
+    async def work() -> None:
+        while (taken := await queue.take()) is not None:
+            key = taken.key
+            assert key not in in_hand
+            in_hand.add(key)
+            await let_pass(autojump_clock, 0.01 * (len(runs) % 3))
+            in_hand.remove(key)
+            runs[key] = runs.get(key, 0) + 1
+            if runs[key] % 4 == 1:
+                queue.failed(key, "error")
+            elif runs[key] % 4 == 2:
+                queue.requeue_after(key, 0.5, "poll")
+            elif runs[key] % 4 == 3:
+                queue.dropped(key)
+            else:
+                queue.succeeded(key)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(work)
+        for number in range(200):
+            queue.add(f"key{number % 50}", "change", priority=BACKLOG if number % 3 else 0)
+            await let_pass(autojump_clock, 0.003)
+        await queue.wait_idle()
+        assert len(runs) == 50
+        assert min(runs.values()) >= 2
+        assert not in_hand
+        queue.close()
+
+
+async def test_the_errors_of_the_machine_come_through(queue: WaitingQueue[str, str]) -> None:
+    """A report of a key that isn't in hand is refused here as there, and changes nothing."""
+    with pytest.raises(NotInHandError):
+        queue.succeeded("a")
+    with pytest.raises(ValueError, match="due"):
+        queue.add_after("a", "later", float("nan"))
+    assert queue.statistics() == QueueStatistics(0, 0, 0, 0, 0, None, 0, 0)
