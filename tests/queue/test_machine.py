@@ -119,13 +119,14 @@ def test_a_delayed_add_of_a_ready_key_only_adds_its_reason() -> None:
     assert queue.next_due() is None
 
 
-def test_a_delayed_add_of_a_key_in_hand_waits_for_both() -> None:
+@pytest.mark.parametrize("dues", [(10.0, 8.0), (8.0, 10.0)])
+def test_a_delayed_add_of_a_key_in_hand_waits_for_both(dues: tuple[float, float]) -> None:
     """The key is delayed once it has been reported back, until the earliest due time."""
     queue = make()
     queue.add("a", "now", 0.0)
     take(queue, 0.0)
-    queue.add_after("a", "later", 10.0, 0.0)
-    queue.add_after("a", "sooner", 8.0, 0.0)
+    for due in dues:
+        queue.add_after("a", "later", due, 0.0)
     queue.succeeded("a", 1.0)
     assert queue.scheduled() == {"a": 8.0}
     assert queue.owed() == []

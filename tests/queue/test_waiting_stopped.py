@@ -47,7 +47,7 @@ async def test_a_hold_reaches_a_worker_that_was_woken_and_has_not_run(
 async def test_a_hold_past_a_due_time_is_no_busy_loop(
     machine: Looks, queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
 ) -> None:
-    """A timekeeper doesn't wake for what it may not take, and is on time once the hold is over."""
+    """Nobody looks or spins while nothing may be taken, and the time is kept again after the release."""
     queue.add_after("during", "later", 2.0)
     queue.add_after("after", "later", 20.0)
     async with trio.open_nursery() as nursery:
