@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
+from headway.errors import InvalidArgument
 from headway.resource import _markers
 from headway.resource._ids import ResourceId, resource_id
 from headway.resource._payload import Payload, copy_message, decode, encode
@@ -95,8 +96,8 @@ class Resource(Generic[T]):
         return self._metadata
 
     @metadata.setter
-    def metadata(self, value: dict[str, str]) -> None:
-        self._metadata = value
+    def metadata(self, value: Mapping[str, str]) -> None:
+        self._metadata = dict(value)
 
     @property
     def status(self) -> dict[str, pb.Status]:
@@ -112,11 +113,15 @@ class Resource(Generic[T]):
 
     @finalizers.setter
     def finalizers(self, names: Iterable[str]) -> None:
-        _markers.set_finalizers(self.metadata, names)
+        wanted = names if isinstance(names, str) else list(names)
+        problem = _markers.finalizers_problem(wanted)
+        if problem:
+            raise InvalidArgument(f"{self.id}: {problem}")
+        _markers.set_finalizers(self.metadata, wanted)
 
     @property
     def is_deleting(self) -> bool:
-        """Whether it has been deleted and only finalizers still hold it."""
+        """Whether it has been deleted and only finalizers still hold it. Changing the metadata here changes nothing."""
         return _markers.is_marked(self._message.metadata)
 
     def message(self) -> pb.Resource:
@@ -136,6 +141,10 @@ class Resource(Generic[T]):
             status={key: copy_message(status) for key, status in stored.status.items()},
             data=payload,
         )
+
+    def original(self) -> Resource[T]:
+        """This resource as it was made or read, without what you have changed in it since."""
+        return Resource(self.type, self._message)
 
     def copy(self) -> Resource[T]:
         """Another one of the same content, changes of yours included."""

@@ -80,6 +80,10 @@ class ResourceType(Generic[T]):
             raise DeclarationError(
                 f"type {group}.{version}.{kind}: scope {scope!r} must be a headway.Scope, such as Scope.NAMESPACE"
             )
+        if hooks is not None and not isinstance(hooks, Hooks):
+            raise DeclarationError(
+                f"type {group}.{version}.{kind}: hooks {hooks!r} must be headway.Hooks(mutate=..., validate=...)"
+            )
         self.name = TypeName(group, version, kind)
         self.kind = self.name.unversioned
         self.payload = payload

@@ -48,5 +48,23 @@ def _version(resource: pb.Resource) -> str:
 
 
 def _gone(change: Change, version: str) -> Change:
-    """A change into another version is, for watchers of this one, a deletion (of what they may never have had)."""
-    return change if _version(change.resource) == version else change._replace(deleted=True)
+    """A change into another version is, for watchers of this one, a deletion (of what they may never have had).
+
+    What is deleted is said without data: the other version's is not of the class that they expect.
+    """
+    resource = change.resource
+    if _version(resource) == version:
+        return change
+    assert resource.id is not None
+    assert resource.id.type is not None
+    type = pb.Type(group=resource.id.type.group, group_version=version, kind=resource.id.type.kind)
+    id = pb.Id(uid=resource.id.uid, name=resource.id.name, type=type, tenancy=resource.id.tenancy)
+    bare = pb.Resource(
+        id=id,
+        owner=resource.owner,
+        version=resource.version,
+        generation=resource.generation,
+        metadata=resource.metadata,
+        status=resource.status,
+    )
+    return change._replace(resource=bare, deleted=True)
