@@ -26,8 +26,9 @@ class Subscription:
         self._shared = shared
         self.gate = gate
         self.tables = tables
+        # The revision at which the subscription began: what it was built over is complete up to there.
+        self.joined_at = gate.frontier
         self._feed: list[Applied] = []
-        self._seen = gate.frontier
         self._failure: HeadwayError | None = None
         self._woken = trio.Event()
 
@@ -50,14 +51,23 @@ class Subscription:
         self._failure = error
         self._woken.set()
 
+    @property
+    def pending(self) -> bool:
+        """Whether something was applied that `next` has not handed out yet."""
+        return bool(self._feed)
+
+    def check(self) -> None:
+        """Raise what has made the data void, if something has."""
+        if self._failure is not None:
+            raise self._failure
+
     async def next(self) -> list[Applied]:
         """Wait until something was applied or the frontier has moved, and return what was applied since last time.
 
         Raises StoreChanged or StoreWentBack when the data is void. Cancelled, it has taken nothing.
         """
         await self._woken.wait()
-        if self._failure is not None:
-            raise self._failure
+        self.check()
         self._woken = trio.Event()
         feed, self._feed = self._feed, []
         return feed
@@ -147,13 +157,6 @@ class SharedType:
         if self._failure is not None:
             raise self._failure
         return gate.frontier
-
-    def check_primed(self) -> None:
-        """Raise StoreChanged when the store was replaced and isn't primed, or whatever else voids it."""
-        if self._failure is not None:
-            raise self._failure
-        if not self.gate.primed:
-            raise StoreChanged(f"the store of {self.type.name} was replaced by another one")
 
     def subscribe(self, indexes: Sequence[Index[Any]], on_failure: OnFailure) -> Subscription:
         """Join: build the indexes over what is held now, and feed what comes after. No checkpoint in it."""

@@ -149,7 +149,9 @@ class Client:
             and known.observed_generation == status.observed_generation
         ):
             return resource
-        request = pb.WriteStatusRequest(id=resource.id.message(), key=key, status=status, fence=self._writes.fence)
+        request = pb.WriteStatusRequest(
+            id=resource.id.message(), key=key, status=status, fence=self._writes.fence, store_id=self._writes.store_id
+        )
         reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)
         return self._stored(resource.type, reply.resource, reply.position)
 
@@ -161,7 +163,9 @@ class Client:
         """
         id = resource.id if isinstance(resource, Resource) else resource
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(id.type)
-        request = pb.DeleteRequest(id=id.message(), version=version, fence=self._writes.fence)
+        request = pb.DeleteRequest(
+            id=id.message(), version=version, fence=self._writes.fence, store_id=self._writes.store_id
+        )
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
         self._writes.acknowledged(type, id.key, left, _position(reply.position))
@@ -195,7 +199,7 @@ class Client:
         return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource) -> Resource[T]:
-        request = pb.WriteRequest(resource=message, fence=self._writes.fence)
+        request = pb.WriteRequest(resource=message, fence=self._writes.fence, store_id=self._writes.store_id)
         reply = await self._call("Write", request, pb.WriteResponse, write=True)
         return self._stored(type, reply.resource, reply.position)
 

@@ -16,6 +16,11 @@ class Writes(Protocol):
         """What the next write carries."""
         ...
 
+    @property
+    def store_id(self) -> str:
+        """The store that the writer's view is of: any other one refuses its writes. Empty: whichever it is."""
+        ...
+
     def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
         """A write was answered: at ``position`` this is what bears the name; None: nothing does.
 
@@ -32,6 +37,7 @@ class PlainWrites:
     """Meets `Writes` for a client that is no controller's: no fence, nobody to tell."""
 
     fence = None
+    store_id = ""
 
     def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Tell nobody."""

@@ -32,6 +32,7 @@ class RunWrites:
         self._queue = queue
         self._report = report
         self.fence: pb.Fence | None = None
+        self.store_id = ""
         # How many unknown writes there have been; settled when `settle` has dealt with as many.
         self.unknown_writes = 0
         self._tainted = trio.Event()
@@ -53,6 +54,7 @@ class RunWrites:
         """Raise the fence for a run that starts. What its predecessor sent can't land after this commit."""
         raised = await lease.raise_fence(controller, member)
         self.fence = raised.fence
+        self.store_id = raised.position.store_id
         return raised
 
     async def settle(self, lease: LeaseClient, shared: Iterable[SharedType]) -> None:

@@ -53,7 +53,7 @@ class RunMapping:
     @property
     def owes_nothing(self) -> bool:
         """Whether every change that has come has been mapped."""
-        return not self._items
+        return not self._items and not any(each.pending for each in self._subscriptions.values())
 
     def add_backlog(self, type: TypeName, applied: list[Applied]) -> None:
         """Map these behind the live changes."""

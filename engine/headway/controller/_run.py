@@ -5,18 +5,21 @@ The way of a run:
 1. The initialiser.
 2. The fence is raised by a commit (C3). Its revision is the run's *starting revision*.
 3. A nursery with N+1 priming tasks, one a type: each ends when its type's store has passed an EndOfSnapshot and is
-   complete up to the starting revision. When all have, each waits on until every type has reached the highest of
-   their revisions, so that the first reconciles see one cut. No mapper and no reconciler has run yet (C1).
-4. The join, one step without a checkpoint: the run subscribes to every type. From here on nothing is missed.
+   complete up to the starting revision. In the step in which it sees that, it subscribes: from there on nothing of
+   the type is missed. When all have, the run waits until every type has reached the highest of their revisions, so
+   that the first reconciles see one cut. No mapper and no reconciler has run yet (C1).
+4. What was deleted before the subscriptions began is in no cache: it is read from the store's history, from the
+   revision up to which the run before owed nothing, or, where that isn't known, from the starting revision (C6).
 5. A second nursery: the N+1 long-lived watches, the mapping's retries, the workers, the sources, the settling of
-   unknown writes. What the cache held at the join is queued as backlog; so is what the former run in this process
-   still owed; so are the deletions since the revision up to which the run before owed nothing (C6).
+   unknown writes. What the cache holds is queued as backlog, with those deletions, behind what the former run in
+   this process still owed.
 
 A run ends by an error or by cancellation; its nurseries have closed then, so the next one can't overlap it (C7).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -31,7 +34,7 @@ from headway.controller._mapping import RunMapping
 from headway.controller._request import Reason
 from headway.controller._runtime import Runtime
 from headway.controller._worker import Worker
-from headway.errors import EngineBug, HeadwayError, InvalidArgument
+from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError
 from headway.events import IndexFailed, Primed, Priming, Report, RunStarted
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, ResourceType, TypeName
@@ -75,10 +78,9 @@ class Run:
         self._runtime = Runtime(definition, self._cache, Client(channel, registry, self._writes))
         self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress)
         self._subscriptions: dict[TypeName, Subscription] = {}
+        self._begun = False
         self._recorded = 0
         self._progress = trio.lowlevel.ParkingLot()
-        # The seconds each type took, for the reports.
-        self._primed_in: dict[TypeName, float] = {}
 
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
@@ -92,17 +94,18 @@ class Run:
             deleted = await self._deletions(raised.position, raised.settled)
             await self._live(raised.position.revision, deleted)
         finally:
+            # While the subscriptions are still there: without them the frontier would move past changes unmapped.
+            await self._record_last()
             self._cache.close()
             self._queue.close()
             for subscription in self._subscriptions.values():
                 subscription.close()
-            await self._record_last()
             self._progress.unpark_all()
         raise EngineBug("a run ended by itself")
 
     def owed(self) -> list[Key]:
         """The keys that this run was still to reconcile; for the next run, when this one has ended."""
-        return list(dict.fromkeys([*self._queue.owed(), *(self._owed if not self._subscriptions else ())]))
+        return self._queue.owed() if self._begun else list(self._owed)
 
     async def wait_progress(self) -> None:
         """Wait until something was mapped or reconciled, or the run has ended."""
@@ -110,7 +113,7 @@ class Run:
 
     def settled(self) -> int:
         """The revision up to which this run owes nothing; 0 while it owes something."""
-        if not self._subscriptions or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
+        if not self._begun or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
             return 0
         return self._mapping.complete
 
@@ -121,43 +124,43 @@ class Run:
     # --- priming ---
 
     async def _prime(self, starting_revision: int) -> None:
-        revisions: dict[TypeName, int] = {}
         async with trio.open_nursery() as nursery:
             for type in self._definition.types:
-                nursery.start_soon(self._prime_type, type, starting_revision, revisions, name=f"priming {type.name}")
-        cut = max(revisions.values())
+                nursery.start_soon(self._prime_type, type, starting_revision, name=f"priming {type.name}")
+        cut = max(subscription.joined_at for subscription in self._subscriptions.values())
         for type in self._definition.types:
             await self._hub.shared(type).wait_complete(cut)
 
-    async def _prime_type(
-        self, type: ResourceType[Any], starting_revision: int, revisions: dict[TypeName, int]
-    ) -> None:
+    async def _prime_type(self, type: ResourceType[Any], starting_revision: int) -> None:
         """One of the N+1 priming tasks: fills the type's store and does nothing else (C1)."""
-        self._report(Priming(self._definition.name, type.name, starting_revision))
+        name = self._definition.name
+        self._report(Priming(name, type.name, starting_revision))
         began = trio.current_time()
         shared = self._hub.shared(type)
-        revisions[type.name] = await shared.wait_complete(starting_revision)
-        seconds = trio.current_time() - began
-        self._report(Primed(self._definition.name, type.name, len(shared.gate.entries), revisions[type.name], seconds))
+        await shared.wait_complete(starting_revision)
+        # No checkpoint between the look and this: what is applied from now on goes into the feed.
+        subscription = shared.subscribe(self._definition.indexes_of(type), self._index_failed(type.name))
+        self._subscriptions[type.name] = subscription
+        count, seconds = len(subscription.gate.entries), trio.current_time() - began
+        self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
 
     async def _deletions(self, start: Position, settled: int) -> dict[TypeName, list[Applied]]:
-        """What was deleted after the former run owed nothing and before this one began, as far as it is known."""
-        if not 0 < settled < start.revision:
-            return {}
-        since = start._replace(revision=settled)
+        """What was deleted after the former run owed nothing and before the subscriptions, as far as it is known."""
+        since = start._replace(revision=settled or start.revision)
         found: dict[TypeName, list[Applied]] = {}
         for type in self._definition.types:
-            found[type.name] = await deletions_since(
-                self._channel, type, since, start.revision, self._report, self._definition.name
-            )
+            joined_at = self._subscriptions[type.name].joined_at
+            if joined_at > since.revision:
+                found[type.name] = await deletions_since(
+                    self._channel, type, since, joined_at, self._report, self._definition.name
+                )
         return found
 
     # --- the second nursery ---
 
     async def _live(self, starting_revision: int, deleted: dict[TypeName, list[Applied]]) -> None:
         definition = self._definition
-        # The waits before this may have let another store replace one of the types: join only what is primed.
-        self._join(deleted)
+        self._begin(deleted)
         self._report(RunStarted(definition.name, self._runtime.term, starting_revision, self._queue.statistics().ready))
         worker = Worker(definition, self._runtime, self._queue, self._report, self._note_progress)
         async with trio.open_nursery() as nursery:
@@ -175,21 +178,16 @@ class Run:
             for number in range(definition.concurrency):
                 nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
 
-    def _join(self, deleted: dict[TypeName, list[Applied]]) -> None:
-        """Subscribe to every type and queue what is owed. No checkpoint in it."""
-        definition = self._definition
-        shared = [self._hub.shared(type) for type in definition.types]
-        for each in shared:
-            each.check_primed()
-        for each in shared:
-            self._subscriptions[each.type.name] = each.subscribe(
-                definition.indexes_of(each.type), self._index_failed(each.type.name)
-            )
+    def _begin(self, deleted: dict[TypeName, list[Applied]]) -> None:
+        """Open the cache to readers and queue what is owed. No checkpoint in it."""
+        for subscription in self._subscriptions.values():
+            subscription.check()
+        self._begun = True
         self._mapping.open(self._subscriptions)
         self._cache.open(self._subscriptions)
         for key in self._owed:
             self._queue.add(key, Reason("owed"))
-        manages = definition.manages.name
+        manages = self._definition.manages.name
         for key in self._subscriptions[manages].gate.entries:
             self._queue.add(key, Reason("started"), priority=BACKLOG)
         for name, subscription in self._subscriptions.items():
@@ -222,7 +220,9 @@ class Run:
         """Note in the store, now and then, up to which revision nothing is owed (C6, across runs)."""
         while True:
             await trio.sleep(_RECORD_INTERVAL)
-            await self._record_now()
+            # When it can't be noted the next run reconciles more than it need; nothing is lost. Fenced ends the run.
+            with contextlib.suppress(RemoteError):
+                await self._record_now()
 
     async def _record_now(self) -> None:
         settled = self.settled()
@@ -231,9 +231,5 @@ class Run:
             self._recorded = settled
 
     async def _record_last(self) -> None:
-        with trio.move_on_after(1, shield=True):
-            try:
-                await self._record_now()
-            except HeadwayError:
-                # The next run reconciles more than it need; nothing is lost.
-                return
+        with trio.move_on_after(1, shield=True), contextlib.suppress(HeadwayError):
+            await self._record_now()

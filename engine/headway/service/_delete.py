@@ -8,7 +8,7 @@ from ulid_transform import ulid_now
 
 from headway.resource import DELETION_TIMESTAMP, Registry, finalizers, is_marked, pb, resource_id
 from headway.service._admission import admit_id
-from headway.service._fence import fence_of
+from headway.service._fence import check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict
 from headway.service._retry import attempt
@@ -24,8 +24,7 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
     type, key = admit_id(registry, request.id, "id")
     assert request.id is not None
     wanted_uid, name = request.id.uid, resource_id(request.id)
-    if request.store_id and request.version and request.store_id != backend.position.store_id:
-        raise conflict(f"version {request.version} is of store {request.store_id}; this is another store")
+    check_store(backend, request.store_id)
     fence = fence_of(request.fence)
 
     async def once() -> pb.DeleteResponse:

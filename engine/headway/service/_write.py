@@ -14,7 +14,7 @@ from headway.resource import (
     resource_id,
 )
 from headway.service._admission import admit_resource
-from headway.service._fence import fence_of
+from headway.service._fence import check_store, fence_of
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
 from headway.storage import Backend, Put
@@ -23,8 +23,7 @@ from headway.storage import Backend, Put
 async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and answer with it as stored, with its new version and generation."""
     type, key, resource = admit_resource(registry, request.resource)
-    if request.store_id and resource.version and request.store_id != backend.position.store_id:
-        raise conflict(f"version {resource.version} is of store {request.store_id}; this is another store")
+    check_store(backend, request.store_id)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteResponse:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
 from headway.service._admission import admit_id
-from headway.service._fence import fence_of
+from headway.service._fence import check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found
 from headway.service._retry import attempt
@@ -22,8 +22,7 @@ async def write_status(backend: Backend, registry: Registry, request: pb.WriteSt
     type, key = admit_id(registry, request.id, "id")
     status = _admitted(request)
     assert request.id is not None
-    if request.store_id and request.version and request.store_id != backend.position.store_id:
-        raise conflict(f"version {request.version} is of store {request.store_id}; this is another store")
+    check_store(backend, request.store_id)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteStatusResponse:

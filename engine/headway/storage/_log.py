@@ -22,6 +22,9 @@ from collections.abc import Sequence
 from headway.errors import HistoryGone
 from headway.resource import Change, Kind, pb
 
+COMPACT_AFTER = 1024
+"""How many dropped changes may stay at the front of a kind's list before they are deleted together."""
+
 
 class Cursor:
     """A place in the changes of one kind."""
@@ -37,13 +40,14 @@ class Cursor:
 
 
 class _KindLog:
-    """The changes of one kind. `start` counts those that have been dropped from the front."""
+    """The changes of one kind. `start` counts those deleted from the front; those up to `gone` are not kept."""
 
-    __slots__ = ("changes", "start")
+    __slots__ = ("changes", "gone", "start")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.start = 0
+        self.gone = 0
 
     def drop(self, count: int) -> None:
         del self.changes[:count]
@@ -125,7 +129,7 @@ class CommitLog:
         first = cursor.index - log.start
         dropped = self._dropped.get(cursor.kind, 0)
         if first < dropped:
-            if cursor.revision < self.floor:
+            if cursor.revision < log.gone:
                 raise HistoryGone(
                     f"a watcher of {'.'.join(cursor.kind)} at revision {cursor.revision} is too far behind: "
                     f"kept are the changes after {self.floor}"
@@ -179,12 +183,13 @@ class CommitLog:
             self._count -= total
             self.floor = revision
             for kind, count in counts:
-                self._drop(kind, count)
+                self._drop(kind, count, revision)
 
-    def _drop(self, kind: Kind, count: int) -> None:
+    def _drop(self, kind: Kind, count: int, revision: int) -> None:
         log = self._kinds[kind]
+        log.gone = revision
         dropped = self._dropped.get(kind, 0) + count
-        if dropped > 1024 and dropped * 2 > len(log.changes):
+        if dropped > COMPACT_AFTER and dropped * 2 > len(log.changes):
             log.drop(dropped)
             dropped = 0
         self._dropped[kind] = dropped

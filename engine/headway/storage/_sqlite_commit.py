@@ -192,9 +192,10 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
         raise _nothing_written(file, str(error)) from error
     try:
         end_transaction(connection)
-    except sqlite3.Error as error:
+    except Exception as error:
         # Without room, or without its turn, the mark that makes a transaction count was not written.
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
+        code = error.sqlite_errorcode & 0xFF if isinstance(error, sqlite3.Error) else sqlite3.SQLITE_ERROR
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
             raise _nothing_written(file, str(error)) from error
         _roll_back(connection)
         raise _outcome_unknown(file, str(error)) from error

@@ -30,8 +30,8 @@ MOST_IN_A_BATCH = 256
 TRIM_STEP = 1000
 """How many revisions of history may be kept in the file beyond those in the log: deleting costs a transaction time."""
 
-_GATHERING_TURNS = 4
-"""For how many turns of the event loop, at most, a leader waits for others who are about to write."""
+_GATHERING_TURNS = 10
+"""For how many turns of the event loop, at most, a leader waits for as many writers as the last batch had."""
 
 
 class _Pending:
@@ -54,6 +54,7 @@ class GroupWriter:
         self._head = log.head
         self._floor = file.floor
         self._pending: deque[_Pending] = deque()
+        self._last_size = 1
         self._leading = False
         self._idle = trio.Event()
         self._idle.set()
@@ -101,6 +102,7 @@ class GroupWriter:
         await self._gather()
         batch = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_IN_A_BATCH))]
         requests = [pending.request for pending in batch]
+        self._last_size = len(batch)
         floor = self._log.floor if self._log.floor - self._floor >= TRIM_STEP else None
         try:
             if self._broken is not None:
@@ -117,13 +119,13 @@ class GroupWriter:
             self._hand_on(batch)
 
     async def _gather(self) -> None:
-        # Writers that the last batch has let go come back a turn of the loop later: without this the first of
-        # them would lead a batch of its own, and every other transaction would carry one write.
+        # The writers that the last batch has let go come back some turns of the loop later. Without waiting for
+        # about as many, the first of them would lead a batch of its own, and every other transaction would carry
+        # one write. A writer who is alone waits for nobody.
         for _ in range(_GATHERING_TURNS):
-            seen = len(self._pending)
+            if len(self._pending) >= self._last_size:
+                break
             await trio.lowlevel.cancel_shielded_checkpoint()
-            if len(self._pending) == seen:
-                return
 
     def _publish(self, requests: list[Request], head: int) -> None:
         now = trio.current_time()

@@ -470,7 +470,7 @@ class WriteRequest(betterproto2.Message):
 
     store_id: "str" = betterproto2.field(101, betterproto2.TYPE_STRING)
     """
-    With a version: the store id that the version is of.
+    The store that the writer's view is of; any other one refuses.
     """
 
 

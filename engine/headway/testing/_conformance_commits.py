@@ -1,0 +1,296 @@
+"""Checks of commits: versions, uids, wholeness, revisions, cancellation (promises 1, 2, 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import trio
+
+from headway.resource import copy_message
+from headway.storage import Backend, Operation, StorageError, VersionConflict, WrongUid
+from headway.testing._conformance_tools import (
+    EVERYTHING,
+    KIND,
+    OTHER_KIND,
+    fail,
+    held,
+    must,
+    names,
+    put,
+    putting,
+    reading,
+    refused,
+    remove,
+    removing,
+    stored,
+    text_of,
+    thing,
+    uid_of,
+)
+
+
+async def an_empty_version_creates_and_nothing_else(backend: Backend) -> None:
+    """Without a version a resource is created; where one is stored, that is a conflict."""
+    first = thing("a", "first")
+    await put(backend, first)
+    await refused(VersionConflict, put(backend, thing("a", "again", uid=uid_of(first))), "creating what is there")
+    found = await stored(backend, first)
+    must(found is not None and text_of(found) == "first", "a refused creation changed what was stored")
+
+
+async def a_version_of_nothing_is_a_conflict(backend: Backend) -> None:
+    """With a version, where nothing is stored, nothing is written."""
+    await refused(VersionConflict, put(backend, thing("a"), "1"), "a version of nothing")
+    must(await stored(backend, thing("a")) is None, "a refused write was stored")
+
+
+async def the_stored_version_is_replaced_by_a_new_one(backend: Backend) -> None:
+    """A write with the stored version happens, and its revision is the new version."""
+    first = await put(backend, resource := thing("a", "first"))
+    second = await put(backend, thing("a", "second", uid=uid_of(resource)), str(first.revision))
+    found = await stored(backend, resource)
+    must(found is not None and text_of(found) == "second", "a write with the stored version was not stored")
+    must(found is not None and found.version == str(second.revision), "the version is not the commit's revision")
+    must(second.revision > first.revision, "a write did not rise the revision")
+
+
+async def a_stale_version_is_a_conflict(backend: Backend) -> None:
+    """A write with a version that is no longer stored, or no version, changes nothing."""
+    first = await put(backend, resource := thing("a", "first"))
+    second = await put(backend, thing("a", "second", uid=uid_of(resource)), str(first.revision))
+    for version in (str(first.revision), "", str(second.revision + 1), "0" + str(second.revision), "none"):
+        late = thing("a", "late", uid=uid_of(resource))
+        await refused(VersionConflict, put(backend, late, version), f"the version {version!r}")
+    found = await stored(backend, resource)
+    must(found is not None and text_of(found) == "second", "a stale write changed what was stored")
+
+
+async def another_uid_is_refused_before_versions_are_compared(backend: Backend) -> None:
+    """A stored name keeps its uid: another one, or none, is a WrongUid with any version."""
+    at = await put(backend, resource := thing("a"))
+    for uid in ("another", ""):
+        for version in (str(at.revision), "", "99999999"):
+            await refused(WrongUid, put(backend, thing("a", uid=uid), version), f"uid {uid!r} at version {version!r}")
+    found = await stored(backend, resource)
+    must(found is not None and uid_of(found) == uid_of(resource), "a refused write changed the uid")
+
+
+async def a_deleted_name_may_have_another_uid(backend: Backend) -> None:
+    """After a deletion the name is free for another incarnation."""
+    at = await put(backend, resource := thing("a"))
+    await remove(backend, resource, str(at.revision))
+    must(await stored(backend, resource) is None, "a deleted resource was still stored")
+    await put(backend, again := thing("a"))
+    found = await stored(backend, resource)
+    must(found is not None and uid_of(found) == uid_of(again), "the name's second incarnation was not stored")
+
+
+async def a_removal_of_nothing_makes_no_revision(backend: Backend) -> None:
+    """Deleting what isn't there, or what has another uid, succeeds and does nothing, whatever the version."""
+    here = await put(backend, resource := thing("a"))
+    must(await remove(backend, thing("b"), "1") == here, "a removal of nothing made a revision")
+    for version in (str(here.revision), "", "99999999"):
+        must(await remove(backend, resource, version, uid="another") == here, "another uid's removal made a revision")
+    must(await stored(backend, resource) is not None, "a removal with another uid deleted")
+
+
+async def a_removal_at_a_stale_or_empty_version_is_a_conflict(backend: Backend) -> None:
+    """A deletion happens at the stored version alone."""
+    first = await put(backend, resource := thing("a"))
+    second = await put(backend, thing("a", uid=uid_of(resource)), str(first.revision))
+    for version in (str(first.revision), "", str(second.revision + 1)):
+        await refused(VersionConflict, remove(backend, resource, version), f"removing version {version!r}")
+    must(await stored(backend, resource) is not None, "a refused removal deleted")
+
+
+async def all_versions_of_a_kind_share_its_names(backend: Backend) -> None:
+    """The group version is no part of the key: v2 replaces v1, and either can be removed."""
+    at = await put(backend, resource := thing("a", version="v1"))
+    await refused(WrongUid, put(backend, thing("a", version="v2")), "a second resource of the name, in v2")
+    at = await put(backend, second := thing("a", "now v2", version="v2", uid=uid_of(resource)), str(at.revision))
+    must(await names(backend) == ["a"], "two versions of a kind were stored under one name")
+    await remove(backend, resource, str(at.revision))
+    must(await stored(backend, second) is None, "a removal heeded the group version")
+
+
+async def what_is_stored_is_what_was_given(backend: Backend) -> None:
+    """A stored resource is the one given, with its version, field for field."""
+    given = thing("a", "x" * 5000, partition="p", namespace="n", owner_uid="some-owner")
+    given.metadata["ünïcode \N{SNOWMAN}"] = "\N{SNOWMAN}"
+    wanted = copy_message(given)
+    at = await put(backend, given)
+    wanted.version = str(at.revision)
+    must(await stored(backend, wanted) == wanted, "what was read is not what was written")
+
+
+async def revisions_rise_and_are_never_given_out_twice(backend: Backend) -> None:
+    """Every commit is above all before it: after a deletion, a fence, a failed commit and one of nothing too."""
+    revisions = [backend.position.revision]
+    for index in range(3):
+        at = await put(backend, resource := thing(f"n{index}"))
+        revisions.append(at.revision)
+        await refused(VersionConflict, put(backend, thing("none"), "7"), "a version of nothing")
+        revisions.append((await remove(backend, resource, str(at.revision))).revision)
+        await remove(backend, resource, str(at.revision))
+        revisions.append((await backend.raise_fence("c", "m", 0, 0)).position.revision)
+    for earlier, later in pairwise(revisions):
+        must(earlier < later, f"revision {later} was given out after {earlier}")
+    must(backend.position.revision == revisions[-1], "the store stands elsewhere than at its last commit")
+
+
+async def a_commit_has_one_revision_for_all_it_changes(backend: Backend) -> None:
+    """Several operations in one commit share its revision."""
+    at = await put(backend, gone := thing("gone"))
+    at = await backend.commit([putting(thing("a")), removing(gone, str(at.revision)), putting(thing("b"))])
+    found, listed_at = await backend.list(KIND, EVERYTHING)
+    must([resource.version for resource in found] == [str(at.revision)] * 2, "one commit stored two revisions")
+    must(listed_at.revision == at.revision, "a commit of several operations made several revisions")
+
+
+async def a_commit_is_whole(backend: Backend) -> None:
+    """One operation that is refused, wherever it stands, and nothing of its commit happens."""
+    at = await put(backend, there := thing("there", "as it was"))
+    version = str(at.revision)
+    bad: list[tuple[type[StorageError], Operation]] = [
+        (VersionConflict, putting(thing("new"), "7")),
+        (WrongUid, putting(thing("there"), version)),
+        (VersionConflict, removing(there, "7")),
+    ]
+    for error, operation in bad:
+        for index in range(3):
+            good: list[Operation] = [putting(thing("b")), putting(thing("c", kind=OTHER_KIND))]
+            good.insert(index, operation)
+            await refused(error, backend.commit(good), f"a commit with a bad operation at {index}")
+    must(backend.position == at, "a refused commit made a revision")
+    must(await names(backend) == ["there"], "a part of a refused commit was stored")
+    must(await names(backend, kind=OTHER_KIND) == [], "a part of a refused commit was stored in another kind")
+
+
+async def a_commit_that_names_a_resource_twice_is_refused(backend: Backend) -> None:
+    """Two operations on one resource have no order that is right: ValueError, and nothing happens."""
+    at = await put(backend, resource := thing("a"))
+    version = str(at.revision)
+    twice: Sequence[Sequence[Operation]] = (
+        [putting(thing("b")), putting(thing("b"))],
+        [removing(resource, version), putting(thing("a"))],
+        [putting(thing("a", uid=uid_of(resource)), version), removing(resource, version)],
+    )
+    for operations in twice:
+        await refused(ValueError, backend.commit(operations), "a commit that names a resource twice")
+    must(backend.position == at, "a refused commit made a revision")
+    must(await names(backend) == ["a"], "a refused commit changed something")
+    await backend.commit([putting(thing("b")), putting(thing("b", kind=OTHER_KIND))])
+
+
+async def a_commit_of_nothing_makes_no_revision(backend: Backend) -> None:
+    """No operations, or only such as change nothing: the store stands where it stood."""
+    at = await put(backend, thing("a"))
+    must(await backend.commit([]) == at, "an empty commit made a revision")
+    must(await backend.commit([removing(thing("b"), "1"), removing(thing("c"), "1")]) == at, "nothing made a revision")
+    must(backend.position == at, "a commit of nothing moved the store")
+
+
+async def of_writers_with_one_version_one_wins(backend: Backend) -> None:
+    """However many write on one version at once, one is stored and the others are refused."""
+    at = await put(backend, resource := thing("a"))
+    won: list[str] = []
+
+    async def write(text: str) -> None:
+        try:
+            await put(backend, thing("a", text, uid=uid_of(resource)), str(at.revision))
+        except VersionConflict:
+            return
+        won.append(text)
+
+    async with trio.open_nursery() as nursery:
+        for index in range(20):
+            nursery.start_soon(write, f"writer {index}")
+    found = await stored(backend, resource)
+    must(len(won) == 1, f"{len(won)} writers won with the same version")
+    must(found is not None and [text_of(found)] == won, "another write than the acknowledged one is stored")
+
+
+async def writers_at_once_have_a_revision_each(backend: Backend) -> None:
+    """Concurrent commits get revisions of their own, good ones beside refused ones, and all are stored."""
+    revisions: dict[str, int] = {}
+
+    async def write(name: str) -> None:
+        revisions[name] = (await put(backend, thing(name))).revision
+        await refused(VersionConflict, put(backend, thing(f"not-{name}"), "7"), "a version of nothing")
+
+    async with trio.open_nursery() as nursery:
+        for index in range(40):
+            nursery.start_soon(write, f"n{index}")
+    must(len(set(revisions.values())) == 40, "two commits were given the same revision")
+    found, _ = await backend.list(KIND, EVERYTHING)
+    versions = {key[2]: int(version) for key, (_, version) in held(found).items()}
+    must(versions == revisions, "the stored versions are not the revisions that the writers were given")
+
+
+async def a_commit_cancelled_beforehand_does_nothing(backend: Backend) -> None:
+    """Called in a scope that is cancelled already, a commit does nothing."""
+    here = backend.position
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await backend.commit([putting(thing("a")), putting(thing("b"))])
+        fail("a commit in a cancelled scope went on")
+    must(await names(backend) == [], "a cancelled commit was stored")
+    must(backend.position == here, "a cancelled commit made a revision")
+
+
+async def a_cancelled_commit_happened_whole_or_not_at_all(backend: Backend) -> None:
+    """Cancelled at any moment a commit has not begun, and nothing is there, or it returns and all of it is."""
+    reader = await reading(backend)
+    for turns in range(12):
+        wanted = [f"{turns:02}a", f"{turns:02}b"]
+        returned = await _commit_cancelled_after(backend, turns, wanted)
+        there = [name for name in await names(backend) if name in wanted]
+        must(there == (wanted if returned else []), f"cancelled after {turns} turns: {there} stored, {returned=}")
+    await reader.until(backend.position.revision)
+    found, _ = await backend.list(KIND, EVERYTHING)
+    must(reader.held == held(found), "a watch was not told of what a cancelled commit stored")
+
+
+async def _commit_cancelled_after(backend: Backend, turns: int, wanted: list[str]) -> bool:
+    returned = False
+
+    async def commit() -> None:
+        nonlocal returned
+        with scope:
+            # Others at the same time, so that it waits for its turn and shares it.
+            await backend.commit([putting(thing(name)) for name in wanted])
+            returned = True
+
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+        for index in range(3):
+            nursery.start_soon(put, backend, thing(f"{turns:02}other{index}"))
+        nursery.start_soon(commit)
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
+        scope.cancel()
+    return returned
+
+
+CHECKS = [
+    an_empty_version_creates_and_nothing_else,
+    a_version_of_nothing_is_a_conflict,
+    the_stored_version_is_replaced_by_a_new_one,
+    a_stale_version_is_a_conflict,
+    another_uid_is_refused_before_versions_are_compared,
+    a_deleted_name_may_have_another_uid,
+    a_removal_of_nothing_makes_no_revision,
+    a_removal_at_a_stale_or_empty_version_is_a_conflict,
+    all_versions_of_a_kind_share_its_names,
+    what_is_stored_is_what_was_given,
+    revisions_rise_and_are_never_given_out_twice,
+    a_commit_has_one_revision_for_all_it_changes,
+    a_commit_is_whole,
+    a_commit_that_names_a_resource_twice_is_refused,
+    a_commit_of_nothing_makes_no_revision,
+    of_writers_with_one_version_one_wins,
+    writers_at_once_have_a_revision_each,
+    a_commit_cancelled_beforehand_does_nothing,
+    a_cancelled_commit_happened_whole_or_not_at_all,
+]

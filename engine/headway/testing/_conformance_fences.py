@@ -1,0 +1,148 @@
+"""Checks of fences: raising, refusing what is below, and what is settled."""
+
+from __future__ import annotations
+
+import trio
+
+from headway.storage import Backend, Fence, FenceLowered
+from headway.testing._conformance_tools import (
+    must,
+    names,
+    put,
+    reading,
+    refused,
+    remove,
+    stored,
+    text_of,
+    thing,
+    uid_of,
+)
+
+
+async def a_fence_is_raised_by_a_commit(backend: Backend) -> None:
+    """Raising returns the fence as stored, at a revision of its own that every watch is told of."""
+    reader = await reading(backend)
+    before = await reader.until_snapshot()
+    raised = await backend.raise_fence("c", "m", 3, 4)
+    must(raised.fence == Fence("c", "m", 3, 4), "a fence was stored otherwise than given")
+    must(raised.position.revision > before.revision, "raising a fence made no revision")
+    must(backend.position == raised.position, "the store does not stand at the raised fence")
+    await reader.until(raised.position.revision)
+    must(reader.changes == [], "a fence was said to be a resource's change")
+
+
+async def term_zero_raises_to_the_next_term(backend: Backend) -> None:
+    """With term 0 the fence goes to one above the stored term, with the number given."""
+    must((await backend.raise_fence("c", "m", 0, 0)).fence == Fence("c", "m", 1, 0), "the first term is not 1")
+    must((await backend.raise_fence("c", "m", 0, 5)).fence == Fence("c", "m", 2, 5), "the next term is not one above")
+    await backend.raise_fence("c", "m", 9, 9)
+    must((await backend.raise_fence("c", "m", 0, 0)).fence == Fence("c", "m", 10, 0), "the next term is not one above")
+
+
+async def a_fence_that_is_not_above_is_refused(backend: Backend) -> None:
+    """The same fence again, a lower number or a lower term: FenceLowered, no revision, and the fence stays."""
+    raised = await backend.raise_fence("c", "m", 3, 4)
+    for term, number in ((3, 4), (3, 3), (2, 9), (1, 0)):
+        await refused(FenceLowered, backend.raise_fence("c", "m", term, number), f"raising to {(term, number)}")
+    must(backend.position == raised.position, "a refused raise made a revision")
+    await backend.raise_fence("c", "m", 3, 5)
+    await backend.raise_fence("c", "m", 4, 0)
+
+
+async def a_write_below_the_fence_is_refused(backend: Backend) -> None:
+    """Whatever it would do: writes and deletions, with good versions and with bad, and those of nothing."""
+    low, high = Fence("c", "m", 1, 9), Fence("c", "m", 2, 1)
+    at = await put(backend, resource := thing("a", "as it was"), fence=low)
+    raised = await backend.raise_fence("c", "m", 2, 1)
+    for fence in (low, Fence("c", "m", 2, 0)):
+        late = thing("a", "late", uid=uid_of(resource))
+        await refused(FenceLowered, put(backend, late, str(at.revision), fence), "a write below the fence")
+        await refused(FenceLowered, put(backend, thing("b"), "7", fence), "a bad write below the fence")
+        await refused(FenceLowered, remove(backend, resource, str(at.revision), fence=fence), "a deletion below")
+        await refused(FenceLowered, backend.commit([], fence), "a commit of nothing below the fence")
+    must(backend.position == raised.position, "a refused write made a revision")
+    found = await stored(backend, resource)
+    must(found is not None and text_of(found) == "as it was", "a write below the fence was stored")
+    must(await names(backend) == ["a"], "a write below the fence was stored")
+    await put(backend, thing("a", "in time", uid=uid_of(resource)), str(at.revision), high)
+
+
+async def a_write_at_or_above_the_fence_is_stored(backend: Backend) -> None:
+    """Equal is enough; one above is stored and raises nothing; without a fence nothing is compared."""
+    await backend.raise_fence("c", "m", 2, 1)
+    await put(backend, thing("equal"), fence=Fence("c", "m", 2, 1))
+    await put(backend, thing("number"), fence=Fence("c", "m", 2, 7))
+    await put(backend, thing("term"), fence=Fence("c", "m", 5, 0))
+    await put(backend, thing("without"))
+    await put(backend, thing("still equal"), fence=Fence("c", "m", 2, 1))
+    must(len(await names(backend)) == 5, "a write at or above its fence is missing")
+
+
+async def fences_are_compared_with_their_own(backend: Backend) -> None:
+    """Each controller and each of its members has a fence of its own."""
+    await backend.raise_fence("c", "m", 5, 5)
+    for controller, member in (("c", "other"), ("other", "m"), ("", "")):
+        await put(backend, thing(f"by {controller} {member}"), fence=Fence(controller, member, 1, 0))
+        raised = await backend.raise_fence(controller, member, 0, 0)
+        must(raised.fence.term == 1, "a fence of another controller or member was raised")
+    must(len(await names(backend)) == 3, "a write was held to another one's fence")
+
+
+async def nothing_lands_after_the_fence_was_raised(backend: Backend) -> None:
+    """Of writers that race with a raise, those that are stored are stored before it."""
+    acknowledged: list[int] = []
+    raised_at = 0
+
+    async def write(writer: int) -> None:
+        for index in range(30):
+            try:
+                at = await put(backend, thing(f"n{writer}-{index}"), fence=Fence("c", "m", 1, 0))
+            except FenceLowered:
+                return
+            acknowledged.append(at.revision)
+
+    async with trio.open_nursery() as nursery:
+        for writer in range(8):
+            nursery.start_soon(write, writer)
+        while len(acknowledged) < 20:
+            await trio.lowlevel.checkpoint()
+        raised_at = (await backend.raise_fence("c", "m", 2, 0)).position.revision
+    must(len(acknowledged) < 240, "no writer was refused, although the fence was raised in their midst")
+    must(max(acknowledged) < raised_at, "a write below the fence was stored after the fence")
+    must(len(await names(backend)) == len(acknowledged), "a write was stored that was not acknowledged")
+
+
+async def what_is_settled_is_returned_by_the_next_raise(backend: Backend) -> None:
+    """The noted revision belongs to controller and member, makes no revision and never goes down."""
+    raised = await backend.raise_fence("c", "m", 1, 0)
+    must(raised.settled == 0, "something was settled before anything was noted")
+    await backend.record_settled(raised.fence, 7)
+    await backend.record_settled(raised.fence, 5)
+    must(backend.position == raised.position, "noting what is settled made a revision")
+    again = await backend.raise_fence("c", "m", 0, 0)
+    must(again.settled == 7, "the settled revision is not the highest that was noted")
+    must((await backend.raise_fence("c", "other", 0, 0)).settled == 0, "another member has settled something")
+    await backend.record_settled(again.fence, 9)
+    must((await backend.raise_fence("c", "m", 0, 0)).settled == 9, "the settled revision did not rise")
+
+
+async def settling_below_the_fence_is_refused(backend: Backend) -> None:
+    """A run that has been superseded notes nothing: FenceLowered."""
+    first = await backend.raise_fence("c", "m", 1, 0)
+    await backend.record_settled(first.fence, 3)
+    await backend.raise_fence("c", "m", 2, 0)
+    await refused(FenceLowered, backend.record_settled(first.fence, 8), "settling below the fence")
+    must((await backend.raise_fence("c", "m", 0, 0)).settled == 3, "a refused note was kept")
+
+
+CHECKS = [
+    a_fence_is_raised_by_a_commit,
+    term_zero_raises_to_the_next_term,
+    a_fence_that_is_not_above_is_refused,
+    a_write_below_the_fence_is_refused,
+    a_write_at_or_above_the_fence_is_stored,
+    fences_are_compared_with_their_own,
+    nothing_lands_after_the_fence_was_raised,
+    what_is_settled_is_returned_by_the_next_raise,
+    settling_below_the_fence_is_refused,
+]

@@ -1,0 +1,187 @@
+"""Checks of history: resuming, refusing to, its bound, slow watchers (promises 5 and 6)."""
+
+from __future__ import annotations
+
+from headway.errors import HistoryGone
+from headway.resource import Bookmark, Position
+from headway.storage import Backend, StoreMismatch
+from headway.testing._conformance_tools import (
+    EVERYTHING,
+    KIND,
+    OTHER_KIND,
+    Reader,
+    fail,
+    held,
+    must,
+    put,
+    putting,
+    reading,
+    refused,
+    remove,
+    removing,
+    thing,
+    told,
+    uid_of,
+)
+
+SHORT_HISTORY = 16
+"""How many changes the store keeps that some checks are run on."""
+
+
+async def a_watch_resumes_after_every_position(backend: Backend) -> None:
+    """Resumed after any commit, a watch says so first, then exactly the changes after it."""
+    positions, facts = await _some_history(backend)
+    for position in positions:
+        reader = await reading(backend, after=position)
+        first = await reader.next()
+        must(first == Bookmark(position, resumed=True), "a resumed watch did not begin with where it resumed")
+        await reader.until(positions[-1].revision)
+        after = [fact for fact in facts if fact[0] > position.revision]
+        must(told(reader.changes) == after, f"resumed after {position.revision}: not exactly the later changes")
+    at = await put(backend, thing("afterwards"))
+    await reader.until(at.revision)
+    must(told(reader.changes) == [(at.revision, "afterwards", False)], "a resumed watch did not go on")
+
+
+async def _some_history(backend: Backend) -> tuple[list[Position], list[tuple[int, str, bool]]]:
+    """Commits of one and of several operations, in this kind, in another, and fences."""
+    positions, facts = [backend.position], []
+    for index in range(8):
+        at = await put(backend, resource := thing(f"n{index}"))
+        facts.append((at.revision, f"n{index}", False))
+        positions.append(at)
+        positions.append(await put(backend, thing(f"n{index}", kind=OTHER_KIND)))
+        at = await backend.commit(
+            [
+                removing(resource, str(at.revision)),
+                putting(thing(f"m{index}")),
+                putting(thing(f"m{index}", kind=OTHER_KIND)),
+            ]
+        )
+        facts += [(at.revision, f"m{index}", False), (at.revision, f"n{index}", True)]
+        positions.append(at)
+        positions.append((await backend.raise_fence("c", "m", 0, 0)).position)
+    return positions, facts
+
+
+async def every_position_that_is_handed_out_can_be_resumed_after(backend: Backend) -> None:
+    """Positions of reads, lists, snapshots, bookmarks, commits of nothing and fences are positions like others."""
+    await put(backend, resource := thing("a"))
+    reader = await reading(backend)
+    positions = [
+        (await backend.read(KIND, ("default", "default", "a")))[1],
+        (await backend.list(KIND, EVERYTHING))[1],
+        (await backend.list_by_owner("o"))[1],
+        await reader.until_snapshot(),
+        await backend.commit([]),
+        (await backend.raise_fence("c", "m", 1, 0)).position,
+    ]
+    await reader.next()
+    positions.append(reader.bookmarks[-1].position)
+    at = await put(backend, thing("a", uid=uid_of(resource)), resource.version)
+    for position in positions:
+        resumed = await reading(backend, after=position)
+        await resumed.until(at.revision)
+        must(told(resumed.changes) == [(at.revision, "a", False)], f"resuming after {position} went wrong")
+
+
+async def a_position_above_the_head_is_refused(backend: Backend) -> None:
+    """A position that this store has not reached can't be resumed after: HistoryGone."""
+    here = await put(backend, thing("a"))
+    above = here._replace(revision=here.revision + 1)
+    await refused(HistoryGone, backend.watch(KIND, EVERYTHING, above), "a position above the head")
+
+
+async def a_position_of_another_store_is_refused(backend: Backend) -> None:
+    """Another store id, or an incarnation that this store never had: StoreMismatch, whatever the revision."""
+    here = await put(backend, thing("a"))
+    for revision in (0, here.revision, here.revision + 1):
+        other = here._replace(store_id="another", revision=revision)
+        await refused(StoreMismatch, backend.watch(KIND, EVERYTHING, other), "another store's position")
+        unknown = here._replace(incarnation="unknown", revision=revision)
+        await refused(StoreMismatch, backend.watch(KIND, EVERYTHING, unknown), "an unknown incarnation's position")
+
+
+async def the_newest_history_is_kept(backend: Backend) -> None:
+    """As many changes as the store keeps can be resumed over, whatever else has happened."""
+    positions = [await put(backend, thing(f"n{index}")) for index in range(SHORT_HISTORY * 3)]
+    reader = await reading(backend, after=positions[-1 - SHORT_HISTORY])
+    await reader.until(positions[-1].revision)
+    must(len(reader.changes) == SHORT_HISTORY, "a resumed watch did not say the changes that are kept")
+
+
+async def history_is_bounded(backend: Backend) -> None:
+    """What is no longer kept can't be resumed after: HistoryGone, and a new watch begins with a snapshot."""
+    positions = [await put(backend, thing(f"n{index}")) for index in range(SHORT_HISTORY * 3)]
+    for position in positions[:SHORT_HISTORY]:
+        await refused(HistoryGone, backend.watch(KIND, EVERYTHING, position), "a position whose history is gone")
+    reader = await reading(backend)
+    await reader.until_snapshot()
+    must(len(reader.held) == len(positions), "a snapshot lacks what history no longer has")
+
+
+async def a_slow_watcher_blocks_no_writer_and_is_told(backend: Backend) -> None:
+    """Writers go on whatever a watcher does; one too far behind gets HistoryGone, never a gap."""
+    slow = await reading(backend)
+    await slow.until_snapshot()
+    for index in range(SHORT_HISTORY * 3):
+        await put(backend, thing(f"n{index}"))
+    await refused(HistoryGone, slow.next(), "a watcher that is too far behind")
+    must(slow.changes == [], "a watcher that is too far behind was told a part")
+    await refused(HistoryGone, slow.next(), "the same watcher, asked again")
+
+
+async def a_watcher_that_begins_slowly_has_no_gap(backend: Backend) -> None:
+    """One that takes its snapshot only after much has happened gets it whole, then HistoryGone or every change."""
+    facts = [(await put(backend, thing(f"n{index}"))).revision for index in range(3)]
+    slow = await reading(backend)
+    for index in range(SHORT_HISTORY * 3):
+        await put(backend, thing(f"late{index}"))
+    at = await slow.until_snapshot()
+    must(len(slow.held) == len(facts) and at.revision == facts[-1], "a snapshot was changed by what came after it")
+    await refused(HistoryGone, slow.next(), "a watcher whose tail is gone")
+
+
+async def a_watcher_that_keeps_up_loses_nothing(backend: Backend) -> None:
+    """One that never lags by more than what is kept hears every change, however much goes by."""
+    reader: Reader = await reading(backend)
+    for index in range(SHORT_HISTORY * 4):
+        at = await put(backend, resource := thing(f"n{index}"))
+        if index % 4 == 3:
+            at = await remove(backend, resource, str(at.revision))
+        if index % 8 == 7:
+            await reader.until(at.revision)
+    found, _ = await backend.list(KIND, EVERYTHING)
+    must(reader.held == held(found), "a watcher that kept up has not what is stored")
+    must(len(reader.changes) == SHORT_HISTORY * 5, "a watcher that kept up missed a change")
+
+
+async def a_commit_larger_than_history_is_whole(backend: Backend) -> None:
+    """A commit of more changes than are kept is said whole, to who was there just before it."""
+    reader = await reading(backend)
+    await reader.until_snapshot()
+    at = await backend.commit([putting(thing(f"n{index}")) for index in range(SHORT_HISTORY * 2)])
+    try:
+        await reader.until(at.revision)
+    except HistoryGone:
+        fail("a watcher at the head was told that it is too far behind, after one commit")
+    must(len(reader.changes) == SHORT_HISTORY * 2, "a part of a large commit is missing")
+
+
+ON_SHORT_HISTORY = [
+    the_newest_history_is_kept,
+    history_is_bounded,
+    a_slow_watcher_blocks_no_writer_and_is_told,
+    a_watcher_that_begins_slowly_has_no_gap,
+    a_watcher_that_keeps_up_loses_nothing,
+    a_commit_larger_than_history_is_whole,
+]
+"""Those that are to be run on a store that keeps `SHORT_HISTORY` changes."""
+
+CHECKS = [
+    a_watch_resumes_after_every_position,
+    every_position_that_is_handed_out_can_be_resumed_after,
+    a_position_above_the_head_is_refused,
+    a_position_of_another_store_is_refused,
+    *ON_SHORT_HISTORY,
+]

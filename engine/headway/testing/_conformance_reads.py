@@ -1,0 +1,153 @@
+"""Checks of reads and lists: filters, order, owners, and that they see what was acknowledged (promise 8)."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from headway.resource import resource_key
+from headway.storage import Backend, Within
+from headway.testing._conformance_tools import (
+    EVERYTHING,
+    KIND,
+    OTHER_KIND,
+    must,
+    name_of,
+    names,
+    put,
+    putting,
+    reading,
+    remove,
+    stored,
+    text_of,
+    thing,
+    uid_of,
+)
+
+_PARTITIONS = ("p1", "p2", "p10")
+_NAMESPACES = ("n1", "n2", "")
+_NAMES = ("a", "ab", "abc", "b", "B", "a%", "a_", "*", "ä", "\N{SNOWMAN}", "\N{GRINNING FACE}")
+
+FILTERS = tuple(
+    Within(partition, namespace, prefix)
+    for partition, namespace, prefix in product(
+        ("*", "p1", "p2", "none"), ("*", "n1", "", "none"), ("", "a", "ab", "a%", "a_", "*", "ä", "\N{SNOWMAN}", "z")
+    )
+)
+"""Partition and namespace exact, wild and unknown, crossed with prefixes, some of which look like patterns."""
+
+
+async def store_a_matrix(backend: Backend) -> None:
+    """Store every name in every tenancy, and others of another kind, in one commit."""
+    everything = [
+        thing(name, partition=partition, namespace=namespace)
+        for partition, namespace, name in product(_PARTITIONS, _NAMESPACES, _NAMES)
+    ]
+    await backend.commit([putting(resource) for resource in reversed(everything)])
+    await backend.commit([putting(thing(name, partition="p1", namespace="n1", kind=OTHER_KIND)) for name in _NAMES])
+
+
+def matrix_keys(within: Within) -> list[tuple[str, str, str]]:
+    """The keys of the matrix that are within, in order."""
+    return sorted(key for key in product(_PARTITIONS, _NAMESPACES, _NAMES) if within.matches(key))
+
+
+async def what_was_acknowledged_is_read(backend: Backend) -> None:
+    """A read that begins after an acknowledged commit sees it, by every way of reading, and stands there or later."""
+    uid, version = "", ""
+    for text in ("first", "second", "third"):
+        resource = thing("a", text, uid=uid or None, owner_uid="o")
+        uid = uid_of(resource)
+        at = await put(backend, resource, version)
+        version = str(at.revision)
+        one, read_at = await backend.read(KIND, resource_key(resource))
+        many, listed_at = await backend.list(KIND, EVERYTHING)
+        owned, owned_at = await backend.list_by_owner("o")
+        for found in ([one] if one is not None else [], many, owned):
+            must([text_of(each) for each in found] == [text], "a read missed an acknowledged write")
+        must(read_at == listed_at == owned_at == at, "a read stands elsewhere than the last commit")
+    gone_at = await remove(backend, resource, version)
+    must(await backend.read(KIND, resource_key(resource)) == (None, gone_at), "a read missed an acknowledged deletion")
+    must(await names(backend) == [], "a list missed an acknowledged deletion")
+
+
+async def what_was_never_written_reads_as_nothing(backend: Backend) -> None:
+    """Another name, another tenancy, another kind: nothing is found."""
+    await put(backend, thing("a"))
+    for other in (thing("b"), thing("a", partition="p"), thing("a", namespace="n"), thing("a", kind=OTHER_KIND)):
+        must(await stored(backend, other) is None, "something was read under a key that was never written")
+    must(await names(backend, kind=("no", "Kind")) == [], "a kind that was never written lists something")
+
+
+async def a_list_is_what_is_within_in_order_of_key(backend: Backend) -> None:
+    """Partition and namespace exactly or any, a name's start letter by letter, in order of key."""
+    must(await names(backend) == [], "an empty store lists something")
+    await store_a_matrix(backend)
+    for within in FILTERS:
+        found, _ = await backend.list(KIND, within)
+        must(
+            [resource_key(resource) for resource in found] == matrix_keys(within), f"the list within {within} is wrong"
+        )
+
+
+async def a_snapshot_is_what_is_within(backend: Backend) -> None:
+    """A watch's snapshot is filtered as a list is."""
+    await store_a_matrix(backend)
+    for within in FILTERS:
+        reader = await reading(backend, within)
+        await reader.until_snapshot()
+        must(sorted(reader.held) == matrix_keys(within), f"the snapshot within {within} is wrong")
+        reader.watch.close()
+
+
+async def the_tail_is_what_is_within(backend: Backend) -> None:
+    """What follows a snapshot is filtered as the snapshot is, and whole commits stay whole."""
+    readers = {within: await reading(backend, within) for within in FILTERS}
+    for reader in readers.values():
+        await reader.until_snapshot()
+    await store_a_matrix(backend)
+    for within, reader in readers.items():
+        await reader.until(backend.position.revision)
+        must(sorted(reader.held) == matrix_keys(within), f"the changes within {within} are wrong")
+
+
+async def what_an_owner_owns_is_found_by_its_uid(backend: Backend) -> None:
+    """By the exact uid, over all kinds and tenancies; another uid, or none, owns nothing."""
+    await put(backend, thing("a", owner_uid="o1"))
+    await put(backend, thing("b", owner_uid="o1", kind=OTHER_KIND, partition="p"))
+    await put(backend, thing("c", owner_uid="o2"))
+    await put(backend, thing("d"))
+    must(await _owned(backend, "o1") == ["a", "b"], "not exactly what an owner owns was found")
+    must(await _owned(backend, "o2") == ["c"], "not exactly what an owner owns was found")
+    for uid in ("o", "O1", ""):
+        must(await _owned(backend, uid) == [], f"the uid {uid!r} owns something")
+
+
+async def what_an_owner_owned_outlives_it(backend: Backend) -> None:
+    """Owned resources are found when their owner is gone, and no longer when they are gone themselves."""
+    at = await put(backend, owner := thing("owner"))
+    first = await put(backend, resource := thing("a", owner_uid=uid_of(owner)))
+    await put(backend, thing("b", owner_uid=uid_of(owner)))
+    await remove(backend, owner, str(at.revision))
+    must(await _owned(backend, uid_of(owner)) == ["a", "b"], "the deletion of an owner hid what it owned")
+    again = await put(backend, thing("a", "again", uid=uid_of(resource), owner_uid=uid_of(owner)), str(first.revision))
+    must(await _owned(backend, uid_of(owner)) == ["a", "b"], "a write of an owned resource hid it or doubled it")
+    await remove(backend, resource, str(again.revision))
+    must(await _owned(backend, uid_of(owner)) == ["b"], "a deleted resource is still owned")
+    await put(backend, thing("a", owner_uid="another"))
+    must(await _owned(backend, uid_of(owner)) == ["b"], "a name's second incarnation has its first one's owner")
+
+
+async def _owned(backend: Backend, uid: str) -> list[str]:
+    found, _ = await backend.list_by_owner(uid)
+    return sorted(name_of(resource) for resource in found)
+
+
+CHECKS = [
+    what_was_acknowledged_is_read,
+    what_was_never_written_reads_as_nothing,
+    a_list_is_what_is_within_in_order_of_key,
+    a_snapshot_is_what_is_within,
+    the_tail_is_what_is_within,
+    what_an_owner_owns_is_found_by_its_uid,
+    what_an_owner_owned_outlives_it,
+]

@@ -1,0 +1,268 @@
+"""The commit log against its four rules, by hand and against a model that remembers everything."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from headway.errors import HistoryGone
+from headway.resource import Change, Kind, pb
+from headway.storage import CommitLog, Cursor, _log
+from headway.testing._conformance_tools import thing
+
+A: Kind = ("g", "A")
+B: Kind = ("g", "B")
+RESOURCE = thing("a")
+
+
+def _filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> CommitLog:
+    log = CommitLog(max_changes=max_changes, max_age=max_age)
+    for revision in range(1, count + 1):
+        log.append(revision, [(A, RESOURCE, False)], float(revision))
+    return log
+
+
+def _revisions(changes: list[Change]) -> list[int]:
+    return [change.revision for change in changes]
+
+
+def test_revisions_that_do_not_rise_are_refused() -> None:
+    """Appending at or below the head is a ValueError and changes nothing."""
+    log = _filled(3)
+    for revision in (3, 2, 0):
+        with pytest.raises(ValueError, match="must be above 3"):
+            log.append(revision, [(A, RESOURCE, False)], 9.0)
+    assert log.head == 3
+
+
+def test_a_cursor_takes_what_follows_it_once() -> None:
+    """A cursor in the middle takes what is later, then nothing, then what comes."""
+    log = _filled(5)
+    cursor = log.cursor(A, 3)
+    assert log.has_news(cursor)
+    assert _revisions(log.take(cursor)) == [4, 5]
+    assert not log.has_news(cursor)
+    assert log.take(cursor) == []
+    log.append(9, [(A, RESOURCE, False)], 9.0)
+    assert _revisions(log.take(cursor)) == [9]
+
+
+def test_a_cursor_above_the_head_does_not_repeat_what_its_snapshot_had() -> None:
+    """A snapshot may stand at a commit that is appended later: that one is not handed out again."""
+    log = _filled(2)
+    cursor = log.cursor(A, 4)
+    assert not log.has_news(cursor)
+    for revision in (3, 4):
+        log.append(revision, [(A, RESOURCE, False)], 4.0)
+        assert not log.has_news(cursor)
+        assert log.take(cursor) == []
+        assert cursor.revision == 4, "a cursor never goes back"
+    log.append(5, [(A, RESOURCE, False)], 5.0)
+    assert _revisions(log.take(cursor)) == [5]
+
+
+def test_a_cursor_above_the_head_misses_nothing_when_what_it_has_is_trimmed() -> None:
+    """What the snapshot had already may go; only what it had not is missed."""
+    log = _filled(2, max_changes=2)
+    cursor = log.cursor(A, 4)
+    for revision in range(3, 7):
+        log.append(revision, [(A, RESOURCE, False)], 6.0)
+    assert log.floor == 4
+    assert _revisions(log.take(cursor)) == [5, 6]
+
+
+def test_a_limit_never_cuts_a_commit() -> None:
+    """`take` goes on to the end of a commit, and the cursor stands at it."""
+    log = CommitLog()
+    log.append(1, [(A, RESOURCE, False)] * 5, 1.0)
+    log.append(2, [(A, RESOURCE, False)] * 5, 1.0)
+    cursor = log.cursor(A, 0)
+    first = log.take(cursor, 2)
+    assert _revisions(first) == [1] * 5
+    assert [change.more for change in first] == [True] * 4 + [False]
+    assert cursor.revision == 1
+    assert _revisions(log.take(cursor, 2)) == [2] * 5
+    assert cursor.revision == 2
+
+
+def test_an_idle_kinds_cursor_is_never_too_far_behind() -> None:
+    """However much other kinds change, who watches a kind where nothing does has missed nothing."""
+    log = CommitLog(max_changes=3)
+    cursor = log.cursor(B, 0)
+    for revision in range(1, 5000):
+        log.append(revision, [(A, RESOURCE, False)], 1.0)
+    assert log.take(cursor) == []
+    assert cursor.revision == 4999
+
+
+def test_what_is_trimmed_is_gone_for_cursors_old_and_new() -> None:
+    """Both a cursor that stands too far back and a new one there get HistoryGone, not a gap."""
+    log = _filled(3, max_changes=3)
+    old = log.cursor(A, 0)
+    for revision in range(4, 4000):
+        log.append(revision, [(A, RESOURCE, False)], 4.0)
+    assert log.floor == 3996
+    with pytest.raises(HistoryGone, match="at revision 0 is too far behind"):
+        log.take(old)
+    with pytest.raises(HistoryGone, match="after revision 3995 is gone"):
+        log.cursor(A, 3995)
+    assert _revisions(log.take(log.cursor(A, 3996))) == [3997, 3998, 3999]
+
+
+def test_what_is_too_old_is_trimmed() -> None:
+    """Age is measured by the clock given at `append`, and the newest commit stays."""
+    log = _filled(3, max_age=10.0)
+    log.append(4, [(A, RESOURCE, False)], 12.5)
+    assert log.floor == 2
+    log.append(5, [], 99.0)
+    assert log.floor == 4
+
+
+def test_a_pin_keeps_what_follows_until_it_is_released() -> None:
+    """Pinned, a revision's tail outlives count and age; released, twice even, it goes at the next append."""
+    log = _filled(3, max_changes=2)
+    pin = log.pin(3, until=1e9)
+    for revision in range(4, 20):
+        log.append(revision, [(A, RESOURCE, False)], 1e6)
+    assert _revisions(log.take(log.cursor(A, 3))) == list(range(4, 20))
+    log.release(pin)
+    log.release(pin)
+    log.append(20, [(A, RESOURCE, False)], 1e6)
+    assert log.floor == 18
+
+
+def test_a_pin_ends_with_its_time() -> None:
+    """One that nobody releases keeps nothing after its time."""
+    log = _filled(3, max_changes=2)
+    log.pin(1, until=50.0)
+    log.append(4, [(A, RESOURCE, False)], 50.0)
+    assert log.floor == 1
+    log.append(5, [(A, RESOURCE, False)], 51.0)
+    assert log.floor == 3
+
+
+@dataclass
+class _Watcher:
+    """A cursor, and what the model knows of it."""
+
+    cursor: Cursor
+    kind: Kind
+    told: int
+
+
+class LogMachine(RuleBasedStateMachine):
+    """The log against a model that keeps every commit for ever and works out by rule what may be gone."""
+
+    watchers = Bundle("watchers")
+    pins = Bundle("pins")
+
+    @initialize(
+        head=st.integers(0, 3),
+        max_changes=st.integers(1, 8),
+        max_age=st.sampled_from([3.0, 1e9]),
+        compact_after=st.sampled_from([0, 2, _log.COMPACT_AFTER]),
+    )
+    def begin(self, head: int, max_changes: int, max_age: float, compact_after: int) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(_log, "COMPACT_AFTER", compact_after)
+        self.log = CommitLog(head, max_changes=max_changes, max_age=max_age)
+        self.head, self.now = head, 0.0
+        self.max_changes, self.max_age = max_changes, max_age
+        self.commits: list[tuple[int, list[tuple[Kind, pb.Resource, bool]], float]] = []
+        self.kept_from = 0  # Commits before this index are gone.
+        self.floor = head
+        self.pinned: dict[object, tuple[int, float]] = {}
+
+    @rule(
+        kinds=st.lists(st.sampled_from([A, A, B]), max_size=4),
+        step=st.integers(1, 3),
+        passed=st.sampled_from([0.0, 0.0, 1.0, 5.0]),
+        deleted=st.booleans(),
+    )
+    def append(self, kinds: list[Kind], step: int, passed: float, deleted: bool) -> None:
+        self.head += step
+        self.now += passed
+        # A resource object for each change, so that the model can tell them apart.
+        changes = [(kind, pb.Resource(version=f"{self.head}.{index}"), deleted) for index, kind in enumerate(kinds)]
+        self.log.append(self.head, changes, self.now)
+        self.commits.append((self.head, changes, self.now))
+        self._forget()
+
+    def _forget(self) -> None:
+        kept = self.commits[self.kept_from :]
+        count = sum(len(changes) for _, changes, _ in kept)
+        if count <= self.max_changes and kept[0][2] + self.max_age >= self.now:
+            return
+        self.pinned = {pin: place for pin, place in self.pinned.items() if place[1] >= self.now}
+        lowest = min((revision for revision, _ in self.pinned.values()), default=self.head)
+        for revision, changes, time in kept[:-1]:
+            if (count <= self.max_changes and time + self.max_age >= self.now) or revision > lowest:
+                break
+            count -= len(changes)
+            self.kept_from += 1
+            self.floor = revision
+
+    @rule(target=watchers, kind=st.sampled_from([A, B]), back=st.integers(-3, 12))
+    def watch(self, kind: Kind, back: int) -> _Watcher:
+        after = max(self.head - back, 0)
+        if after < self.floor:
+            with pytest.raises(HistoryGone):
+                self.log.cursor(kind, after)
+            after = self.floor
+        return _Watcher(self.log.cursor(kind, after), kind, after)
+
+    @rule(watcher=watchers, limit=st.sampled_from([1, 2, 3, 1000]))
+    def take(self, watcher: _Watcher, limit: int) -> None:
+        wanted = self._after(watcher)
+        first_kept = self.commits[self.kept_from][0] if self.kept_from < len(self.commits) else self.head + 1
+        if wanted and wanted[0][0] < first_kept:
+            with pytest.raises(HistoryGone):
+                self.log.take(watcher.cursor, limit)
+            return
+        taken = self.log.take(watcher.cursor, limit)
+        told = [(change.revision, change.resource.version, change.deleted) for change in taken]
+        assert told == wanted[: len(told)], "not what follows, in order"
+        assert told or not wanted, "there was something to take"
+        for index, change in enumerate(taken):
+            assert change.more == (change.revision in [later.revision for later in taken[index + 1 :]])
+        if len(told) < len(wanted):
+            assert len(told) >= limit
+            assert wanted[len(told)][0] > told[-1][0], "a commit was cut"
+            watcher.told = told[-1][0]
+        else:
+            watcher.told = max(watcher.told, self.head)
+        assert watcher.cursor.revision == watcher.told
+
+    def _after(self, watcher: _Watcher) -> list[tuple[int, str, bool]]:
+        return [
+            (revision, resource.version, deleted)
+            for revision, changes, _ in self.commits
+            if revision > watcher.told
+            for kind, resource, deleted in changes
+            if kind == watcher.kind
+        ]
+
+    @rule(target=pins, back=st.integers(0, 10), seconds=st.sampled_from([2.0, 1e9]))
+    def pin(self, back: int, seconds: float) -> object:
+        revision = max(self.head - back, 0)
+        token = self.log.pin(revision, self.now + seconds)
+        self.pinned[token] = (revision, self.now + seconds)
+        return token
+
+    @rule(token=consumes(pins))
+    def release(self, token: object) -> None:
+        self.log.release(token)
+        self.pinned.pop(token, None)
+
+    def teardown(self) -> None:
+        if hasattr(self, "patch"):
+            self.patch.undo()
+
+    @invariant()
+    def the_log_stands_where_the_model_does(self) -> None:
+        if hasattr(self, "log"):
+            assert (self.log.head, self.log.floor) == (self.head, self.floor)
+
+
+TestLogMachine = LogMachine.TestCase

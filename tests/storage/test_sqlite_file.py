@@ -1,0 +1,385 @@
+"""The file of a store: one holder at a time, refused untouched when it isn't ours, and whole after `kill -9`."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from headway.errors import StoreUnusable
+from headway.resource import Position
+from headway.storage import SqliteBackend, open_sqlite
+from headway.testing._conformance_tools import EVERYTHING, KIND, held, names, put, putting, reading, thing, told
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the lock is flock's")
+
+HOLD = """
+import sys, trio
+from headway.storage import open_sqlite
+
+async def main():
+    async with open_sqlite(sys.argv[1]):
+        print("open", flush=True)
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+WRITE = """
+import sys, trio
+from headway.storage import open_sqlite
+from headway.testing._conformance_tools import put, remove, thing
+
+async def write(backend, writer):
+    for index in range(1_000_000):
+        name = f"{sys.argv[2]}-{writer}-{index}"
+        at = await put(backend, resource := thing(name))
+        print("put", name, at.revision, flush=True)
+        if index % 3 == 0:
+            at = await remove(backend, resource, str(at.revision))
+            print("removed", name, at.revision, flush=True)
+
+async def main():
+    async with open_sqlite(sys.argv[1]) as backend, trio.open_nursery() as nursery:
+        print("open", backend.position.incarnation, backend.position.revision, flush=True)
+        for writer in range(8):
+            nursery.start_soon(write, backend, writer)
+
+trio.run(main)
+"""
+
+
+class Child:
+    """Another process, whose lines are read until it is killed."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self._rest = b""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    async def line(self) -> list[str]:
+        """The words of the next whole line; none when the output has ended."""
+        assert self.process.stdout is not None
+        while b"\n" not in self._rest:
+            received = await self.process.stdout.receive_some()
+            if not received:
+                return []
+            self._rest += received
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line.decode().split()
+
+    async def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+
+async def _start(nursery: trio.Nursery, script: str, *arguments: object) -> Child:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+
+    async def task(*, task_status: trio.TaskStatus[trio.Process]) -> None:
+        await trio.run_process(command, stdout=subprocess.PIPE, check=False, task_status=task_status)
+
+    process: trio.Process = await nursery.start(task)
+    return Child(process)
+
+
+# --- One holder ----------------------------------------------------------------
+
+
+async def test_a_second_process_is_refused_and_told_who_holds_the_file(tmp_path: Path) -> None:
+    """The error names the file, the holder's pid, program and since when; killed, the holder holds nothing more."""
+    path = tmp_path / "a.db"
+    async with trio.open_nursery() as nursery:
+        child = await _start(nursery, HOLD, path)
+        assert await child.line() == ["open"]
+        with pytest.raises(StoreUnusable) as caught:
+            await _open_and_close(path)
+        for part in (str(path), f"process {child.pid} on ", sys.executable, "since 20", "end that process"):
+            assert part in str(caught.value)
+        await child.kill()
+    assert (tmp_path / "a.db.lock").exists(), "the killed process left its lock's file"
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("a"))
+
+
+async def test_a_second_opening_in_one_process_is_refused(tmp_path: Path) -> None:
+    """Also by another path to the same file; and the first opening goes on undisturbed."""
+    path = tmp_path / "a.db"
+    (tmp_path / "link.db").symlink_to(path)
+    async with open_sqlite(path) as backend:
+        for other in (path, tmp_path / "link.db", tmp_path / "." / "a.db"):
+            with pytest.raises(StoreUnusable, match="is held by this process on"):
+                await _open_and_close(other)
+        with pytest.raises(StoreUnusable, match="open already"):
+            async with backend:
+                pass
+        await put(backend, thing("a"))
+        assert await names(backend) == ["a"]
+    await _open_and_close(tmp_path / "link.db")
+
+
+async def test_a_lock_that_says_nothing_yet_is_respected(tmp_path: Path) -> None:
+    """Between locking and writing down who it is, a holder is a holder."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path):
+        (tmp_path / "a.db.lock").write_bytes(b"")
+        with pytest.raises(StoreUnusable, match="another process, which has not yet said who it is"):
+            await _open_and_close(path)
+
+
+async def _open_and_close(path: Path | str) -> None:
+    async with open_sqlite(path):
+        pass
+
+
+# --- Refused untouched ---------------------------------------------------------
+
+
+def _sqlite_file(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS theirs (x)")
+        for statement in statements:
+            connection.execute(statement)
+
+
+async def _store(path: Path) -> None:
+    async with open_sqlite(path) as backend:
+        await backend.commit([putting(thing(f"n{index}", "x" * 500)) for index in range(100)])
+
+
+def _overwrite(path: Path, at: int, content: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a text": (lambda path: path.write_text("Dear diary, " * 50), "it isn't an SQLite file; give another path"),
+    "a short text": (lambda path: path.write_text("hi"), "it isn't an SQLite file"),
+    "zeros": (lambda path: path.write_bytes(bytes(8192)), "it isn't an SQLite file"),
+    "a header cut off": (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(30)), "it ends within its header"),
+    "a magic cut off": (lambda path: path.write_bytes(b"SQLite"), "it ends within its header"),
+    "another program's": (_sqlite_file, r"SQLite file of another program \(application_id 0x0, not 0x48645779\)"),
+    "another's by its id": (
+        lambda path: _sqlite_file(path, "PRAGMA application_id = 7"),
+        r"another program \(application_id 0x7,",
+    ),
+    "another's with a log": (
+        lambda path: _sqlite_file(path, "PRAGMA journal_mode = WAL", "INSERT INTO theirs VALUES (1)"),
+        "another program",
+    ),
+    "a newer one": (
+        lambda path: _sqlite_file(path, f"PRAGMA application_id = {0x48645779}", "PRAGMA user_version = 12"),
+        "has format 12; this program knows formats up to 1: use a newer Headway",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), FOREIGN.values(), ids=FOREIGN)
+async def test_a_file_that_is_not_ours_is_refused_untouched(
+    tmp_path: Path, make: Callable[[Path], object], message: str
+) -> None:
+    """Whatever it is, its bytes stay, and nothing is left beside it."""
+    path = tmp_path / "theirs"
+    make(path)
+    before = _everything_in(tmp_path)
+    with pytest.raises(StoreUnusable, match=message) as caught:
+        await _open_and_close(path)
+    assert str(path) in str(caught.value)
+    assert _everything_in(tmp_path) == before
+
+
+def _everything_in(directory: Path) -> dict[str, bytes]:
+    return _contents(*directory.iterdir())
+
+
+def _contents(*paths: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in paths}
+
+
+def _without_head(path: Path) -> None:
+    _sqlite_file(path, "DROP TABLE theirs", "DELETE FROM meta WHERE key = 'head'")
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "cut off": (lambda path: os.truncate(path, path.stat().st_size // 2), "has been cut off: it has"),
+    "cut off within a page": (lambda path: os.truncate(path, path.stat().st_size - 7), "has been cut off"),
+    "pages overwritten": (lambda path: _overwrite(path, 4096 * 12, b"\xaa" * 4096 * 8), "is damaged: "),
+    "the schema overwritten": (lambda path: _overwrite(path, 100, bytes(1000)), "is damaged: "),
+    "a row missing": (_without_head, "is damaged: its table meta has no head"),
+    "a table missing": (lambda path: _sqlite_file(path, "DROP TABLE fences"), "is damaged: no such table: fences"),
+    "a head too low": (
+        lambda path: _sqlite_file(path, "UPDATE meta SET value = 0 WHERE key = 'head'"),
+        "is damaged: it holds revision 1, above 0, which it says is its last",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
+async def test_a_damaged_store_is_refused_untouched(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    """The error says what was found and what to do, and the file is byte for byte as it was."""
+    path = tmp_path / "a.db"
+    await _store(path)
+    damage(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreUnusable, match=message) as caught:
+        await _open_and_close(path)
+    assert "estore a copy" in str(caught.value)
+    assert "Nothing was changed" in str(caught.value)
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock"]
+
+
+async def test_a_damaged_store_with_a_log_is_refused_untouched(tmp_path: Path) -> None:
+    """After a crash changes stand in the write-ahead log: neither it nor the file is touched."""
+    path, crashed = tmp_path / "a.db", tmp_path / "crashed.db"
+    await _store(path)
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("in the log"))
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{crashed}{suffix}")
+    _overwrite(crashed, 4096 * 12, b"\xaa" * 4096 * 8)
+    before = _contents(crashed, Path(f"{crashed}-wal"))
+    with pytest.raises(StoreUnusable, match="is damaged"):
+        await _open_and_close(crashed)
+    assert _contents(crashed, Path(f"{crashed}-wal")) == before
+
+
+async def test_a_log_without_its_file_is_refused_untouched(tmp_path: Path) -> None:
+    """SQLite would play a left-over log into a new file: what it holds belongs to the file that is missing."""
+    path = tmp_path / "a.db"
+    log = tmp_path / "a.db-wal"
+    log.write_bytes(b"changes of a store that was there")
+    for touch in (False, True):
+        if touch:
+            path.touch()
+        with pytest.raises(StoreUnusable, match=r"is missing or empty, but .*a\.db-wal holds changes"):
+            await _open_and_close(path)
+        assert log.read_bytes() == b"changes of a store that was there"
+    log.unlink()
+    await _store(path)
+
+
+async def test_what_can_be_no_file_is_refused_by_name(tmp_path: Path) -> None:
+    """A directory, a missing one, a name that SQLite takes for memory, a lock that can't be made."""
+    (tmp_path / "file").touch()
+    (tmp_path / "locked.db.lock").mkdir()
+    for path, message in {
+        str(tmp_path): "is a directory; give the path of a file in it, like ",
+        str(tmp_path / "missing" / "a.db"): "there is no directory .*missing; make it first",
+        str(tmp_path / "file" / "a.db"): "there is no directory .*file; make it first",
+        ":memory:": 'names no file; a store in memory is "memory:"',
+        "": "names no file",
+        "file:a.db?mode=memory": "names no file",
+        str(tmp_path / "locked.db"): r"locked\.db\.lock, the lock of the store, can't be opened",
+    }.items():
+        with pytest.raises(StoreUnusable, match=message):
+            await _open_and_close(path)
+    assert sorted(os.listdir(tmp_path)) == ["file", "locked.db.lock"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may do everything")
+async def test_a_file_without_the_right_to_it_is_refused(tmp_path: Path) -> None:
+    """Neither reading, nor writing, nor making it: each says what is lacking."""
+    path = tmp_path / "a.db"
+    await _store(path)
+    path.chmod(0)
+    with pytest.raises(StoreUnusable, match="can't be read"):
+        await _open_and_close(path)
+    path.chmod(0o400)
+    with pytest.raises(StoreUnusable, match="can't be opened for writing"):
+        await _open_and_close(path)
+    os.chmod(tmp_path, 0o500)
+    with pytest.raises(StoreUnusable, match="can't be opened"):
+        await _open_and_close(tmp_path / "b.db")
+    os.chmod(tmp_path, 0o700)
+
+
+async def test_an_empty_file_and_what_a_crash_left_of_a_new_one_become_a_store(tmp_path: Path) -> None:
+    """An empty file is a new one; a store that was being built when its process ended is built again."""
+    path = tmp_path / "a.db"
+    path.touch()
+    (tmp_path / "a.db.new").write_bytes(b"SQLite format 3\0 and half a page")
+    (tmp_path / "a.db.new-journal").write_bytes(b"half a journal")
+    await _store(path)
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock"]
+
+
+async def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
+    """Those that mean something in a URI, too."""
+    path = tmp_path / "50% of a?b#c d\N{SNOWMAN}.db"
+    await _store(path)
+    async with open_sqlite(path) as backend:
+        assert len(await names(backend)) == 100
+
+
+# --- Killed --------------------------------------------------------------------
+
+
+async def test_every_acknowledged_write_survives_kill_9(tmp_path: Path) -> None:
+    """Killed again and again at any moment: what was acknowledged is there, and no revision comes twice."""
+    path = tmp_path / "a.db"
+    acknowledged: dict[str, tuple[str, int]] = {}
+    last: list[Position] = []
+    for life in range(8):
+        facts = await _write_until_killed(path, life, 40 + 37 * life)
+        assert not {revision for *_, revision in facts} & {revision for _, revision in acknowledged.values()}
+        async with open_sqlite(path) as backend:
+            for what, name, revision in facts:
+                acknowledged[name] = (what, revision)
+            found, here = await backend.list(KIND, EVERYTHING)
+            _check_survivors(acknowledged, {key[2]: int(version) for key, (_, version) in held(found).items()})
+            assert here.revision >= max(revision for _, revision in acknowledged.values())
+            for position in last:
+                reader = await reading(backend, after=position)
+                await reader.until(here.revision)
+                said = set(told(reader.changes))
+                assert {(revision, name, what == "removed") for what, name, revision in facts} <= said
+            last = [here]
+            acknowledged[f"between-{life}"] = ("put", (await put(backend, thing(f"between-{life}"))).revision)
+            assert acknowledged[f"between-{life}"][1] > here.revision
+
+
+async def _write_until_killed(path: Path, life: int, lines: int) -> list[tuple[str, str, int]]:
+    facts: list[tuple[str, str, int]] = []
+    async with trio.open_nursery() as nursery:
+        child = await _start(nursery, WRITE, path, life)
+        assert (await child.line())[0] == "open"
+        while line := await child.line():
+            facts.append((line[0], line[1], int(line[2])))
+            if len(facts) == lines:
+                child.process.send_signal(signal.SIGKILL)
+        await child.process.wait()
+    return facts
+
+
+def _check_survivors(acknowledged: dict[str, tuple[str, int]], there: dict[str, int]) -> None:
+    for name, (what, revision) in acknowledged.items():
+        if what == "put":
+            # A removal that was under way may have happened without its acknowledgement.
+            assert there.get(name, revision) == revision, f"{name} is not as it was acknowledged"
+            removable = name.startswith("between") is False and int(name.rsplit("-", 1)[1]) % 3 == 0
+            assert name in there or removable, f"{name} was acknowledged at {revision} and is gone"
+        else:
+            assert name not in there, f"{name} was acknowledged to be removed and is there"
+
+
+async def test_a_backend_may_be_opened_again_when_it_was_closed(tmp_path: Path) -> None:
+    """The same object opens the same store, as often as it is entered."""
+    backend = SqliteBackend(tmp_path / "a.db")
+    for life in range(3):
+        async with backend:
+            await put(backend, thing(f"n{life}"))
+            assert len(await names(backend)) == life + 1
