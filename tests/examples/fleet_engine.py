@@ -3,7 +3,8 @@ An engine with the fleet's controllers that kills itself at a named step.
 
     python -m tests.examples.fleet_engine FOLDER                      every phase of the scenario; prints all steps
     python -m tests.examples.fleet_engine FOLDER --crash-at STEP      the same, but `kill -9` of itself at that step
-    python -m tests.examples.fleet_engine FOLDER --adopt              no scenario: make it as the store says, print that
+    python -m tests.examples.fleet_engine FOLDER --adopt              no scenario: make it as the store says, print
+                                                                      that, and go on (with --crash-at: end)
 
 Nobody has listed the steps: each call that changes the store is two of them (about to be sent; acknowledged, but its
 caller doesn't know yet), and each that changes a process two or more. A step's name is what it does and the how-many-th
@@ -23,7 +24,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from unittest import mock
 
 import trio
@@ -220,18 +221,14 @@ async def main(options: argparse.Namespace, steps: Steps) -> None:
     Keeper(options.folder / "processes").declare()
     async with headway.open_engine(f"sqlite:{options.folder / 'fleet.db'}", app, report=report) as engine:
         if options.adopt:
-            await adopt(engine)
+            await wait_as_declared(engine)
+            say(await state(engine.client))
+            if options.crash_at is None:
+                await trio.sleep_forever()
+            return
         async for _phase in scenario(engine.client, options.folder):
             await wait_as_declared(engine)
         say(steps.reached)
-
-
-async def adopt(engine: headway.Engine) -> NoReturn:
-    """Say when all is as declared, and go on."""
-    await wait_as_declared(engine)
-    say(await state(engine.client))
-    await trio.sleep_forever()
-    raise AssertionError("unreachable")
 
 
 if __name__ == "__main__":
