@@ -137,24 +137,23 @@ class Keeper:
 
     async def exits(self, rt: headway.Runtime, enqueue: headway.Enqueue) -> None:
         """The custom source: an Instance is reconciled when its process has ended, whoever had started it."""
-        self._heard.clear()
         # The processes first: whoever started one had seen its Instance in this cache or in one before it, and a cache
         # never goes back. So a process whose Instance is not there now is one whose Instance is gone.
         found = await processes.find(self._folder)
-        known = {instance.uid: instance.id.without_uid() for instance in rt.cache.list(INSTANCE)}
+        known = {instance.uid for instance in rt.cache.list(INSTANCE)}
         async with trio.open_nursery() as nursery:
-            for uid, process in found.items():
-                if uid in known:
-                    self._heard.add(process.identity)
-                    nursery.start_soon(self._wait_exit, known[uid], process, enqueue)
-                else:
-                    nursery.start_soon(self._stop_orphan, process)
+            for uid in found.keys() - known:
+                nursery.start_soon(self._stop_orphan, found[uid])
+            # All others are reconciled when a run starts, and so are told to us.
             async for id, process in self._to_be_heard:
                 nursery.start_soon(self._wait_exit, id, process, enqueue)
 
     async def _wait_exit(self, id: headway.ResourceId, process: Process, enqueue: headway.Enqueue) -> None:
-        await processes.wait_exit(process)
-        self._heard.discard(process.identity)
+        try:
+            await processes.wait_exit(process)
+        finally:
+            # Also when this run ends: the next one waits anew.
+            self._heard.discard(process.identity)
         enqueue(id)
 
     async def _stop_orphan(self, process: Process) -> None:
