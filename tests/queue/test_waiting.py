@@ -139,9 +139,7 @@ async def test_waiting_for_time_is_no_busy_loop(
         queue.close()
 
 
-async def test_keys_due_together_are_in_hand_together(
-    queue: WaitingQueue[str, str], autojump_clock: MockClock
-) -> None:
+async def test_keys_due_together_are_in_hand_together(queue: WaitingQueue[str, str], autojump_clock: MockClock) -> None:
     """The timekeeper takes one of them and wakes others for the rest."""
     in_hand: list[tuple[str, float]] = []
 

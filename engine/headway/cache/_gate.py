@@ -25,6 +25,7 @@ frontier is above it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,6 +59,25 @@ class Applied(NamedTuple):
     old: pb.Resource | None
     new: pb.Resource | None
     revision: int
+
+
+class Found(Collection[Applied]):
+    """What is held at one moment, as if it had all just been created. Each `Applied` is made when it is asked for."""
+
+    __slots__ = ("_keys", "_resources")
+
+    def __init__(self, entries: Mapping[Key, pb.Resource]) -> None:
+        self._keys = list(entries)
+        self._resources = list(entries.values())
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[Applied]:
+        return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=True))
+
+    def __contains__(self, applied: object) -> bool:
+        return any(applied == each for each in self)
 
 
 @dataclass(slots=True)

@@ -104,10 +104,11 @@ class IndexTable:
                 self._fail(key, error)
                 continue
             if value is not None:
-                if value in keys:
-                    keys[value].add(key)
-                else:
+                held = keys.get(value)
+                if held is None:
                     keys[value] = {key}
+                else:
+                    held.add(key)
 
     def apply(self, applied: Iterable[Applied]) -> None:
         """Follow what the gate has applied."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import trio
@@ -55,7 +55,7 @@ class RunMapping:
         """Whether every change that has come has been mapped."""
         return not self._items and not any(each.pending for each in self._subscriptions.values())
 
-    def add_backlog(self, type: TypeName, applied: list[Applied]) -> None:
+    def add_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
         """Map these behind the live changes."""
         self._items.push_backlog(type, applied)
 

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from headway.cache import Applied, CacheReader, Hub, Subscription
+from headway.cache import Applied, CacheReader, Found, Hub, Subscription
 from headway.client import Client, LeaseClient
 from headway.controller._definition import Definition
 from headway.controller._deletions import deletions_since
@@ -188,11 +188,10 @@ class Run:
         for key in self._owed:
             self._queue.add(key, Reason("owed"))
         manages = self._definition.manages.name
-        for key in self._subscriptions[manages].gate.entries:
-            self._queue.add(key, Reason("started"), priority=BACKLOG)
+        self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
         for name, subscription in self._subscriptions.items():
-            entries = subscription.gate.entries if name != manages else {}
-            self._mapping.add_backlog(name, [Applied(key, None, resource, 0) for key, resource in entries.items()])
+            if name != manages:
+                self._mapping.add_backlog(name, Found(subscription.gate.entries))
             self._mapping.add_backlog(name, deleted.get(name, []))
 
     def _index_failed(self, type: TypeName) -> Any:

@@ -20,6 +20,7 @@ Nothing is lost to cancellation: `take` has its only checkpoints before it takes
 """
 
 import math
+from collections.abc import Iterable
 from typing import Generic
 
 import trio
@@ -59,6 +60,15 @@ class WaitingQueue(Generic[K, R]):
         self._machine.add(key, reason, trio.current_time(), priority=priority)
         if self._waiting:
             self._wake()
+
+    def add_all(self, keys: Iterable[K], reason: R, *, priority: Priority = LIVE) -> None:
+        """Queue many keys at once for one reason; see `WorkQueue.add_all`.
+
+        Raises:
+            ValueError: `priority` is neither LIVE nor BACKLOG.
+        """
+        self._machine.add_all(keys, reason, trio.current_time(), priority=priority)
+        self._wake()
 
     def add_after(self, key: K, reason: R, delay: float, *, priority: Priority = LIVE) -> None:
         """Queue a key in `delay` seconds; see `WorkQueue.add_after`.
