@@ -20,8 +20,6 @@ from tests.examples.fleet_kit import ended
 from tests.examples.fleet_observer import MARK, all_killed, answering, kill, living
 from tests.examples.fleet_run import PATIENCE, Folder
 
-pytest.importorskip("headway.manifest")
-
 CONTROLLERS = (apps.apps, endpoints.endpoints)  # declared by their modules
 MARGIN = 0.5
 BACK_WITHIN = 2.0
