@@ -89,7 +89,7 @@ async def main(options: argparse.Namespace) -> int:
             nursery.start_soon(_cancel_at_signal, signals, nursery.cancel_scope)
             try:
                 code = 0 if await run(options) else 1
-            except headway.HeadwayError as error:
+            except (headway.HeadwayError, OSError) as error:
                 print(f"fleet: {error}", file=sys.stderr, flush=True)
                 code = 2
             nursery.cancel_scope.cancel()

@@ -237,6 +237,14 @@ async def test_an_unknown_field_in_the_manifest_is_named(folder: Folder) -> None
         assert living(folder.path) == []
 
 
+async def test_a_manifest_that_is_not_there_is_named(folder: Folder) -> None:
+    """A message with its path, no traceback, and an exit code that isn't 0."""
+    async with folder.run() as run:
+        assert await run.end() == 2
+        assert str(folder.manifest) in run.text
+        assert "Traceback" not in run.text
+
+
 async def test_a_folder_in_use_is_left_alone(folder: Folder) -> None:
     """A second engine names the first, ends with an exit code that isn't 0, and stops none of its processes."""
     folder.declare(replicas=2, web=folder.web())
