@@ -153,18 +153,32 @@ class QueueMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.model.now += seconds
 
+    @rule(fails=st.lists(st.booleans(), min_size=3, max_size=8))
+    def work(self, fails: list[bool]) -> None:
+        """Be a worker for a while: deep enough for the cap of the back-off and the turns of the backlog."""
+        for fail in fails:
+            self.model.now += 0.25
+            key = self.take()
+            if key is not None and fail:
+                self.fail_key(key)
+            elif key is not None:
+                self.finish_key(key, dropped=False)
+
     @rule()
-    def take(self) -> None:
+    def take_one(self) -> None:
+        self.take()
+
+    def take(self) -> str | None:
         taken = self.queue.take(self.model.now)
         if self.model.closed:
             assert taken is None
-            return
+            return None
         self.model.promote()
         backlog_waited = bool(self.model.lines[BACKLOG])
         key = self.model.next_key()
         assert (taken.key if taken else None) == key
         if taken is None or key is None:
-            return
+            return None
         assert key not in self.model.hand, "a key is in hand twice"
         wish = self.model.wishes.pop(key)
         self.model.hand[key] = wish
@@ -175,6 +189,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert taken.queued_at == wish.queued_at <= self.model.now
         assert taken.attempt == self.model.failures.get(key, 0) + 1
         assert self.unanswered.pop(key, 0) <= max(wish.reasons), "an add was answered by an older run"
+        return key
 
     def check_no_starvation(self, wish: Wish, backlog_waited: bool) -> None:
         self.takes_passing_backlog += backlog_waited
@@ -185,7 +200,9 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.hand)
     @rule(data=st.data(), dropped=st.booleans())
     def finish(self, data: st.DataObject, dropped: bool) -> None:
-        key = self.some_in_hand(data)
+        self.finish_key(self.some_in_hand(data), dropped)
+
+    def finish_key(self, key: str, dropped: bool) -> None:
         (self.queue.dropped if dropped else self.queue.succeeded)(key, self.model.now)
         del self.model.hand[key]
         self.model.failures.pop(key, None)
@@ -195,7 +212,10 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.hand)
     @rule(data=st.data())
     def fail(self, data: st.DataObject) -> None:
-        key, reason, now = self.some_in_hand(data), self.new_reason(), self.model.now
+        self.fail_key(self.some_in_hand(data))
+
+    def fail_key(self, key: str) -> None:
+        reason, now = self.new_reason(), self.model.now
         delay = self.queue.failed(key, reason, now)
         failures = self.model.failures.get(key, 0)
         self.model.failures[key] = failures + 1
