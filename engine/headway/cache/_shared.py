@@ -27,7 +27,6 @@ class Subscription:
         self.gate = gate
         self.tables = tables
         self._feed: list[Applied] = []
-        self._seen = gate.frontier
         self._failure: HeadwayError | None = None
         self._woken = trio.Event()
 
@@ -94,6 +93,11 @@ class SharedType:
     def frontier(self) -> int:
         """See `watch.Sink`."""
         return self.gate.frontier
+
+    @property
+    def distrusted(self) -> bool:
+        """See `watch.Sink`."""
+        return self._distrusted
 
     @property
     def resume_after(self) -> Position | None:
@@ -173,6 +177,8 @@ class SharedType:
         """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
         if replaced:
             self.gate = Gate()
+            self._distrusted = False
+            self._failure = None
         else:
             self._failure = error
         for subscription in self._subscriptions:
