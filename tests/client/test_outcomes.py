@@ -45,6 +45,7 @@ class Failing:
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
+        assert (path[0], metadata) == ("/", None)
         self.requests.append(request)
         await trio.lowlevel.checkpoint()
         if isinstance(self.ending, BaseException):
