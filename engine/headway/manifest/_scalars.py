@@ -91,7 +91,8 @@ def _float(element: Element, scalar: Scalar) -> float:
         raise _wrong(element, scalar, unquoted=decimal(scalar.text) is not None)
     try:
         made = float(number)
-        struct.pack("f" if element.kind == "float" else "d", made)
+        # With "<", for without it a number too great for a float becomes infinite.
+        struct.pack("<f" if element.kind == "float" else "<d", made)
     except OverflowError as error:
         raise Unfit(f"{scalar} is out of range for a {element.kind}") from error
     return made
