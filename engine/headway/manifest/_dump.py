@@ -20,7 +20,11 @@ _BLOCK = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?\n)+\Z")
 
 
 def dump(resource: Resource[Any]) -> str:
-    """One resource as a YAML document: what a manifest can say, defaults left out, always in the same order."""
+    """One resource as a YAML document: what a manifest can say, defaults left out, always in the same order.
+
+    What the store assigns is not in it, nor what only a newer program knows: fields that are unknown here. An
+    enum's number without a name is written as it is, and is the one thing that ``load`` then refuses.
+    """
     dumped: str = yaml.dump(
         _document(resource),
         Dumper=_Dumper,
@@ -55,7 +59,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     elif _FRAIL.search(value):
         style = '"'
     elif decimal(value) is not None:
-        # PyYAML would leave `1e3` without quotes, which is text to it alone.
+        # PyYAML would leave `1e3` without quotes: it is text to it alone.
         style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
