@@ -20,7 +20,11 @@ _BLOCK = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?\n)+\Z")
 
 
 def dump(resource: Resource[Any]) -> str:
-    """One resource as a YAML document: what a manifest can say, defaults left out, always in the same order."""
+    """One resource as a YAML document: what a manifest can say, defaults left out, always in the same order.
+
+    What the store assigns is not in it, nor what only a newer program knows: fields that are unknown here. An
+    enum's number without a name is written as it is, and is the one thing that ``load`` then refuses.
+    """
     dumped: str = yaml.dump(
         _document(resource),
         Dumper=_Dumper,
@@ -37,6 +41,8 @@ def dump_all(resources: Iterable[Resource[Any]]) -> str:
     return "---\n".join(map(dump, resources))
 
 
+# Line breaks of YAML 1.1 that other quotes lose, and the mark of the byte order.
+_FRAIL = re.compile("[\r\x85\u2028\u2029\ufeff]")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -47,9 +53,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    style = "|" if _BLOCK.match(value) else None
-    # PyYAML would leave `1e3` without quotes, which is text to it alone.
-    if style is None and decimal(value) is not None:
+    style = None
+    if _BLOCK.match(value):
+        style = "|"
+    elif _FRAIL.search(value):
+        style = '"'
+    elif decimal(value) is not None:
+        # PyYAML would leave `1e3` without quotes: it is text to it alone.
         style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

@@ -105,17 +105,17 @@ class Problems:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._found: list[Problem] = []
+        # A dict for its order: two aliases of one value repeat what is wrong with it, unless the paths differ.
+        self._found: dict[Problem, None] = {}
 
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, place: Place, path: str, message: str) -> None:
         """Note a problem and go on."""
-        problem = Problem(self._source, place.line, place.column, path, message)
-        # Two aliases of one value repeat what is wrong with it only where the path is another.
-        if problem not in self._found:
-            self._found.append(problem)
+        # What others say may quote the text, line breaks and all; a problem is one line.
+        sentence = " ".join(message.splitlines())
+        self._found[Problem(self._source, place.line, place.column, path, sentence)] = None
 
     def raise_if_any(self) -> None:
         """Raise ManifestError with all problems, in the order of the text."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from typing import Any, Final
 
 from headway.manifest._fields import Element, enum_names
 from headway.manifest._nodes import Scalar, described
-from headway.manifest._yaml_scalars import decimal
 from headway.resource import did_you_mean
 
 _SIGNED = {"int32": 32, "sint32": 32, "sfixed32": 32, "int64": 64, "sint64": 64, "sfixed64": 64}
@@ -20,6 +20,10 @@ _UNSIGNED = {"uint32": 32, "fixed32": 32, "uint64": 64, "fixed64": 64}
 RANGES: Final = {kind: (-(1 << bits - 1), (1 << bits - 1) - 1) for kind, bits in _SIGNED.items()} | {
     kind: (0, (1 << bits) - 1) for kind, bits in _UNSIGNED.items()
 }
+_WHOLE = re.compile(r"[-+]?\d+\Z", re.ASCII)
+# A whole number that is in no doubt, and was left unread for its length.
+_LONG = re.compile(r"[-+]?[1-9]\d*\Z", re.ASCII)
+_DIGITS = re.compile(r"[-+]?\d+(\.\d+)?\Z", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):([0-5]\d))\Z", re.ASCII
 )
@@ -70,31 +74,38 @@ def _boolean(element: Element, scalar: Scalar) -> bool:
 def _whole(element: Element, scalar: Scalar) -> int:
     low, high = RANGES[element.kind]
     if scalar.kind != "a whole number":
-        raise _wrong(element, scalar, unquoted=bool(re.match(r"[-+]?\d+\Z", scalar.text, re.ASCII)))
-    if not isinstance(scalar.value, int):
-        if re.match(r"[-+]?[1-9]\d*\Z", scalar.text):
-            raise Unfit(f"{scalar} is out of range; write {expected(element)}")
-        raise Unfit(
-            f"{scalar} is a whole number that readers of YAML read differently; "
-            "write it in decimal, without leading zeros"
-        )
-    if not low <= scalar.value <= high:
+        raise _wrong(element, scalar, unquoted=bool(_WHOLE.match(scalar.text)))
+    number = _certain(element, scalar)
+    if not isinstance(number, int) or not low <= number <= high:
         raise Unfit(f"{scalar} is out of range; write {expected(element)}")
-    return scalar.value
+    return number
 
 
 def _float(element: Element, scalar: Scalar) -> float:
-    number = scalar.value
-    if scalar.kind == "text" and not scalar.quoted:
-        number = decimal(scalar.text)
-    if isinstance(number, (bool, str)) or number is None:
-        raise _wrong(element, scalar, unquoted=decimal(scalar.text) is not None)
+    if scalar.kind not in ("a whole number", "a number"):
+        raise _wrong(element, scalar, unquoted=bool(_DIGITS.match(scalar.text)))
+    number = _certain(element, scalar)
     try:
         made = float(number)
-        struct.pack("f" if element.kind == "float" else "d", made)
+        if math.isinf(made) and "inf" not in scalar.text.lower():
+            # Reading `1e400` made it so.
+            raise OverflowError
+        # With "<", for without it a number too great for a float becomes infinite.
+        struct.pack("<f" if element.kind == "float" else "<d", made)
     except OverflowError as error:
         raise Unfit(f"{scalar} is out of range for a {element.kind}") from error
     return made
+
+
+def _certain(element: Element, scalar: Scalar) -> int | float:
+    """The number that a scalar is, if that is beyond doubt."""
+    if isinstance(scalar.value, (int, float)):
+        return scalar.value
+    if _LONG.match(scalar.text):
+        raise Unfit(f"{scalar} is out of range; write {expected(element)}")
+    raise Unfit(
+        f"{scalar} is {scalar.kind} that readers of YAML read differently; write it in decimal, without leading zeros"
+    )
 
 
 def _enum(element: Element, scalar: Scalar) -> Any:
@@ -104,8 +115,9 @@ def _enum(element: Element, scalar: Scalar) -> Any:
             raise Unfit(f"{scalar} is no {element.enum.__name__}{did_you_mean(scalar.text, names)}")
         return element.enum(names[scalar.text])
     if scalar.kind != "a whole number":
-        unquoted = next((name for name in names if name == scalar.text), None)
-        raise Unfit(f"{described(scalar)}; quote it: {unquoted!r}") if unquoted else _wrong(element, scalar)
+        if scalar.text in names:
+            raise Unfit(f"{described(scalar)}; quote it: {scalar.text!r}")
+        raise _wrong(element, scalar)
     if scalar.value not in names.values():
         raise Unfit(f"{scalar} is no {element.enum.__name__}; write {expected(element)}")
     return element.enum(scalar.value)

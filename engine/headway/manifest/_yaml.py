@@ -14,7 +14,7 @@ import yaml
 
 from headway.manifest._nodes import Mapping, Node, Place, Problems, Scalar, Sequence, below, inner
 from headway.manifest._yaml_scalars import TAG, scalar_kind, scalar_of
-from headway.manifest._yaml_words import syntax_message, unprintable
+from headway.manifest._yaml_words import end_of, syntax_message, unprintable
 
 # The depth to which protobuf's own readers follow messages.
 DEPTH_LIMIT = 100
@@ -45,7 +45,9 @@ def read_yaml(text: str, problems: Problems) -> list[Node]:
         pass
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problems.add(_place(mark) if mark else Place(1, 1), "", syntax_message(error))
+        # Its scanners put the end on a line of its own, which the text needn't have.
+        end = end_of(text)
+        problems.add(min(_place(mark), end) if mark else end, "", syntax_message(error))
     except yaml.YAMLError as error:
         problems.add(Place(1, 1), "", f"this is not YAML: {error}")
     return documents

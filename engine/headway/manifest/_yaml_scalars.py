@@ -38,7 +38,10 @@ def scalar_kind(event: Any) -> Kind | None:
     """What a scalar's event is, or None where its tag asks for something that it can't be."""
     implied: str = _RESOLVER.resolve(yaml.ScalarNode, event.value, (True, False))
     if event.tag is None:
-        return _KINDS[implied] if event.implicit[0] else "text"
+        if not event.implicit[0]:
+            return "text"
+        # `1e3` and `08` are text to YAML 1.1, and numbers to everyone who reads them.
+        return "a number" if _KINDS[implied] == "text" and decimal(event.value) is not None else _KINDS[implied]
     if event.tag in ("!", f"{TAG}str"):
         return "text"
     return _KINDS[implied] if event.tag == implied else None
@@ -61,6 +64,6 @@ def _value(kind: Kind, text: str) -> bool | int | float | str | None:
 
 
 def decimal(text: str) -> float | None:
-    """The number that a text is, in decimal, or None. YAML 1.1 takes ``1e3`` for text; every other reader does not."""
+    """The number that a text is, in decimal, or None."""
     endless = _ENDLESS.get(text.lower())
     return float(endless or text) if endless or _DECIMAL.match(text) else None

@@ -19,6 +19,7 @@ _WORDS = (
         "a ': ' can't stand here: quote the text that it is in, or mend the indentation",
     ),
     ("block sequence entries are not allowed", "a '- ' can't stand here: begin the list on a line of its own"),
+    ("unexpected ':'", "a ':' can't stand here: quote the text that it is in, or write a space after it"),
     ("cannot start any token", "no value can begin with this character: quote the value (a tab can't indent)"),
     ("expected ',' or ']'", "a list in brackets goes on here without ',' or ']'"),
     ("expected ',' or '}'", "a map in braces goes on here without ',' or '}'"),
@@ -49,14 +50,19 @@ def syntax_message(error: yaml.MarkedYAMLError) -> str:
     return f"{words} (it began at {Place(begun.line + 1, begun.column + 1)})"
 
 
+def end_of(text: str) -> Place:
+    """The place after the last character."""
+    lines = _BREAK.split(text)
+    return Place(len(lines), len(lines[-1]) + 1)
+
+
 def unprintable(text: str) -> Iterator[tuple[Place, str]]:
     """The first character that can't stand in a YAML text, if there is one."""
     # A mark of the byte order at the very beginning is no part of the text.
     found = _UNPRINTABLE.search(text.removeprefix("\ufeff"))
     if found is not None:
-        before = _BREAK.split(found.string[: found.start()])
         code = ord(found.group())
         yield (
-            Place(len(before), len(before[-1]) + 1),
+            end_of(found.string[: found.start()]),
             f"the character U+{code:04X} can't stand in a manifest: write it as an escape in double quotes",
         )
