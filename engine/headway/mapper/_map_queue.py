@@ -74,5 +74,9 @@ class MapQueue:
         """When the next failed change's time comes."""
         return self._failed[0][0] if self._failed else None
 
+    def unmapped(self) -> list[MapItem]:
+        """Everything that waits, in no order."""
+        return [*self._waiting, *(item for _, _, item in self._failed), *self._backlog]
+
     def __len__(self) -> int:
         return len(self._waiting) + len(self._backlog) + len(self._failed)
