@@ -66,12 +66,16 @@ class Heard:
         self.store_id = store_id
         self.acknowledgements: list[tuple[ResourceType[Any], Key, pb.Resource | None, Position]] = []
         self.unknowns: list[OutcomeUnknown | None] = []
+        self.refusals: list[pb.Fence | None] = []
 
     def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
         self.acknowledgements.append((type, key, stored, position))
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         self.unknowns.append(error)
+
+    def refused(self, fence: pb.Fence | None) -> None:
+        self.refusals.append(fence)
 
 
 def held() -> Resource[Note]:

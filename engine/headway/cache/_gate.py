@@ -117,6 +117,11 @@ class Gate:
         self._ahead: dict[Key, int] = {}
         self._gathered: dict[Key, pb.Resource] = {}
 
+    @property
+    def newest(self) -> int:
+        """No entry is above this revision."""
+        return max(self.frontier, max(self._ahead.values(), default=0))
+
     def restart(self) -> None:
         """A new stream begins: what an unfinished snapshot had brought is forgotten."""
         self._gathered = {}

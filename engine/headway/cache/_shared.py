@@ -69,6 +69,10 @@ class Subscription:
         await self._woken.wait()
         self.check()
         self._woken = trio.Event()
+        return self.take()
+
+    def take(self) -> list[Applied]:
+        """What was applied since last time, without waiting."""
         feed, self._feed = self._feed, []
         return feed
 

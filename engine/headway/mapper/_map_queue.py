@@ -87,5 +87,13 @@ class MapQueue:
         """When the next failed change's time comes."""
         return self._failed[0][0] if self._failed else None
 
+    def take_all(self) -> list[tuple[TypeName, Applied]]:
+        """Everything that waits, in no order, when the run has ended: for the next one."""
+        waiting = [*self._waiting, *(item for _, _, item in self._failed)]
+        backlog = [(type, applied) for type, left in self._backlog for applied in left]
+        self._waiting, self._failed, self._backlog_left = [], [], 0
+        self._backlog.clear()
+        return [*((item.type, item.applied) for item in waiting), *backlog]
+
     def __len__(self) -> int:
         return len(self._waiting) + self._backlog_left + len(self._failed)
