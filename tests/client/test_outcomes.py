@@ -308,7 +308,7 @@ async def test_fences_are_raised_and_settled_by_a_client_of_their_own(calls: Cal
     """With the errors that everything else has."""
     lease = LeaseClient(calls.channel)
     first = await lease.raise_fence("painter", "here")
-    assert (first.fence.term, first.position, first.settled) == (1, calls.backend.position, 0)
+    assert (first.fence.term, first.position, first.settled) == (1, calls.backend.position, 1)
     await lease.record_settled(first.fence, 7)
     second = await lease.raise_fence("painter", "here")
     assert (second.fence.term, second.settled) == (2, 7)
