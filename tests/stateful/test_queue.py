@@ -141,8 +141,12 @@ class QueueMachine(RuleBasedStateMachine):
         for _ in range(times):
             self.add(key, LIVE)
 
-    @rule(key=KEYS, priority=PRIORITIES, delay=SECONDS)
-    def add_after(self, key: str, priority: Priority, delay: float) -> None:
+    @rule(key=KEYS, priority=PRIORITIES, delays=st.lists(SECONDS, min_size=1, max_size=3))
+    def add_after(self, key: str, priority: Priority, delays: list[float]) -> None:
+        for delay in delays:
+            self.add_after_one(key, priority, delay)
+
+    def add_after_one(self, key: str, priority: Priority, delay: float) -> None:
         reason, now = self.new_reason(), self.model.now
         self.queue.add_after(key, reason, now + delay, now, priority=priority)
         if not self.model.closed:
