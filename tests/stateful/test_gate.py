@@ -212,9 +212,8 @@ class GateMachine(RuleBasedStateMachine):
         self.store.commit(1, meanwhile)
         revisions = self.store.revisions
         each.open(revisions[max(0, len(revisions) - 1 - lag)], history_gone)
-        if each.server is not None and each.server.snapshot is not None:
-            each.feed(each.server.next_snapshot_item(told))
-            if told > 1 and each.server is not None and each.server.snapshot is not None:
+        for _ in range(min(told, 2)):
+            if each.server is not None and each.server.snapshot is not None:
                 each.feed(each.server.next_snapshot_item(told))
 
     @rule(
@@ -341,4 +340,4 @@ class GateMachine(RuleBasedStateMachine):
 
 TestGate = GateMachine.TestCase
 # Steps are cheap here, and what there is to find needs several of them to meet at one key.
-TestGate.settings = settings(max_examples=4 * settings.default.max_examples, stateful_step_count=40)
+TestGate.settings = settings(max_examples=4 * settings().max_examples, stateful_step_count=40)
