@@ -67,12 +67,16 @@ class Heard:
         self.store_id = store_id
         self.acknowledgements: list[tuple[ResourceType[Any], Key, pb.Resource | None, Position]] = []
         self.unknowns: list[OutcomeUnknown | None] = []
+        self.refusals: list[pb.Fence | None] = []
 
     def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
         self.acknowledgements.append((type, key, stored, position))
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         self.unknowns.append(error)
+
+    def refused(self, fence: pb.Fence | None) -> None:
+        self.refusals.append(fence)
 
 
 def held() -> Resource[Note]:
@@ -300,7 +304,7 @@ async def test_fences_are_raised_and_settled_by_a_client_of_their_own(calls: Cal
     """With the errors that everything else has."""
     lease = LeaseClient(calls.channel)
     first = await lease.raise_fence("painter", "here")
-    assert (first.fence.term, first.position, first.settled) == (1, calls.backend.position, 0)
+    assert (first.fence.term, first.position, first.settled) == (1, calls.backend.position, 1)
     await lease.record_settled(first.fence, 7)
     second = await lease.raise_fence("painter", "here")
     assert (second.fence.term, second.settled) == (2, 7)

@@ -53,9 +53,10 @@ async def test_controllers_and_members_have_fences_of_their_own(calls: Calls) ->
 
 
 async def test_what_is_settled_is_told_to_the_next_run(calls: Calls) -> None:
-    """The highest revision noted, and 0 where nobody has noted any; noting makes no commit."""
+    """The highest revision noted, and that of the first raise where nobody has noted any; noting makes no commit."""
     first = await calls.raise_fence()
-    assert first.settled_revision == 0
+    assert first.position is not None
+    assert first.settled_revision == first.position.revision
     here = calls.revision
     for revision in (7, 5):
         await calls.record_settled(first.fence, revision)

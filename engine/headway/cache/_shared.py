@@ -69,6 +69,10 @@ class Subscription:
         await self._woken.wait()
         self.check()
         self._woken = trio.Event()
+        return self.take()
+
+    def take(self) -> list[Applied]:
+        """What was applied since last time, without waiting."""
         feed, self._feed = self._feed, []
         return feed
 
@@ -104,6 +108,11 @@ class SharedType:
     def frontier(self) -> int:
         """See `watch.Sink`."""
         return self.gate.frontier
+
+    @property
+    def distrusted(self) -> bool:
+        """See `watch.Sink`."""
+        return self._distrusted
 
     @property
     def resume_after(self) -> Position | None:
@@ -176,6 +185,8 @@ class SharedType:
         """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
         if replaced:
             self.gate = Gate()
+            self._distrusted = False
+            self._failure = None
         else:
             self._failure = error
         for subscription in self._subscriptions:

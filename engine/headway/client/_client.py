@@ -11,7 +11,7 @@ from grpclib import GRPCError
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import PlainWrites, Writes
-from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown
+from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -234,6 +234,8 @@ class Client:
             translated: HeadwayError = client_error(error, write=write, settles_writes=settles)
             if isinstance(translated, OutcomeUnknown):
                 self._unknown(translated)
+            elif isinstance(translated, Fenced):
+                self._writes.refused(getattr(request, "fence", None))
             raise translated from error
         except trio.Cancelled:
             if write and not self._channel.settles_writes:

@@ -36,7 +36,7 @@ def _of_version(item: StreamItem, version: str) -> StreamItem:
     The same objects where nothing is to be left out, which is the usual case.
     """
     if isinstance(item, SnapshotChunk):
-        if any(_version(resource) != version for resource in item.resources):
+        if {resource.id.type.group_version for resource in item.resources} != {version}:  # type: ignore[union-attr]  # likewise
             return SnapshotChunk([resource for resource in item.resources if _version(resource) == version])
     elif isinstance(item, Changes) and any(_version(change.resource) != version for change in item.changes):
         return Changes([_gone(change, version) for change in item.changes])

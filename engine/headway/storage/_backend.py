@@ -42,7 +42,8 @@ class Raised(NamedTuple):
     Attributes:
         fence: as it is stored now.
         position: of the commit.
-        settled: the revision recorded by `record_settled`, or 0.
+        settled: the revision recorded by `record_settled`; before there is one, that of the fence's first raise: of
+            what was before a controller was there it owes nothing.
     """
 
     fence: Fence

@@ -158,8 +158,9 @@ class MemoryBackend:
             raise FenceLowered(f"the fence of {controller} is at {stored}, which {wanted} is not above")
         self._fences[who] = wanted
         self._log.append(self._log.head + 1, (), trio.current_time())
+        settled = self._settled.setdefault(who, self._log.head)
         self._pulse.beat()
-        return Raised(Fence(controller, member, *wanted), self.position, self._settled.get(who, 0))
+        return Raised(Fence(controller, member, *wanted), self.position, settled)
 
     async def record_settled(self, fence: Fence, revision: int) -> None:
         """See `Backend.record_settled`."""
