@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from grpclib import GRPCError
 from grpclib.const import Status
 
@@ -255,23 +256,20 @@ async def test_every_write_carries_the_fence_and_the_store(way: str) -> None:
 
 async def test_a_write_is_acknowledged_before_anybody_else_gets_a_turn(calls: Calls) -> None:
     """C5: between the answer and the caller's next step nothing can read a cache that doesn't have it."""
-    heard = Heard()
-    client, order = Client(calls.channel, registry(), heard), list[str]()
+    heard, watching = Heard(), ExitStack()
     channel = Failing(None)
 
     async def answer(path: str, request: object, reply_type: type[Any], **_: object) -> Any:
         reply = await calls.channel.unary(path, request, reply_type)
-        trio.lowlevel.spawn_system_task(note)
+        watching.enter_context(trio.testing.assert_no_checkpoints())
         return reply
 
-    async def note() -> None:
-        order.append("another task")
-
-    channel.unary = answer  # type: ignore[method-assign]  # a channel with a task ready to run behind each answer
+    channel.unary = answer  # type: ignore[method-assign]  # from each answer on no checkpoint is allowed
     client = Client(channel, registry(), heard)
     resource = NOTE.new("one")
     resource.finalizers = {"a"}
     written = await client.write(resource)
+    watching.close()
     for call in (
         lambda: client.write(NOTE.new("one", Note(text="x"))),
         lambda: client.write_status(written, "mine", []),
@@ -279,11 +277,9 @@ async def test_a_write_is_acknowledged_before_anybody_else_gets_a_turn(calls: Ca
         lambda: client.delete(written),
     ):
         count = len(heard.acknowledgements)
-        await trio.testing.wait_all_tasks_blocked()
-        order.clear()
         await call()
+        watching.close()
         assert len(heard.acknowledgements) == count + 1
-        assert order == []
     types = [NOTE, NOTE, NOTE, REGION, NOTE]
     assert [type for type, *_ in heard.acknowledgements] == types
     last = heard.acknowledgements[-1]

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import gc
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -258,6 +259,27 @@ async def test_a_cancelled_reader_cancels_the_handler_where_it_waits(autojump_cl
     assert read == [0, 1, 2]
     assert recorder.log[-2:] == ["Cancelled", "ended"]
     assert autojump_clock.current_time() == 5
+
+
+def test_what_is_thrown_at_a_waiting_reader_is_thrown_into_the_handler() -> None:
+    """A run that is torn down closes its coroutines where they stand: the handler's clean-up has its turn."""
+
+    @types.coroutine
+    def trap() -> Generator[str, None, None]:
+        yield "a trap"
+
+    channel, recorder = recorded(trap)
+
+    async def read() -> None:
+        async with channel.stream("/test/stream", REQUEST) as items:
+            async for _ in items:
+                pass
+
+    reader = read()
+    assert reader.send(None) == "a trap"
+    with pytest.raises(KeyboardInterrupt):
+        reader.throw(KeyboardInterrupt())
+    assert recorder.log[-2:] == ["KeyboardInterrupt", "ended"]
 
 
 async def test_a_handler_that_catches_its_cancellation_may_go_on_to_its_end() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 
 import pytest
+import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
+from headway.errors import StoreUnusable
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
+from headway.storage import Backend
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import (
     NOTE,
@@ -20,6 +24,7 @@ from tests.helpers.declared import (
     a_note,
     an_id,
     id_of,
+    registry,
     text_of,
     uid_of,
 )
@@ -234,4 +239,44 @@ async def test_others_who_write_meanwhile_do_not_change_the_answer(
     reply = await racing.delete(id_of(stored))
     assert reply.resource is None
     assert at(reply.position) == calls.backend.position
+    assert await calls.names(NOTE) == ["other"]
+
+
+class AfterCommit(Interrupted):
+    """A store where something happens at the first read after a commit."""
+
+    def __init__(self, inner: Backend, happens: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._happens = happens
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        if self.commits:
+            self._happens()
+        return await super().read(kind, key)
+
+
+async def test_a_deletion_that_has_happened_is_answered_though_its_caller_gives_up(calls: Calls) -> None:
+    """C5: cancelled while it looks for what bears the name now, it still says so: nobody is left in doubt."""
+    await calls.write(a_note())
+    scope = trio.CancelScope()
+    store = AfterCommit(calls.backend, scope.cancel)
+    store.before_commit = [lambda: calls.write(a_note("other"))]
+    with scope:
+        reply = await Calls(store, registry()).delete(an_id())
+    assert reply.resource is None
+    assert at(reply.position) == calls.backend.position
+    assert await calls.names(NOTE) == ["other"]
+
+
+async def test_a_deletion_whose_answer_cannot_be_found_is_not_called_a_failure(calls: Calls) -> None:
+    """The store breaks after the commit: INTERNAL, which leaves a write unknown, and not UNAVAILABLE."""
+    await calls.write(a_note())
+
+    def fail() -> None:
+        raise StoreUnusable("the disk is gone")
+
+    store = AfterCommit(calls.backend, fail)
+    store.before_commit = [lambda: calls.write(a_note("other"))]
+    said = "one is deleted, but what bears its name now can't be read: the disk is gone"
+    await refused(Calls(store, registry()).delete(an_id()), Status.INTERNAL, said)
     assert await calls.names(NOTE) == ["other"]
