@@ -182,6 +182,8 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         self.pools.pause = 0.0
         self.channel.heal()
         self.call(self.channel.run_late)
+        # A false bookmark can't be told from a true one until the change that it hid has come.
+        self.settle()
 
         async def settle() -> None:
             with trio.fail_after(400):

@@ -13,7 +13,7 @@ from grpclib.const import Status
 
 from headway.errors import StoreChanged, StoreWentBack, Unavailable
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
-from headway.resource import Position, ResourceType, Scope, StreamItem, pb
+from headway.resource import EndOfSnapshot, Position, ResourceType, Scope, SnapshotChunk, StreamItem, pb
 from headway.rpc import Channel
 from headway.watch._machine import FalseBookmark, StreamBroken, StreamMachine
 
@@ -90,6 +90,8 @@ class Follower:
         self._linearizable = linearizable
         self._lag_limit = lag_limit
         self._failures = 0
+        # Whether the server has refused to go on from where the sink stands. That says nothing against the sink.
+        self._from_snapshot = False
 
     async def run(self) -> None:
         """Follow until cancelled. Raises StoreChanged or StoreWentBack, after which the sink's data is void."""
@@ -104,7 +106,8 @@ class Follower:
     async def _one_stream(self) -> str:
         """Open a stream and feed it to the sink until it ends; returns why it did."""
         sink = self._sink
-        resume_after = sink.resume_after
+        resume_after = None if self._from_snapshot else sink.resume_after
+        self._from_snapshot = False
         machine = StreamMachine(sink.store_id, resume_after)
         sink.restart()
         try:
@@ -115,7 +118,7 @@ class Follower:
                     return f"the stream stood below revision {sink.frontier} for {self._lag_limit} s"
         except GRPCError as error:
             if error.status in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
-                sink.distrust()
+                self._from_snapshot = True
             return f"{error.status.name}: {error.message}"
         except FalseBookmark as error:
             self._report(BookmarkRefused(self._type.name, str(error)))
@@ -141,9 +144,15 @@ class Follower:
                 except StopAsyncIteration:
                     return True
                 checked = machine.feed(item)
-                self._failures = 0
                 if checked is not None:
                     sink.feed(checked)
+                if isinstance(checked, EndOfSnapshot) and sink.resume_after is None:
+                    raise StreamBroken(
+                        f"the snapshot stands at {machine.told}, below {sink.frontier}: "
+                        "it can't bring what a stream before it has hidden"
+                    )
+                if not isinstance(checked, SnapshotChunk):
+                    self._failures = 0
         self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
         return False
 
