@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -29,6 +29,8 @@ class Summary:
 
 
 Around = Callable[[headway.Runtime, headway.Request], AbstractContextManager[None]]
+Reconciler = Callable[[headway.Runtime, headway.Request], Awaitable[headway.RequeueAfter | None]]
+Initialiser = Callable[[headway.Runtime], Awaitable[None]]
 Concerned = Iterable[headway.ResourceId | headway.Resource[Any]]
 
 
@@ -62,31 +64,38 @@ class PoolsApp:
         self.summary = app.type("test", "v1", "Summary", Summary)
         self.types = (self.pool, self.member, self.summary)
         self.concurrency = concurrency
+        self._deadline = deadline
         self.around: Around = _nothing_around
         self.looked: Callable[[headway.Resource[Any], CacheReader], None] = _nobody_looks
         self.pause = self.rest = self.linger = 0.0
         self._enqueue: Callable[[headway.ResourceId], None]
         self._failing = trio.Event()
-        by_owner = headway.map_owner()
+        self.replace(self._reconcile)
 
-        def map_member(member: headway.Resource[Member], cache: CacheReader) -> Concerned:
-            self.looked(member, cache)
-            return [self.pool.id(member.data.pool)] if member.data.pool else []
-
-        def map_summary(summary: headway.Resource[Summary], cache: CacheReader) -> Concerned:
-            self.looked(summary, cache)
-            return by_owner(summary, cache)
-
-        app.controller(
+    def replace(
+        self, reconcile: Reconciler, initialiser: Callable[[headway.Runtime], Awaitable[None]] | None = None
+    ) -> None:
+        """Have another reconciler, between the same mappers and the same source."""
+        self.app.controllers.clear()
+        self.app.controller(
             manages=self.pool,
-            watches={self.member: map_member, self.summary: map_summary},
+            watches={self.member: self._map_member, self.summary: self._map_summary},
             indexes={self.member: [headway.index("pool", lambda member: member.data.pool)]},
             sources={"trouble": self._source},
-            concurrency=concurrency,
-            deadline=deadline,
+            initialiser=initialiser,
+            concurrency=self.concurrency,
+            deadline=self._deadline,
             backoff=headway.Backoff(0.01, 5.0),
             name="pools",
-        )(self._reconcile)
+        )(reconcile)
+
+    def _map_member(self, member: headway.Resource[Member], cache: CacheReader) -> Concerned:
+        self.looked(member, cache)
+        return [self.pool.id(member.data.pool)] if member.data.pool else []
+
+    def _map_summary(self, summary: headway.Resource[Summary], cache: CacheReader) -> Concerned:
+        self.looked(summary, cache)
+        return headway.map_owner()(summary, cache)
 
     def fail_source(self) -> None:
         """Make the source raise, and the run end."""

@@ -112,7 +112,8 @@ class Run:
         """The revision up to which this run owes nothing; 0 while it owes something."""
         if not self._begun or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
             return 0
-        return self._mapping.complete
+        trusted = all(self._hub.shared(type).trusted for type in self._definition.types)
+        return self._mapping.complete if trusted else 0
 
     def _note_progress(self) -> None:
         if self._progress:

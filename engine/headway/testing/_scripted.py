@@ -37,6 +37,7 @@ class Fault(enum.Enum):
     NONE = "done and answered"
     FAILED = "not done, answered by UNAVAILABLE"
     LOST = "done, answered by DEADLINE_EXCEEDED"
+    SLOW = "done, answered when `answer_slow` is called"
     SILENT = "done, never answered"
     LATE = "answered by DEADLINE_EXCEEDED, and done only when `run_late` is called"
     CONFLICT = "not done, answered by ABORTED"
@@ -74,6 +75,7 @@ class ScriptedChannel:
 
     def __init__(self) -> None:
         self._faults: dict[str, deque[Fault]] = {"write": deque(), "raise": deque(), "record": deque()}
+        self._slow = trio.Event()
         self._late: list[tuple[str, Any, type[Any]]] = []
         self._scripts: dict[Kind, StreamScript] = {}
         self.done: list[Call] = []
@@ -99,6 +101,11 @@ class ScriptedChannel:
         """The next records of what is settled meet these."""
         self._faults["record"].extend(faults)
 
+    def answer_slow(self) -> None:
+        """Hand over the answers that were held up by `Fault.SLOW`."""
+        self._slow.set()
+        self._slow = trio.Event()
+
     async def run_late(self) -> list[Call]:
         """Let what was held up by `Fault.LATE` reach the store now, and say what became of it."""
         late, self._late = self._late, []
@@ -122,6 +129,10 @@ class ScriptedChannel:
     def stall(self, type: ResourceType[Any]) -> None:
         """Hold back everything, snapshots included."""
         self._script(type.kind).stalled = True
+
+    def let_pass(self, type: ResourceType[Any], count: int = 1) -> None:
+        """Hold back changes and bookmarks but for so many."""
+        self._script(type.kind).let_pass(count)
 
     def release(self, type: ResourceType[Any]) -> None:
         """Hold back nothing any more."""
@@ -152,7 +163,8 @@ class ScriptedChannel:
         return self._script(type.kind).honest
 
     def heal(self) -> None:
-        """No faults from now on. What is held up by `Fault.LATE` stays so until `run_late`."""
+        """No faults from now on, and no answer is slow. What `Fault.LATE` holds up stays so until `run_late`."""
+        self.answer_slow()
         for faults in self._faults.values():
             faults.clear()
         for script in self._scripts.values():
@@ -187,11 +199,15 @@ class ScriptedChannel:
             self._late.append((path, request, reply_type))
             raise GRPCError(Status.DEADLINE_EXCEEDED, "the script holds this call up")
         reply = await self._inner.unary(path, request, reply_type)
+        at = len(self.done)
         self.done.append(Call(_method(path), request, reply, None, fault is Fault.NONE))
         if fault is Fault.LOST:
             raise GRPCError(Status.DEADLINE_EXCEEDED, "the script has lost the answer")
         if fault is Fault.SILENT:
             await trio.sleep_forever()
+        if fault is Fault.SLOW:
+            await self._slow.wait()
+            self.done[at] = self.done[at]._replace(known=True)
         return reply
 
     def stream(

@@ -6,6 +6,7 @@ to the wanted revision into a snapshot, and hands on those after it. So it needs
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from types import TracebackType
 from typing import Any
@@ -38,6 +39,7 @@ class StreamScript:
     def __init__(self) -> None:
         self.held = False
         self.stalled = False
+        self.passes = 0
         self.resumes_refused = 0
         self.old_snapshots: deque[int] = deque()
         self.duplicates = 0
@@ -49,6 +51,12 @@ class StreamScript:
     def release(self) -> None:
         """Hold back nothing any more."""
         self.held = self.stalled = False
+        self.passes = 0
+        self._told.unpark_all()
+
+    def let_pass(self, count: int) -> None:
+        """Hold back, but let so many items of an open stream through."""
+        self.held, self.passes = True, count
         self._told.unpark_all()
 
     def drop(self) -> None:
@@ -65,6 +73,9 @@ class StreamScript:
 
     def holds(self, item: StreamItem) -> bool:
         """Whether this item has to wait."""
+        if not self.stalled and self.passes and isinstance(item, Changes | Bookmark):
+            self.passes -= 1
+            return False
         return self.stalled or (self.held and isinstance(item, Changes | Bookmark))
 
     async def wait(self) -> None:
@@ -141,8 +152,9 @@ class ScriptedStream:
                 script.resumes_refused -= 1
                 raise GRPCError(Status.OUT_OF_RANGE, "the script refuses to resume")
         elif script.old_snapshots:
+            wanted = script.old_snapshots.popleft()
             here = await self._position()
-            self._until = min(script.old_snapshots.popleft(), here.revision)
+            self._until = min(wanted, here.revision)
             request = pb.WatchListRequest(
                 type=request.type,
                 tenancy=request.tenancy,
@@ -193,9 +205,12 @@ class ScriptedStream:
         if self._gathered:
             self._ready.append(SnapshotChunk(list(self._gathered.values())))
         self._ready.append(EndOfSnapshot(self._at._replace(revision=until)))
+        # A commit at a time, so that a reader can be seen between any two.
+        for _, commit in itertools.groupby(later, key=lambda change: change.revision):
+            self._tell(Changes(list(commit)))
         if later:
-            self._tell(Changes(later))
-        elif told > until:
+            return
+        if told > until:
             self._ready.append(item)
 
     def _tell(self, item: Changes) -> None:
