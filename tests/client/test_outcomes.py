@@ -244,11 +244,12 @@ async def test_a_write_answered_by_half_is_unknown(way: str) -> None:
 
 @pytest.mark.parametrize("way", [each for each in WRITES if each != "apply_over"])
 async def test_every_write_carries_the_fence_and_the_store(way: str) -> None:
-    """So that the store can refuse it in its own transaction."""
+    """So that the store can refuse it in its own transaction; a refusal is told with the fence that it was of."""
     fence = pb.Fence(controller="painter", term=3)
     channel = Failing(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}x"))
     with pytest.raises(Fenced):
-        await WRITES[way](Client(channel, registry(), Heard(fence, "here")))
+        await WRITES[way](Client(channel, registry(), heard := Heard(fence, "here")))
+    assert (heard.refusals, heard.unknowns) == ([fence], [])
     (request,) = channel.requests
     assert request.fence == fence
     assert request.store_id == "here"
