@@ -65,19 +65,21 @@ class Worker:
         means nothing.
         """
         limit = self._definition.deadline
-        began, due, running = 0.0, 0.0, None
-        in_a_row = 0
-        error: Exception | None = None
+        began, due, in_a_row = 0.0, 0.0, 0
+        running: tuple[Taken[Key, Reason], ResourceId] | None = None
+        beside: Exception | None = None
         try:
             with trio.CancelScope() as scope:
                 # A deadline that passes while a key is being taken leaves a scope that is of no use to the key.
                 while taken is not None and not scope.cancel_called:
-                    began, running = trio.current_time(), taken
+                    key = taken.key
+                    id = ResourceId(self._type, key[2], key[0], key[1])
+                    began, running = trio.current_time(), (taken, id)
                     if began + limit > due + limit * _EARLY:
                         scope.deadline = due = began + limit
-                    result, error = await self._call(taken, began)
+                    result, error = await self._call(taken, id, began)
                     running = None
-                    self._done(taken, began, result, error)
+                    self._done(taken, id, began, result, error)
                     in_a_row += 1
                     taken = self._queue.take_nowait() if in_a_row % _IN_A_ROW else None
                     if taken is None:
@@ -87,20 +89,21 @@ class Worker:
             # What a reconcile raised beside its cancellation; of ours nothing comes here.
             if running is None:
                 raise
-            error = raised
+            beside = raised
         if running is not None:
-            timeout = ReconcileTimeout(f"{self._id(running.key)}: the reconcile took longer than {limit} s")
-            self._done(running, began, None, error or timeout)
+            taken, id = running
+            timeout = ReconcileTimeout(f"{id}: the reconcile took longer than {limit} s")
+            self._done(taken, id, began, None, beside or timeout)
         return await self._queue.take()
 
-    async def _call(self, taken: Taken[Key, Reason], began: float) -> tuple[RequeueAfter | None, Exception | None]:
+    async def _call(
+        self, taken: Taken[Key, Reason], id: ResourceId, began: float
+    ) -> tuple[RequeueAfter | None, Exception | None]:
         """Call the reconciler, and return what it has returned and what it has raised."""
         key, definition = taken.key, self._definition
         self._started[key] = began
         try:
-            result: Any = await definition.reconcile(
-                self._runtime, Request(self._id(key), taken.reasons, taken.attempt)
-            )
+            result: Any = await definition.reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
         except Exception as raised:  # noqa: BLE001  # a user's function may raise anything; its key is retried
             return None, raised
         finally:
@@ -112,17 +115,19 @@ class Worker:
         )
 
     def _done(
-        self, taken: Taken[Key, Reason], began: float, result: RequeueAfter | None, error: Exception | None
+        self,
+        taken: Taken[Key, Reason],
+        id: ResourceId,
+        began: float,
+        result: RequeueAfter | None,
+        error: Exception | None,
     ) -> None:
         outcome, retry_after = self._settle(taken.key, result, error)
         if self._report is not ignore:
             seconds = trio.current_time() - began
-            id, name = self._id(taken.key), self._definition.name
+            name = self._definition.name
             self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons))
         self._on_done()
-
-    def _id(self, key: Key) -> ResourceId:
-        return ResourceId(self._type, key[2], key[0], key[1])
 
     def _settle(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
         queue = self._queue
@@ -144,4 +149,5 @@ class Worker:
             now = trio.current_time()
             for key, began in self._started.items():
                 if now - began >= _SLOW:
-                    self._report(ReconcileSlow(self._definition.name, self._id(key), now - began))
+                    id = ResourceId(self._type, key[2], key[0], key[1])
+                    self._report(ReconcileSlow(self._definition.name, id, now - began))

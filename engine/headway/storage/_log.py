@@ -39,11 +39,13 @@ class Cursor:
 class _KindLog:
     """The changes of one kind. `start` counts those that have been dropped from the front."""
 
-    __slots__ = ("changes", "start")
+    __slots__ = ("changes", "one", "start")
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind) -> None:
         self.changes: list[Change] = []
         self.start = 0
+        # What most commits say of how much they changed; one object for all of them.
+        self.one = ((kind, 1),)
 
     def drop(self, count: int) -> None:
         del self.changes[:count]
@@ -78,8 +80,9 @@ class CommitLog:
             raise ValueError(f"revision {revision} must be above {self.head}, the last one appended")
         if len(changes) == 1:
             kind, resource, deleted = changes[0]
-            self._kind(kind).changes.append(Change(revision, resource, deleted, False))
-            counts: tuple[tuple[Kind, int], ...] = ((kind, 1),)
+            log = self._kind(kind)
+            log.changes.append(Change(revision, resource, deleted, False))
+            counts: tuple[tuple[Kind, int], ...] = log.one
         else:
             counts = self._append_many(revision, changes)
         self.head = revision
@@ -162,7 +165,7 @@ class CommitLog:
     def _kind(self, kind: Kind) -> _KindLog:
         log = self._kinds.get(kind)
         if log is None:
-            log = self._kinds[kind] = _KindLog()
+            log = self._kinds[kind] = _KindLog(kind)
         return log
 
     def _trim(self, now: float) -> None:
