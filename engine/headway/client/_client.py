@@ -25,6 +25,7 @@ from headway.resource import (
     pb,
     position,
     resource_id,
+    resource_key,
 )
 from headway.rpc import Channel
 
@@ -202,8 +203,7 @@ class Client:
     def _stored(self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None) -> Resource[T]:
         if stored is None or stored.id is None:
             raise Unavailable("a write was answered without the resource")
-        id = resource_id(stored.id)
-        self._writes.acknowledged(type, id.key, stored, _position(at))
+        self._writes.acknowledged(type, resource_key(stored), stored, _position(at))
         return type.view(stored)
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:

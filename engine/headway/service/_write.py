@@ -17,7 +17,7 @@ from headway.service._admission import admit_resource
 from headway.service._fence import fence_of
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
-from headway.storage import Backend, Put
+from headway.storage import Backend, Put, read_for_commit
 
 
 async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) -> pb.WriteResponse:
@@ -28,7 +28,7 @@ async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) 
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteResponse:
-        stored, _ = await backend.read(type.kind, key)
+        stored, _ = await read_for_commit(backend, type.kind, key)
         if stored is None:
             prepared = await _creation(backend, resource)
             expected = ""
@@ -107,6 +107,8 @@ def _keep_owner(stored: pb.Resource, resource: pb.Resource) -> None:
 
 def _check_marks(stored: pb.Resource, updated: pb.Resource) -> None:
     """A resource marked for deletion is frozen: only its finalizers may go."""
+    if not is_marked(stored.metadata) and not is_marked(updated.metadata):
+        return
     name = resource_id(stored.id)
     before, after = finalizers(stored.metadata), finalizers(updated.metadata)
     others_before = {key: text for key, text in stored.metadata.items() if key != FINALIZERS}
