@@ -43,7 +43,9 @@ class Witness:
         self._lowest: dict[tuple[TypeName, Key], int] = {}
 
     def report(self, event: object) -> None:
-        """For `open_engine`."""
+        """For `open_engine`. What Headway's own controllers do is not looked at."""
+        if getattr(event, "controller", PoolsApp.controller) != PoolsApp.controller:
+            return
         self.events.append(event)
         if isinstance(event, RunStarted):
             self.started = event.starting_revision

@@ -81,11 +81,9 @@ class Client:
         name_prefix: str = "",
     ) -> builtins.list[Resource[T]]:
         """All resources of a type, in order of partition, namespace and name; ``*`` is any."""
-        if type.scope is Scope.CLUSTER:
-            partition = namespace = ""
         request = pb.ListRequest(
             type=type.name.message(),
-            tenancy=pb.Tenancy(partition=partition, namespace=namespace if type.scope is Scope.NAMESPACE else ""),
+            tenancy=_within(type, partition, namespace),
             name_prefix=name_prefix,
         )
         reply = await self._call("List", request, pb.ListResponse)
@@ -192,13 +190,9 @@ class Client:
 
         What is there, a SnapshotEnd, then every change in order. With ``resume_after`` only the changes after it.
         """
-        tenancy = pb.Tenancy(
-            partition="" if type.scope is Scope.CLUSTER else partition,
-            namespace=namespace if type.scope is Scope.NAMESPACE else "",
-        )
         request = pb.WatchListRequest(
             type=type.name.message(),
-            tenancy=tenancy,
+            tenancy=_within(type, partition, namespace),
             name_prefix=name_prefix,
             resume_after=None if resume_after is None else resume_after.message(),
         )
@@ -246,6 +240,14 @@ class Client:
             if write:
                 self._writes.unknown(None)
             raise
+
+
+def _within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
+    """The units of a List or WatchList that the type's scope has."""
+    return pb.Tenancy(
+        partition="" if type.scope is Scope.CLUSTER else partition,
+        namespace="" if type.scope in (Scope.CLUSTER, Scope.PARTITION) else namespace,
+    )
 
 
 def _id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:

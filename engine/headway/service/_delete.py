@@ -10,6 +10,7 @@ from ulid_transform import ulid_now
 from headway.errors import HeadwayError, OutcomeUnknown
 from headway.resource import (
     DELETION_TIMESTAMP,
+    TOMBSTONE,
     Key,
     Kind,
     Position,
@@ -24,6 +25,7 @@ from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict
 from headway.service._retry import attempt
+from headway.service._tombstone import check_done, tombstone_of
 from headway.storage import Backend, Fence, Put, Remove
 
 
@@ -53,7 +55,10 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
         if request.version and request.version != stored.version:
             raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
         if not finalizers(stored.metadata):
-            return await _removed(backend, Remove(type.kind, key, stored.id.uid, stored.version), fence, position)
+            if type.kind == TOMBSTONE.kind:
+                await check_done(backend, stored)
+            removal = Remove(type.kind, key, stored.id.uid, stored.version)
+            return await _removed(backend, removal, tombstone_of(stored, type.kind), fence, position)
         if is_marked(stored.metadata):
             await check_fence(backend, fence)
             return pb.DeleteResponse(position=position.message(), resource=stored)
@@ -64,9 +69,11 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
     return await attempt(once, blanket=not request.version)
 
 
-async def _removed(backend: Backend, removal: Remove, fence: Fence | None, seen: Position) -> pb.DeleteResponse:
+async def _removed(
+    backend: Backend, removal: Remove, tombstone: tuple[Put, ...], fence: Fence | None, seen: Position
+) -> pb.DeleteResponse:
     """Remove what was stored at ``seen``, and answer with what bears the name then."""
-    position = await backend.commit((removal,), fence)
+    position = await backend.commit((removal, *tombstone), fence)
     if position.revision == seen.revision + 1:
         # One commit since: this one, or the removal by another. To replace the resource takes two.
         return pb.DeleteResponse(position=position.message())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.resource import Registry, pb
+from headway.resource import Registry, name_problem, pb, type_name, type_problem
 from headway.service._admission import admit_id, admit_within, resolve
 from headway.service._read import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
@@ -31,7 +31,7 @@ async def list_type(backend: Backend, registry: Registry, request: pb.ListReques
 
 async def list_by_owner(backend: Backend, registry: Registry, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
     """All resources that this incarnation of an owner owns, of every type; the owner need not be there any more."""
-    admit_id(registry, request.owner, "owner")
+    _admit_owner(registry, request.owner)
     assert request.owner is not None
     if not request.owner.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
@@ -40,3 +40,12 @@ async def list_by_owner(backend: Backend, registry: Registry, request: pb.ListBy
     except STORE_ERRORS as error:
         raise refusal(error) from error
     return pb.ListByOwnerResponse(resources=list(owned), position=position.message())
+
+
+def _admit_owner(registry: Registry, owner: pb.Id | None) -> None:
+    name = type_name(owner.type if owner is not None else None)
+    if owner is None or name in registry or type_problem(*name):
+        admit_id(registry, owner, "owner")
+    elif problem := name_problem("name", owner.name):
+        # Its type is not registered (any more), and it is its uid that owns.
+        raise invalid(f"owner of {name}: {problem}")

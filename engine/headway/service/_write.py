@@ -21,7 +21,7 @@ from headway.service._fence import check_store, fence_of
 from headway.service._marks import check_marks
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
-from headway.storage import Backend, Put, read_for_commit
+from headway.storage import Backend, Operation, Put, Require, read_for_commit
 
 
 async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) -> pb.WriteResponse:
@@ -33,20 +33,19 @@ async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) 
         check_store(backend, request.store_id)
         stored, _ = await read_for_commit(backend, type.kind, key)
         if stored is None:
-            prepared = await _creation(backend, resource)
-            expected = ""
+            prepared, required = await _creation(backend, resource)
+            operations: tuple[Operation, ...] = (*required, Put(type.kind, key, prepared, ""))
         else:
             prepared = _update(type, stored, resource)
-            expected = stored.version
-        put = Put(type.kind, key, prepared, expected)
-        position = await backend.commit((put,), fence)
+            operations = (Put(type.kind, key, prepared, stored.version),)
+        position = await backend.commit(operations, fence)
         return pb.WriteResponse(resource=prepared, position=position.message())
 
     return await attempt(once, blanket=not resource.version)
 
 
-async def _creation(backend: Backend, resource: pb.Resource) -> pb.Resource:
-    """The resource as it will be stored for the first time."""
+async def _creation(backend: Backend, resource: pb.Resource) -> tuple[pb.Resource, tuple[Require, ...]]:
+    """The resource as it will be stored for the first time, and what its commit requires to be there."""
     assert resource.id is not None
     name = resource_id(resource.id)
     if resource.version:
@@ -60,19 +59,24 @@ async def _creation(backend: Backend, resource: pb.Resource) -> pb.Resource:
         raise invalid(f"{name}: status must be empty on creation, not have {keys}; use WriteStatus once it is there")
     if is_marked(resource.metadata):
         raise invalid(f"{name}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
-    owner = resource.owner
-    if owner is not None and not owner.uid:
-        owner = await _found_owner(backend, owner)
-    return _with(resource, uid=ulid_now(), owner=owner)
+    if resource.owner is None:
+        return _with(resource, uid=ulid_now(), owner=None), ()
+    owner, required = await _found_owner(backend, resource.owner)
+    return _with(resource, uid=ulid_now(), owner=owner), (required,)
 
 
-async def _found_owner(backend: Backend, owner: pb.Id) -> pb.Id:
-    """The owner with its uid: ownership is of an incarnation, not of a name."""
+async def _found_owner(backend: Backend, owner: pb.Id) -> tuple[pb.Id, Require]:
+    """The owner with its uid: ownership is of an incarnation, not of a name.
+
+    It must be there in the commit itself: what is owned by a resource that has gone would be found by nobody.
+    """
     name = resource_id(owner)
-    stored, _ = await backend.read(name.type.unversioned, name.key)
-    if stored is None or stored.id is None:
-        raise invalid(f"resource.owner: {name} is not there; create it first, or give its uid")
-    return _with_uid(owner, stored.id.uid)
+    stored, _ = await read_for_commit(backend, name.type.unversioned, name.key)
+    if stored is None or stored.id is None or (owner.uid and stored.id.uid != owner.uid):
+        with_uid = f" with uid {owner.uid}" if owner.uid else ""
+        raise invalid(f"resource.owner: {name}{with_uid} is not there; create it first")
+    uid = stored.id.uid
+    return _with_uid(owner, uid), Require(name.type.unversioned, name.key, uid)
 
 
 def _with_uid(id: pb.Id, uid: str) -> pb.Id:

@@ -10,6 +10,7 @@ from headway.storage._backend import Put as Put
 from headway.storage._backend import Raised as Raised
 from headway.storage._backend import ReadsAtOnce as ReadsAtOnce
 from headway.storage._backend import Remove as Remove
+from headway.storage._backend import Require as Require
 from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
 from headway.storage._backend import read_for_commit as read_for_commit

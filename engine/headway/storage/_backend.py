@@ -58,12 +58,15 @@ class Put:
     ``expected`` is the version that must be stored now; empty: there must be nothing. A stored resource with
     another uid refuses it with WrongUid, before versions are compared. Ownership of ``resource`` passes to the
     store.
+
+    With ``only_if_owning`` it is left out, which is no error, unless that uid owns something before this commit.
     """
 
     kind: Kind
     key: Key
     resource: pb.Resource
     expected: str
+    only_if_owning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +82,30 @@ class Remove:
     expected: str
 
 
-Operation = Put | Remove
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Do the commit only if what has this kind and key has this ``uid`` and, where ``expected`` is given, this version.
+
+    Otherwise it is refused with VersionConflict, whatever is there instead. Changes nothing itself.
+    """
+
+    kind: Kind
+    key: Key
+    uid: str
+    expected: str = ""
+
+
+Operation = Put | Remove | Require
 
 
 def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
-    """Raise ValueError when two operations of one commit name the same resource: neither order would be right."""
+    """Raise ValueError when two operations of one commit change the same resource: neither order would be right."""
     if len(operations) < 2:
         return
     seen: set[tuple[Kind, Key]] = set()
     for operation in operations:
+        if isinstance(operation, Require):
+            continue
         place = (operation.kind, operation.key)
         if place in seen:
             raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is named twice in one commit")
@@ -169,9 +187,10 @@ class Backend(Protocol):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Do all operations in one commit and return its position; one that changes nothing makes no revision.
 
-        Raises VersionConflict, WrongUid or FenceLowered, and then nothing was done; ValueError when two operations
-        name the same resource. A store on a disk or a network raises RemoteError's kinds besides: OutcomeUnknown
-        when the commit may have happened, any other one when it has not.
+        What an operation asks of the store, it asks of the state before the commit. Raises VersionConflict, WrongUid
+        or FenceLowered, and then nothing was done; ValueError when two operations change the same resource. A store on
+        a disk or a network raises RemoteError's kinds besides: OutcomeUnknown when the commit may have happened, any
+        other one when it has not.
         """
         ...
 

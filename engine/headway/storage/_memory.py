@@ -10,7 +10,17 @@ from typing import Self
 import trio
 
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, Fence, Operation, Put, Raised, ReadsAtOnce, Within, refuse_repeated_keys
+from headway.storage._backend import (
+    Backend,
+    Fence,
+    Operation,
+    Put,
+    Raised,
+    ReadsAtOnce,
+    Require,
+    Within,
+    refuse_repeated_keys,
+)
 from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
@@ -97,7 +107,12 @@ class MemoryBackend:
         """What the operation will change, or None where it changes nothing."""
         table = self._tables.get(operation.kind)
         stored = table.get(operation.key) if table else None
+        if isinstance(operation, Require):
+            _check_required(operation, stored)
+            return None
         if isinstance(operation, Put):
+            if operation.only_if_owning and operation.only_if_owning not in self._owned:
+                return None
             resource = operation.resource
             if stored is not None and stored.id.uid != resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
                 raise WrongUid(f"{operation.key[2]} is stored with another uid")
@@ -182,6 +197,15 @@ class MemoryBackend:
             raise FenceLowered(
                 f"the fence of {fence.controller} is at {stored}, above {(fence.term, fence.number)} of this write"
             )
+
+
+def _check_required(required: Require, stored: pb.Resource | None) -> None:
+    if (
+        stored is None
+        or stored.id.uid != required.uid  # type: ignore[union-attr]  # stored ids are whole
+        or (required.expected and stored.version != required.expected)
+    ):
+        raise VersionConflict(f"{required.key[2]} is not there as it was")
 
 
 def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce]:

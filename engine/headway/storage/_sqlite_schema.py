@@ -83,6 +83,7 @@ LIST_OWNED = (
     "SELECT revision, body FROM resources WHERE owner_uid = ? AND owner_uid <> ''"
     " ORDER BY type_group, kind, partition, namespace, name"
 )
+OWNS_SOMETHING = "SELECT 1 FROM resources WHERE owner_uid = ? AND owner_uid <> '' LIMIT 1"
 
 INSERT_HISTORY = """
     INSERT INTO history (revision, seq, type_group, kind, deleted, version, time, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

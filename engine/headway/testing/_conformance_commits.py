@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import trio
 
-from headway.resource import copy_message
-from headway.storage import Backend, Operation, StorageError, VersionConflict, WrongUid
+from headway.resource import copy_message, resource_key
+from headway.storage import Backend, Operation, Put, Require, StorageError, VersionConflict, WrongUid
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
     fail,
     held,
+    kind_of,
     must,
     names,
     put,
@@ -191,6 +193,47 @@ async def a_commit_of_nothing_makes_no_revision(backend: Backend) -> None:
     must(backend.position == at, "a commit of nothing moved the store")
 
 
+async def a_required_resource_is_there_in_the_commit_itself(backend: Backend) -> None:
+    """By its uid and, where one is given, its version; otherwise a conflict, and nothing of the commit happens."""
+    at = await put(backend, there := thing("there"))
+    kind, key, uid = kind_of(there), resource_key(there), uid_of(there)
+    version = str(at.revision)
+    requirements: tuple[Require, ...] = (
+        Require(kind, key, "another"),
+        Require(kind, key, uid, str(at.revision + 1)),
+        Require(kind, key, "another", version),
+        Require(kind, ("default", "default", "missing"), uid),
+        Require(OTHER_KIND, key, uid),
+    )
+    for wrong in requirements:
+        orders: tuple[list[Operation], ...] = ([wrong, putting(thing("a"))], [putting(thing("a")), wrong])
+        for operations in orders:
+            await refused(VersionConflict, backend.commit(operations), f"a commit that requires {wrong}")
+    must(await names(backend) == ["there"], "a part of a commit whose requirement was not met was stored")
+    must(await backend.commit([Require(kind, key, uid)]) == at, "a requirement alone made a revision")
+    await backend.commit([Require(kind, key, uid), putting(thing("a")), Require(kind, key, uid, version)])
+    await backend.commit([Require(kind, key, uid, version), removing(there, version)])
+    await refused(VersionConflict, backend.commit([Require(kind, key, uid), putting(thing("b"))]), "what is gone")
+    must(await names(backend) == ["a"], "not exactly the commits whose requirements were met were stored")
+
+
+async def a_put_that_depends_on_owning_is_left_out_otherwise(backend: Backend) -> None:
+    """It happens when its uid owns something before the commit, and else the rest of the commit happens without it."""
+    at = owner_at = await put(backend, owner := thing("owner"))
+    uid = uid_of(owner)
+
+    def dependent() -> Put:
+        return replace(putting(thing("dependent")), only_if_owning=uid)
+
+    must(await backend.commit([dependent()]) == at, "a put that was left out made a revision")
+    await backend.commit([putting(thing("b")), dependent(), putting(thing("child", owner_uid=uid))])
+    must(await names(backend) == ["b", "child", "owner"], "a put was not left out, or more than it was")
+    at = await backend.commit([removing(owner, str(owner_at.revision)), dependent()])
+    must(await names(backend) == ["b", "child", "dependent"], "a put whose uid owns something was left out")
+    await refused(WrongUid, backend.commit([dependent()]), "a second creation")
+    must(backend.position == at, "a refused commit made a revision")
+
+
 async def of_writers_with_one_version_one_wins(backend: Backend) -> None:
     """However many write on one version at once, one is stored and the others are refused."""
     at = await put(backend, resource := thing("a"))
@@ -289,6 +332,8 @@ CHECKS = [
     a_commit_is_whole,
     a_commit_that_names_a_resource_twice_is_refused,
     a_commit_of_nothing_makes_no_revision,
+    a_required_resource_is_there_in_the_commit_itself,
+    a_put_that_depends_on_owning_is_left_out_otherwise,
     of_writers_with_one_version_one_wins,
     writers_at_once_have_a_revision_each,
     a_commit_cancelled_beforehand_does_nothing,
