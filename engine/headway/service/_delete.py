@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 
 import trio
-from ulid_transform import ulid_now
 
 from headway.errors import HeadwayError, OutcomeUnknown
 from headway.resource import (
@@ -22,11 +21,12 @@ from headway.resource import (
 )
 from headway.service._admission import admit_id
 from headway.service._fence import check_fence, check_store, fence_of
+from headway.service._generation import generation_after
 from headway.service._read import check_version
 from headway.service._refusals import conflict
 from headway.service._retry import attempt
 from headway.service._tombstone import check_done, tombstone_of
-from headway.storage import Backend, Fence, Put, Remove
+from headway.storage import Backend, Fence, Put, Remove, RequireOwnsNothing, StillOwns
 
 
 async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest) -> pb.DeleteResponse:
@@ -57,8 +57,9 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
         if not finalizers(stored.metadata):
             if type.kind == TOMBSTONE.kind:
                 await check_done(backend, stored)
-            removal = Remove(type.kind, key, stored.id.uid, stored.version)
-            return await _removed(backend, removal, tombstone_of(stored, type.kind), fence, position)
+            return await _removed(
+                backend, Remove(type.kind, key, stored.id.uid, stored.version), stored, fence, position
+            )
         if is_marked(stored.metadata):
             await check_fence(backend, fence)
             return pb.DeleteResponse(position=position.message(), resource=stored)
@@ -70,10 +71,17 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
 
 
 async def _removed(
-    backend: Backend, removal: Remove, tombstone: tuple[Put, ...], fence: Fence | None, seen: Position
+    backend: Backend, removal: Remove, stored: pb.Resource, fence: Fence | None, seen: Position
 ) -> pb.DeleteResponse:
-    """Remove what was stored at ``seen``, and answer with what bears the name then."""
-    position = await backend.commit((removal, *tombstone), fence)
+    """Remove what was stored at ``seen``, and answer with what bears the name then.
+
+    What owns something leaves a tombstone. Most own nothing, and what they own is asked in the removal's own commit:
+    nothing can be created with an owner that isn't there in its own commit, so nothing can come later.
+    """
+    try:
+        position = await backend.commit((removal, RequireOwnsNothing(removal.uid)), fence)
+    except StillOwns:
+        position = await backend.commit((removal, tombstone_of(stored)), fence)
     if position.revision == seen.revision + 1:
         # One commit since: this one, or the removal by another. To replace the resource takes two.
         return pb.DeleteResponse(position=position.message())
@@ -97,7 +105,7 @@ def _marked(stored: pb.Resource) -> pb.Resource:
     return pb.Resource(
         id=stored.id,
         owner=stored.owner,
-        generation=ulid_now(),
+        generation=generation_after(stored.generation),
         metadata={**stored.metadata, DELETION_TIMESTAMP: now},
         status=stored.status,
         data=stored.data,

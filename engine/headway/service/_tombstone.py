@@ -6,32 +6,27 @@ import datetime
 
 from ulid_transform import ulid_now
 
-from headway.resource import TOMBSTONE, AnyMessage, Kind, Tombstone, encode, pb, resource_key
+from headway.resource import TOMBSTONE, AnyMessage, Tombstone, encode, pb, resource_key
 from headway.service._refusals import precondition
 from headway.storage import Backend, Put
 
 GENERATED_AT = "generated_at"
 
 
-def tombstone_of(stored: pb.Resource, kind: Kind) -> tuple[Put, ...]:
-    """What to store in the commit that removes a resource: its tombstone, if it owns anything then.
+def tombstone_of(stored: pb.Resource) -> Put:
+    """What stands for a resource that is removed, to be stored by the commit that removes it.
 
-    That is enough: nothing can be created with an owner that isn't there in its own commit. It is named after the uid,
-    so that any owner's name will do.
+    It is named after the uid, so that any owner's name will do.
     """
-    if kind == TOMBSTONE.kind:
-        return ()
     assert stored.id is not None
     uid = stored.id.uid
     tombstone = pb.Resource(
-        id=pb.Id(
-            uid=ulid_now(), name=f"tombstone-{uid.lower()}", type=TOMBSTONE.name.message(), tenancy=stored.id.tenancy
-        ),
+        id=pb.Id(uid=ulid_now(), name=f"tombstone-{uid.lower()}", type=TOMBSTONE.message, tenancy=stored.id.tenancy),
         generation=ulid_now(),
         metadata={GENERATED_AT: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
         data=AnyMessage(type_url=TOMBSTONE.type_url, value=encode(Tombstone(owner=stored.id))),
     )
-    return (Put(TOMBSTONE.kind, resource_key(tombstone), tombstone, "", only_if_owning=uid),)
+    return Put(TOMBSTONE.kind, resource_key(tombstone), tombstone, "")
 
 
 async def check_done(backend: Backend, tombstone: pb.Resource) -> None:

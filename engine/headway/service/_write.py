@@ -18,6 +18,7 @@ from headway.resource import (
 )
 from headway.service._admission import admit_resource
 from headway.service._fence import check_store, fence_of
+from headway.service._generation import generation_after
 from headway.service._marks import check_marks
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
@@ -106,7 +107,14 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
-    updated = _with(resource, uid=stored.id.uid, owner=stored.owner, metadata=metadata, status=stored.status)
+    updated = _with(
+        resource,
+        uid=stored.id.uid,
+        owner=stored.owner,
+        metadata=metadata,
+        status=stored.status,
+        generation=generation_after(stored.generation),
+    )
     check_marks(type, stored, updated)
     return updated
 
@@ -132,13 +140,14 @@ def _with(
     owner: pb.Id | None,
     metadata: dict[str, str] | None = None,
     status: dict[str, pb.Status] | None = None,
+    generation: str = "",
 ) -> pb.Resource:
     """A new message for the store, so that a second attempt begins from the request as it came."""
     assert resource.id is not None
     return pb.Resource(
         id=pb.Id(uid=uid, name=resource.id.name, type=resource.id.type, tenancy=resource.id.tenancy),
         owner=owner,
-        generation=ulid_now(),
+        generation=generation or ulid_now(),
         metadata=resource.metadata if metadata is None else metadata,
         status=status or {},
         data=resource.data,

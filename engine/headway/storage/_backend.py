@@ -58,15 +58,12 @@ class Put:
     ``expected`` is the version that must be stored now; empty: there must be nothing. A stored resource with
     another uid refuses it with WrongUid, before versions are compared. Ownership of ``resource`` passes to the
     store.
-
-    With ``only_if_owning`` it is left out, which is no error, unless that uid owns something before this commit.
     """
 
     kind: Kind
     key: Key
     resource: pb.Resource
     expected: str
-    only_if_owning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,14 @@ class Require:
     expected: str = ""
 
 
-Operation = Put | Remove | Require
+@dataclass(frozen=True, slots=True)
+class RequireOwnsNothing:
+    """Do the commit only if this uid owns nothing; otherwise it is refused with StillOwns. Changes nothing itself."""
+
+    owner_uid: str
+
+
+Operation = Put | Remove | Require | RequireOwnsNothing
 
 
 def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
@@ -104,7 +108,7 @@ def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
         return
     seen: set[tuple[Kind, Key]] = set()
     for operation in operations:
-        if isinstance(operation, Require):
+        if isinstance(operation, Require | RequireOwnsNothing):
             continue
         place = (operation.kind, operation.key)
         if place in seen:
@@ -187,10 +191,10 @@ class Backend(Protocol):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Do all operations in one commit and return its position; one that changes nothing makes no revision.
 
-        What an operation asks of the store, it asks of the state before the commit. Raises VersionConflict, WrongUid
-        or FenceLowered, and then nothing was done; ValueError when two operations change the same resource. A store on
-        a disk or a network raises RemoteError's kinds besides: OutcomeUnknown when the commit may have happened, any
-        other one when it has not.
+        What an operation asks of the store, it asks of the state before the commit. Raises VersionConflict, WrongUid,
+        StillOwns or FenceLowered, and then nothing was done; ValueError when two operations change the same resource.
+        A store on a disk or a network raises RemoteError's kinds besides: OutcomeUnknown when the commit may have
+        happened, any other one when it has not.
         """
         ...
 

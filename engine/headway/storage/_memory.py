@@ -18,10 +18,11 @@ from headway.storage._backend import (
     Raised,
     ReadsAtOnce,
     Require,
+    RequireOwnsNothing,
     Within,
     refuse_repeated_keys,
 )
-from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
+from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
 from headway.storage._tail import ListSnapshot, LogWatch, Pulse
@@ -105,14 +106,16 @@ class MemoryBackend:
 
     def _check(self, operation: Operation) -> _Applied | None:
         """What the operation will change, or None where it changes nothing."""
+        if isinstance(operation, RequireOwnsNothing):
+            if operation.owner_uid in self._owned:
+                raise StillOwns(f"{operation.owner_uid} owns something")
+            return None
         table = self._tables.get(operation.kind)
         stored = table.get(operation.key) if table else None
         if isinstance(operation, Require):
             _check_required(operation, stored)
             return None
         if isinstance(operation, Put):
-            if operation.only_if_owning and operation.only_if_owning not in self._owned:
-                return None
             resource = operation.resource
             if stored is not None and stored.id.uid != resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
                 raise WrongUid(f"{operation.key[2]} is stored with another uid")

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable
 from headway.resource import Kind, decode, encode, pb
 from headway.storage import _sqlite_schema as sql
-from headway.storage._backend import Fence, Operation, Put, Remove, Require
-from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
+from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
+from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
 from headway.storage._sqlite_file import OpenedFile, inode_of
 
 LogChange = tuple[Kind, pb.Resource, bool]
@@ -56,7 +56,7 @@ class Request:
 class WriteRequest(Request):
     """Operations on resources."""
 
-    __slots__ = ("_fence", "_left_out", "_operations", "_removed", "_rows")
+    __slots__ = ("_fence", "_operations", "_removed", "_rows")
 
     def __init__(self, operations: Sequence[Operation], fence: Fence | None) -> None:
         super().__init__()
@@ -65,8 +65,6 @@ class WriteRequest(Request):
         # Made here, in the caller's task, while another batch may be on its way to the disk; and what can't be
         # encoded is refused before it can spoil the others' batch. By operation: (uid, owner's uid, body) of a put.
         self._rows = [_row(operation.resource) if isinstance(operation, Put) else None for operation in operations]
-        # Puts that turned out to be for nothing.
-        self._left_out: set[int] = set()
         # By operation: (version, body, resource) of what is removed.
         self._removed: dict[int, tuple[int, bytes, pb.Resource]] = {}
 
@@ -78,10 +76,9 @@ class WriteRequest(Request):
         for index, operation in enumerate(self._operations):
             if isinstance(operation, Require):
                 _check_required(connection, operation)
+            elif isinstance(operation, RequireOwnsNothing):
+                _check_owns_nothing(connection, operation.owner_uid)
             elif isinstance(operation, Put):
-                if operation.only_if_owning and not _owns(connection, operation.only_if_owning):
-                    self._left_out.add(index)
-                    continue
                 _check_put(connection, operation)
                 changes = True
             elif (found := _check_remove(connection, operation)) is not None:
@@ -93,12 +90,12 @@ class WriteRequest(Request):
         """See `Request.apply`."""
         for index, operation in enumerate(self._operations):
             row = self._rows[index]
-            if row is not None and isinstance(operation, Put) and index not in self._left_out:
+            if row is not None and isinstance(operation, Put):
                 uid, owner_uid, body = row
                 place = (*operation.kind, *operation.key)
                 connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, self.revision, body))
                 version, resource, deleted = self.revision, operation.resource, False
-            elif index in self._removed:
+            elif index in self._removed and isinstance(operation, Remove):
                 version, body, resource = self._removed[index]
                 deleted = True
                 connection.execute(sql.DELETE_RESOURCE, (*operation.kind, *operation.key))
@@ -291,8 +288,9 @@ def _check_required(connection: sqlite3.Connection, required: Require) -> None:
         raise VersionConflict(f"{required.key[2]} is not there as it was")
 
 
-def _owns(connection: sqlite3.Connection, uid: str) -> bool:
-    return connection.execute(sql.OWNS_SOMETHING, (uid,)).fetchone() is not None
+def _check_owns_nothing(connection: sqlite3.Connection, uid: str) -> None:
+    if connection.execute(sql.OWNS_SOMETHING, (uid,)).fetchone() is not None:
+        raise StillOwns(f"{uid} owns something")
 
 
 def _check_remove(connection: sqlite3.Connection, operation: Remove) -> tuple[int, bytes] | None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import trio
 
 from headway.resource import copy_message, resource_key
-from headway.storage import Backend, Operation, Put, Require, StorageError, VersionConflict, WrongUid
+from headway.storage import (
+    Backend,
+    Operation,
+    Require,
+    RequireOwnsNothing,
+    StillOwns,
+    StorageError,
+    VersionConflict,
+    WrongUid,
+)
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,
@@ -217,21 +225,22 @@ async def a_required_resource_is_there_in_the_commit_itself(backend: Backend) ->
     must(await names(backend) == ["a"], "not exactly the commits whose requirements were met were stored")
 
 
-async def a_put_that_depends_on_owning_is_left_out_otherwise(backend: Backend) -> None:
-    """It happens when its uid owns something before the commit, and else the rest of the commit happens without it."""
-    at = owner_at = await put(backend, owner := thing("owner"))
-    uid = uid_of(owner)
-
-    def dependent() -> Put:
-        return replace(putting(thing("dependent")), only_if_owning=uid)
-
-    must(await backend.commit([dependent()]) == at, "a put that was left out made a revision")
-    await backend.commit([putting(thing("b")), dependent(), putting(thing("child", owner_uid=uid))])
-    must(await names(backend) == ["b", "child", "owner"], "a put was not left out, or more than it was")
-    at = await backend.commit([removing(owner, str(owner_at.revision)), dependent()])
-    must(await names(backend) == ["b", "child", "dependent"], "a put whose uid owns something was left out")
-    await refused(WrongUid, backend.commit([dependent()]), "a second creation")
+async def that_a_uid_owns_nothing_is_asked_in_the_commit_itself(backend: Backend) -> None:
+    """While it owns something, whatever and wherever, the commit is refused, and nothing of it happens."""
+    at = await put(backend, owner := thing("owner"))
+    uid, version = uid_of(owner), str(at.revision)
+    must(await backend.commit([RequireOwnsNothing(uid)]) == at, "a requirement alone made a revision")
+    child = thing("a", kind=OTHER_KIND, owner_uid=uid)
+    first: list[Operation] = [RequireOwnsNothing(uid), putting(child)]
+    at = await backend.commit(first)
+    asked: list[Operation] = [removing(owner, version), RequireOwnsNothing(uid)]
+    await refused(StillOwns, backend.commit(asked), "the removal of what owns something")
     must(backend.position == at, "a refused commit made a revision")
+    must(await names(backend) == ["owner"], "a refused commit removed something")
+    last: list[Operation] = [removing(child, str(at.revision)), RequireOwnsNothing("another"), putting(thing("b"))]
+    await backend.commit(last)
+    await backend.commit(asked)
+    must(await names(backend) == ["b"], "the removal of what owns nothing was not done")
 
 
 async def of_writers_with_one_version_one_wins(backend: Backend) -> None:
@@ -333,7 +342,7 @@ CHECKS = [
     a_commit_that_names_a_resource_twice_is_refused,
     a_commit_of_nothing_makes_no_revision,
     a_required_resource_is_there_in_the_commit_itself,
-    a_put_that_depends_on_owning_is_left_out_otherwise,
+    that_a_uid_owns_nothing_is_asked_in_the_commit_itself,
     of_writers_with_one_version_one_wins,
     writers_at_once_have_a_revision_each,
     a_commit_cancelled_beforehand_does_nothing,
