@@ -19,6 +19,7 @@ from headway.resource import (
     pb,
     resource_id,
 )
+from headway.service._access import Access
 from headway.service._admission import admit_id
 from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._generation import generation_after
@@ -29,7 +30,7 @@ from headway.service._tombstone import check_done, tombstone_of
 from headway.storage import Backend, Fence, Put, Remove, RequireOwnsNothing, StillOwns
 
 
-async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest) -> pb.DeleteResponse:
+async def delete(backend: Backend, registry: Registry, access: Access, request: pb.DeleteRequest) -> pb.DeleteResponse:
     """Delete what is there; what isn't there (or is another incarnation) is deleted already.
 
     Answers with a position and with what bears the name at that position: nothing, the resource marked for deletion
@@ -37,6 +38,7 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
     """
     type, key = admit_id(registry, request.id, "id")
     assert request.id is not None
+    access.check_write(request.id, None)
     wanted_uid, name = request.id.uid, resource_id(request.id)
     fence = fence_of(request.fence)
 

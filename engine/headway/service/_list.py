@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from headway.resource import Registry, name_problem, pb, type_name, type_problem
+from headway.service._access import Access
 from headway.service._admission import admit_id, admit_within, resolve
 from headway.service._read import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.storage import Backend
 
 
-async def list_type(backend: Backend, registry: Registry, request: pb.ListRequest) -> pb.ListResponse:
+async def list_type(backend: Backend, registry: Registry, access: Access, request: pb.ListRequest) -> pb.ListResponse:
     """All resources of a type within a tenancy. Those stored as another version of the kind are left out."""
     type = resolve(registry, request.type, "type")
     if request.tenancy is None:
         raise invalid("tenancy is required; its units may be '*' for any")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=False)
+    access.check_list(type.name, within)
     try:
         stored, position = await backend.list(type.kind, within)
     except STORE_ERRORS as error:
@@ -26,20 +28,23 @@ async def list_type(backend: Backend, registry: Registry, request: pb.ListReques
         for resource in stored
         if resource.id.type.group_version == version  # type: ignore[union-attr]  # stored ids are whole
     ]
-    return pb.ListResponse(resources=resources, position=position.message())
+    return pb.ListResponse(resources=access.shown(resources), position=position.message())
 
 
-async def list_by_owner(backend: Backend, registry: Registry, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
+async def list_by_owner(
+    backend: Backend, registry: Registry, access: Access, request: pb.ListByOwnerRequest
+) -> pb.ListByOwnerResponse:
     """All resources that this incarnation of an owner owns, of every type; the owner need not be there any more."""
     _admit_owner(registry, request.owner)
     assert request.owner is not None
     if not request.owner.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
+    access.check_read(request.owner)
     try:
         owned, position = await backend.list_by_owner(request.owner.uid)
     except STORE_ERRORS as error:
         raise refusal(error) from error
-    return pb.ListByOwnerResponse(resources=list(owned), position=position.message())
+    return pb.ListByOwnerResponse(resources=access.shown(list(owned)), position=position.message())
 
 
 def _admit_owner(registry: Registry, owner: pb.Id | None) -> None:

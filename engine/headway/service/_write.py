@@ -16,6 +16,7 @@ from headway.resource import (
     pb,
     resource_id,
 )
+from headway.service._access import Access
 from headway.service._admission import admit_resource
 from headway.service._fence import check_store, fence_of
 from headway.service._generation import generation_after
@@ -25,9 +26,14 @@ from headway.service._retry import attempt
 from headway.storage import Backend, Operation, Put, Require, read_for_commit
 
 
-async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) -> pb.WriteResponse:
+async def write(backend: Backend, registry: Registry, access: Access, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and answer with it as stored, with its new version and generation."""
     type, key, resource = admit_resource(registry, request.resource)
+    assert resource.id is not None
+    access.check_write(resource.id, resource)
+    if resource.owner is not None:
+        # What is answered tells whether the owner is there.
+        access.check_read(resource.owner)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteResponse:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
+from headway.service._access import Access
 from headway.service._admission import admit_id, reference_problem
 from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
@@ -18,10 +19,14 @@ from headway.storage import Backend, Put
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 
 
-async def write_status(backend: Backend, registry: Registry, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+async def write_status(
+    backend: Backend, registry: Registry, access: Access, request: pb.WriteStatusRequest
+) -> pb.WriteStatusResponse:
     """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
     type, key = admit_id(registry, request.id, "id")
     status = _admitted(registry, request)
+    assert request.id is not None
+    access.check_write(request.id, None)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteStatusResponse:
