@@ -144,8 +144,10 @@ class Interrupted:
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         return await self._inner.read(kind, key)
 
-    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
-        return await self._inner.list(kind, within)
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        return await self._inner.list(kind, within, after=after, limit=limit)
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         return await self._inner.list_by_owner(owner_uid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 import trio
@@ -79,15 +80,47 @@ class Client:
         partition: str = "*",
         namespace: str = "*",
         name_prefix: str = "",
+        filter: str = "",
     ) -> builtins.list[Resource[T]]:
-        """All resources of a type, in order of partition, namespace and name; ``*`` is any."""
+        """All resources of a type, in order of partition, namespace and name; ``*`` is any.
+
+        ``filter`` is of the metadata: ``"colour=red, size!=big, urgent, !done"`` lets through what meets all terms.
+        """
         request = pb.ListRequest(
             type=type.name.message(),
             tenancy=_within(type, partition, namespace),
             name_prefix=name_prefix,
+            metadata_filter=filter,
         )
         reply = await self._call("List", request, pb.ListResponse)
         return [type.view(resource) for resource in reply.resources]
+
+    async def pages(
+        self,
+        type: ResourceType[T],
+        *,
+        size: int = 500,
+        partition: str = "*",
+        namespace: str = "*",
+        name_prefix: str = "",
+        filter: str = "",
+    ) -> AsyncIterator[builtins.list[Resource[T]]]:
+        """``async for page in client.pages(TEAM): ...``: as `list`, in lists of up to ``size``, each read when it is
+        wanted. What is there all the while comes exactly once; what comes or goes meanwhile may come or not.
+        """
+        request = pb.ListRequest(
+            type=type.name.message(),
+            tenancy=_within(type, partition, namespace),
+            name_prefix=name_prefix,
+            metadata_filter=filter,
+            page_size=size,
+        )
+        while True:
+            reply = await self._call("List", copy_message(request), pb.ListResponse)
+            yield [type.view(resource) for resource in reply.resources]
+            if not reply.next_page_token:
+                return
+            request.page_token = reply.next_page_token
 
     async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> builtins.list[Resource[Any]]:
         """Everything that this incarnation owns, of every registered type. The id must have a uid."""

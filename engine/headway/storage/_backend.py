@@ -180,8 +180,13 @@ class Backend(Protocol):
         """What is stored, and a position at which it was so."""
         ...
 
-    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
-        """What is stored of a kind, all versions of it, in order of key."""
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        """What is stored of a kind, all versions of it, in order of key.
+
+        Only what comes after a key, where one is given (it need not be there), and at most ``limit``; 0: all.
+        """
         ...
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -79,11 +80,17 @@ class MemoryBackend:
         table = self._tables.get(kind)
         return (table.get(key) if table else None), self.position
 
-    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
         """See `Backend.list`."""
         await trio.lowlevel.checkpoint()
         table = self._tables.get(kind, {})
         keys = sorted(table if within.everything else filter(within.matches, table))
+        if after is not None:
+            keys = keys[bisect_right(keys, after) :]
+        if limit:
+            keys = keys[:limit]
         return [table[key] for key in keys], self.position
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
