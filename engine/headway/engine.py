@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
-from headway.builtin import NAME, builtin_app
+from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import App, Definition, Owed, Run, Supervisor
@@ -18,6 +18,9 @@ from headway.resource import Registry
 from headway.rpc import Channel, InProcessChannel
 from headway.service import LeaseService, ResourceService
 from headway.storage import Backend, open_store
+
+_PACE = 0.02
+"""Seconds at which the engine's own controllers look at their streams."""
 
 
 class Engine:
@@ -91,7 +94,8 @@ async def open_engine(
             async with trio.open_nursery() as nursery:
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
-                for served, through_channel in ((definitions, theirs), (_together([builtin_app()])[1], channel)):
+                own = PacedChannel(channel, _PACE)
+                for served, through_channel in ((definitions, theirs), (_together([builtin_app()])[1], own)):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:
