@@ -68,6 +68,8 @@ from headway.mapper import map_index as map_index
 from headway.mapper import map_owner as map_owner
 from headway.mapper import map_same_name as map_same_name
 from headway.queue import Backoff as Backoff
+from headway.resource import NAMESPACE as NAMESPACE
+from headway.resource import PARTITION as PARTITION
 from headway.resource import Condition as Condition
 from headway.resource import ConditionState as ConditionState
 from headway.resource import Hooks as Hooks

@@ -95,7 +95,7 @@ async def open_engine(
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
                 own = PacedChannel(channel, _PACE)
-                for served, through_channel in ((definitions, theirs), (_together([builtin_app()])[1], own)):
+                for served, through_channel in ((definitions, theirs), (_together([builtin_app(registry)])[1], own)):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:

@@ -11,12 +11,10 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway.events import Reconciled
+from headway.events import Reconciled, ignore
 from headway.resource import TOMBSTONE, Position, Resource, ResourceType
 from headway.storage import Backend, Fence, MemoryBackend, Operation, Remove
 from tests.helpers.declared import CHILD, NOTE, PLANET, REGION, TYPES, Note
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 def an_app(*types: ResourceType[Any]) -> headway.App:
@@ -27,8 +25,14 @@ def an_app(*types: ResourceType[Any]) -> headway.App:
 
 
 @asynccontextmanager
-async def engine_on(store: Backend, *types: ResourceType[Any]) -> AsyncIterator[headway.Engine]:
-    async with headway.open_engine(store, an_app(*types), report=lambda _: None) as engine:
+async def engine_on(
+    clock: MockClock, store: Backend, *types: ResourceType[Any], heard: list[object] | None = None
+) -> AsyncIterator[headway.Engine]:
+    """An engine under virtual time."""
+    assert clock.autojump_threshold == 0
+    async with headway.open_engine(
+        store, an_app(*types), report=[].append if heard is None else heard.append
+    ) as engine:
         yield engine
 
 
@@ -57,7 +61,7 @@ async def everything(client: headway.Client) -> list[str]:
 
 async def test_what_a_deleted_owner_owned_goes_with_it(autojump_clock: MockClock) -> None:
     """J-1, J-5: across types, scopes and generations of owners; nothing else, and no tombstone stays."""
-    async with engine_on(MemoryBackend()) as engine:
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
         other = await family(engine.client, "other")
         others = await everything(engine.client)
         await engine.client.delete(await family(engine.client))
@@ -67,9 +71,9 @@ async def test_what_a_deleted_owner_owned_goes_with_it(autojump_clock: MockClock
         assert autojump_clock.current_time() < 1
 
 
-async def test_an_owner_of_the_longest_name_is_no_exception() -> None:
+async def test_an_owner_of_the_longest_name_is_no_exception(autojump_clock: MockClock) -> None:
     """J-w1: in the origin the children of names of more than 26 letters stay for ever."""
-    async with engine_on(MemoryBackend()) as engine:
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("n" * 63))
         await engine.client.write(CHILD.new("child", owner=boss))
         await engine.client.delete(boss)
@@ -77,9 +81,9 @@ async def test_an_owner_of_the_longest_name_is_no_exception() -> None:
         assert await everything(engine.client) == []
 
 
-async def test_the_children_of_a_living_owner_are_never_touched() -> None:
+async def test_the_children_of_a_living_owner_are_never_touched(autojump_clock: MockClock) -> None:
     """H-w6, J-w3: its deletion is refused, it is marked, or its name is given to another incarnation."""
-    async with engine_on(MemoryBackend()) as engine:
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "held"}))
         await engine.client.write(CHILD.new("child", owner=boss))
         with pytest.raises(headway.Conflict):
@@ -96,9 +100,9 @@ async def test_the_children_of_a_living_owner_are_never_touched() -> None:
         assert await everything(engine.client) == ["boss", "child", "first", "of-second"]
 
 
-async def test_finalizers_hold_a_child_and_the_tombstone_waits() -> None:
+async def test_finalizers_hold_a_child_and_the_tombstone_waits(autojump_clock: MockClock) -> None:
     """J-6: the child is marked at once, and the tombstone goes within seconds of it."""
-    async with engine_on(MemoryBackend()) as engine:
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("boss"))
         await engine.client.write(CHILD.new("held", owner=boss, metadata={"finalizers": "a"}))
         await engine.client.write(CHILD.new("free", owner=boss))
@@ -125,11 +129,11 @@ class OneIsStuck(MemoryBackend):
         return await super().commit(operations, fence)
 
 
-async def test_one_bad_child_does_not_stop_the_others() -> None:
+async def test_one_bad_child_does_not_stop_the_others(autojump_clock: MockClock) -> None:
     """J-w4: all others go in the first pass; the bad one is tried again, and named."""
     store = OneIsStuck()
     heard: list[object] = []
-    async with headway.open_engine(store, an_app(), report=heard.append) as engine:
+    async with engine_on(autojump_clock, store, heard=heard) as engine:
         boss = await engine.client.write(NOTE.new("boss"))
         for name in ("a", "stuck", "z"):
             await engine.client.write(CHILD.new(name, owner=boss))
@@ -143,20 +147,20 @@ async def test_one_bad_child_does_not_stop_the_others() -> None:
         assert await everything(engine.client) == []
 
 
-async def test_a_child_whose_type_is_not_registered_does_not_stop_the_others() -> None:
+async def test_a_child_whose_type_is_not_registered_does_not_stop_the_others(autojump_clock: MockClock) -> None:
     """H-w17: it stays, with the tombstone, until a program comes that knows it."""
     store = MemoryBackend()
-    async with engine_on(store) as engine:
+    async with engine_on(autojump_clock, store) as engine:
         boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "a"}))
         await engine.client.write(CHILD.new("unknown", owner=boss))
         await engine.client.write(REGION.new("known", owner=boss))
-    async with engine_on(store, NOTE, REGION) as engine:
+    async with engine_on(autojump_clock, store, NOTE, REGION) as engine:
         boss.finalizers = []
         await engine.client.delete(await engine.client.write(boss))
         await settle(engine)
         assert await engine.client.list(REGION) == []
         assert len(await engine.client.list(TOMBSTONE)) == 1
-    async with engine_on(store, CHILD) as engine:
+    async with engine_on(autojump_clock, store, CHILD) as engine:
         await trio.sleep(10)
         assert await engine.client.list(CHILD) == []
         assert await engine.client.list(TOMBSTONE) == []
@@ -180,11 +184,11 @@ class Crashing(MemoryBackend):
 
 
 @pytest.mark.parametrize("commits", range(17))
-async def test_a_crash_between_any_two_steps_loses_nothing(commits: int) -> None:
+async def test_a_crash_between_any_two_steps_loses_nothing(autojump_clock: MockClock, commits: int) -> None:
     """The next start finds what is left to do by the tombstones alone, wherever the last one ended."""
     store = Crashing()
     with store.crash:
-        async with engine_on(store) as engine:
+        async with engine_on(autojump_clock, store) as engine:
             boss = await family(engine.client)
             await settle(engine)
             await engine.client.delete(boss)
@@ -193,7 +197,7 @@ async def test_a_crash_between_any_two_steps_loses_nothing(commits: int) -> None
             await trio.sleep(60)
     assert store.crash.cancelled_caught
     store.left = None
-    async with engine_on(store) as engine:
+    async with engine_on(autojump_clock, store) as engine:
         await settle(engine)
         assert await everything(engine.client) == []
 

@@ -35,11 +35,12 @@ from tests.helpers.declared import (
 READY = Condition(type="ready", state=ConditionState.TRUE)
 
 
-async def test_what_is_written_is_read(client: Client) -> None:
+async def test_what_is_written_is_read(client: Client, calls: Calls) -> None:
     """By name or by id, typed; None or NotFound where there is nothing."""
+    await calls.make_room(("default", "up"))
     written = await client.write(NOTE.new("one", Note(text="hello"), namespace="up", metadata={"a": "b"}))
     assert (written.data.text, written.metadata) == ("hello", {"a": "b"})
-    assert (written.uid != "", written.version, written.generation != "") == (True, "1", True)
+    assert (written.uid != "", written.version, written.generation != "") == (True, "2", True)
     for found in (
         await client.get(NOTE, "one", namespace="up"),
         await client.read(NOTE, "one", partition="default", namespace="up"),
@@ -63,8 +64,9 @@ async def test_an_id_of_another_kind_is_refused(client: Client) -> None:
         await client.get(NOTE, "one")
 
 
-async def test_lists_are_of_everywhere_unless_told(client: Client) -> None:
+async def test_lists_are_of_everywhere_unless_told(client: Client, calls: Calls) -> None:
     """In order, by tenancy and prefix, for every scope."""
+    await calls.make_room(("default", "up"), ("up", ""))
     for type in (NOTE, REGION, PLANET):
         for name in ("b", "a", "ab"):
             await client.write(type.new(name))

@@ -30,8 +30,9 @@ async def test_events_are_typed_and_in_order(client: Client, calls: Calls) -> No
         assert await anext(events) == Progress(calls.backend.position)
 
 
-async def test_a_watch_is_of_everywhere_unless_told(client: Client) -> None:
+async def test_a_watch_is_of_everywhere_unless_told(client: Client, calls: Calls) -> None:
     """For every scope; by tenancy and prefix."""
+    await calls.make_room(("default", "up"))
     for type in (NOTE, REGION, PLANET):
         await client.write(type.new("one"))
     await client.write(NOTE.new("two", namespace="up"))

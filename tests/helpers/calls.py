@@ -12,7 +12,19 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway.resource import Bookmark, Key, Kind, Position, Registry, ResourceType, StreamItem, pb, position
+from headway.resource import (
+    NAMESPACE,
+    PARTITION,
+    Bookmark,
+    Key,
+    Kind,
+    Position,
+    Registry,
+    ResourceType,
+    StreamItem,
+    pb,
+    position,
+)
 from headway.rpc import InProcessChannel
 from headway.service import WATCH_LIST, Authorizer, LeaseService, ResourceService
 from headway.storage import Backend, Fence, Operation, Raised, Watch, Within
@@ -87,6 +99,14 @@ class Calls:
     async def record_settled(self, fence: pb.Fence | None, revision: int) -> None:
         request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
         await self.channel.unary(f"{LEASES}RecordSettled", request, lease_pb.RecordSettledResponse)
+
+    async def make_room(self, *places: tuple[str, str]) -> None:
+        """Create the partitions and namespaces that these places need; an empty namespace is none."""
+        for partition in sorted({each for each, _ in places} - {"default"}):
+            await self.write(pb.Resource(id=an_id(partition, PARTITION)))
+        for partition, namespace in sorted(set(places)):
+            if namespace not in ("", "default"):
+                await self.write(pb.Resource(id=an_id(namespace, NAMESPACE, partition=partition)))
 
     async def uid(self, name: str, type: ResourceType[Any]) -> str:
         return uid_of((await self.read(an_id(name, type))).resource)

@@ -71,6 +71,7 @@ TENANCIES: list[tuple[ResourceType[Any], str, str, list[str]]] = [
 
 async def fill(calls: Calls) -> None:
     """One note in every place, named after it, and what the other scopes have."""
+    await calls.make_room(*PLACES)
     for partition, namespace in PLACES:
         await calls.write(a_note(f"{partition}-{namespace}", partition=partition, namespace=namespace))
     for partition in ("default", "far"):
@@ -106,6 +107,7 @@ async def test_a_list_is_of_one_version_of_the_kind_in_order_and_by_prefix(calls
     """H-70, H-71: other versions are left out; the order is that of partition, namespace and name."""
     for name, type in (("ab", NOTE), ("b", NOTE), ("a", NOTE), ("abc", NOTE_V2)):
         await calls.write(a_note(name, type=type))
+    await calls.make_room(("a", ""))
     await calls.write(a_note("z", partition="a"))
     assert await calls.names(NOTE) == ["z", "a", "ab", "b"]
     assert await calls.names(NOTE_V2) == ["abc"]
@@ -143,6 +145,7 @@ async def test_a_wrong_owner_is_refused(in_memory: Calls, owner: pb.Id | None, s
 
 async def test_what_an_incarnation_owns_is_found_whatever_and_wherever_it_is(calls: Calls) -> None:
     """H-73, H-75: every type, tenancy and version; by uid, and so after the owner's deletion too."""
+    await calls.make_room(("default", "up"))
     boss = await calls.stored(a_note("boss"))
     other = await calls.stored(a_note("other"))
     owned = [

@@ -74,6 +74,7 @@ async def test_what_is_stored_is_found_by_a_name_whose_tenancy_is_left_to_the_de
 
 async def test_units_that_are_given_are_kept(calls: Calls) -> None:
     """H-5: only what is empty is filled in, one unit at a time."""
+    await calls.make_room(("default", "up"))
     await calls.write(a_note("one", "there", namespace="up"))
     assert text_of((await calls.read(an_id("one", partition="default", namespace="up"))).resource) == "there"
     await refused(calls.read(an_id("one")), Status.NOT_FOUND, "Note one is not there")

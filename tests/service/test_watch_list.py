@@ -124,6 +124,7 @@ async def test_other_kinds_move_a_stream_by_bookmarks_alone(calls: Calls) -> Non
 
 async def test_a_filtered_stream_says_nothing_of_what_is_outside(calls: Calls) -> None:
     """H-90, H-92: by tenancy and prefix, in the snapshot and after it."""
+    await calls.make_room(("default", "up"))
     await calls.write(a_note("a-one"))
     await calls.write(a_note("b-one"))
     async with calls.watch(a_type(), within(), "a-") as items:

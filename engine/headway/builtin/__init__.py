@@ -1,6 +1,6 @@
 """Controllers that every engine runs, written as any program's are: on the public face alone.
 
-Open `_reaper.py` first: what an owner leaves behind is deleted.
+Open `_reaper.py` first (what an owner leaves behind is deleted), then `_tenancy.py` (so is what is in a namespace).
 """
 
 from headway.builtin._app import NAME as NAME

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from headway.builtin._reaper import add_reaper
+from headway.builtin._tenancy import add_tenancy
 from headway.controller import App
+from headway.resource import ResourceType
 
 NAME = "headway"
 """The app's name; no program's app can have it."""
 
 
-def builtin_app() -> App:
-    """A new one: its controllers run beside those of the program."""
+def builtin_app(types: Iterable[ResourceType[Any]]) -> App:
+    """A new one: its controllers run beside those of the program, whose types are ``types``."""
     app = App(NAME)
     add_reaper(app)
+    add_tenancy(app, types)
     return app

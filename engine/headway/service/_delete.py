@@ -26,6 +26,7 @@ from headway.service._generation import generation_after
 from headway.service._read import check_version
 from headway.service._refusals import conflict
 from headway.service._retry import attempt
+from headway.service._tenancy import check_deletable
 from headway.service._tombstone import check_done, tombstone_of
 from headway.storage import Backend, Fence, Put, Remove, RequireOwnsNothing, StillOwns
 
@@ -39,6 +40,7 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
     type, key = admit_id(registry, request.id, "id")
     assert request.id is not None
     access.check_write(request.id, None)
+    check_deletable(type.kind, request.id.name)
     wanted_uid, name = request.id.uid, resource_id(request.id)
     fence = fence_of(request.fence)
 

@@ -11,6 +11,8 @@ from headway.resource import Registry, pb
 from headway.service import _delete, _list, _read, _watch_list, _write, _write_status
 from headway.service._access import Access, Authorizer
 from headway.service._admission import admit_resource
+from headway.service._refusals import STORE_ERRORS, refusal
+from headway.service._tenancy import check_staying, check_units
 from headway.storage import Backend
 
 WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
@@ -55,10 +57,14 @@ class ResourceService(ResourceServiceBase):
         return await _delete.delete(self._backend, self._registry, self._access, message)
 
     async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
-        """What Write would store, as far as that can be said without the store."""
-        _, _, resource = admit_resource(self._registry, message.resource)
+        """What Write would store, as far as that can be said without its own place in the store."""
+        _, key, resource = admit_resource(self._registry, message.resource)
         assert resource.id is not None
         self._access.check_write(resource.id, resource)
+        try:
+            check_staying(await check_units(self._backend, key), resource.id)
+        except STORE_ERRORS as error:
+            raise refusal(error) from error
         return pb.MutateAndValidateResponse(resource=resource)
 
     def __mapping__(self) -> dict[str, Handler]:

@@ -23,6 +23,7 @@ from headway.service._generation import generation_after
 from headway.service._marks import check_marks
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
+from headway.service._tenancy import check_staying, check_units
 from headway.storage import Backend, Operation, Put, Require, read_for_commit
 
 
@@ -38,12 +39,16 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
 
     async def once() -> pb.WriteResponse:
         check_store(backend, request.store_id)
+        units = await check_units(backend, key)
         stored, _ = await read_for_commit(backend, type.kind, key)
         if stored is None:
             prepared, required = await _creation(backend, resource)
-            operations: tuple[Operation, ...] = (*required, Put(type.kind, key, prepared, ""))
+            check_staying(units, resource.id)
+            operations: tuple[Operation, ...] = (*units.required, *required, Put(type.kind, key, prepared, ""))
         else:
             prepared = _update(type, stored, resource)
+            if not is_marked(prepared.metadata):
+                check_staying(units, resource.id)
             operations = (Put(type.kind, key, prepared, stored.version),)
         position = await backend.commit(operations, fence)
         return pb.WriteResponse(resource=prepared, position=position.message())

@@ -14,6 +14,7 @@ from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found
 from headway.service._retry import attempt
+from headway.service._tenancy import check_units
 from headway.storage import Backend, Put
 
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
@@ -31,6 +32,7 @@ async def write_status(
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
+        await check_units(backend, key)
         stored, position = await backend.read(type.kind, key)
         stored = _checked(stored, type, request)
         known = stored.status.get(request.key)

@@ -1,0 +1,96 @@
+"""Partitions and namespaces that are deleted: what is in them goes first, and how far that is stands in their status.
+
+Nothing can be created in a unit once it is marked: the store asks that in the creation's own commit. So what is left
+in it can only become less, and when nothing is, nothing will be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from headway.builtin._sweep import sweep
+from headway.controller import App, Request, RequeueAfter, Runtime, requeue_after
+from headway.queue import Backoff
+from headway.resource import (
+    DEFAULT_UNIT,
+    EMPTIED_FINALIZER,
+    NAMESPACE,
+    PARTITION,
+    Condition,
+    ConditionState,
+    Resource,
+    ResourceType,
+    Scope,
+)
+
+EMPTIED = "Emptied"
+"""The condition, under the status key that is called as the finalizer is."""
+
+LOOK_AGAIN = 1.0
+"""Seconds between two looks at what is held by finalizers."""
+
+
+def add_tenancy(app: App, types: Iterable[ResourceType[Any]]) -> None:
+    """Declare the controllers. ``types``: all that the engine knows."""
+    known = list(types)
+    namespaced = [type for type in known if type.scope is Scope.NAMESPACE]
+    partitioned = [type for type in known if type.scope is Scope.PARTITION]
+
+    async def namespaces(rt: Runtime, request: Request) -> RequeueAfter | None:
+        async def tenants() -> list[Resource[Any]]:
+            return await _listed(rt, namespaced, request.id.partition, request.id.name)
+
+        return await _reconcile(rt, rt.cache.get(NAMESPACE, request.id), tenants)
+
+    async def partitions(rt: Runtime, request: Request) -> RequeueAfter | None:
+        async def tenants() -> list[Resource[Any]]:
+            # Its namespaces are among them, and each of those is emptied as its own deletion goes on.
+            found = await _listed(rt, partitioned, request.id.name, "*")
+            return found + await _listed(rt, namespaced, request.id.name, DEFAULT_UNIT)
+
+        return await _reconcile(rt, rt.cache.get(PARTITION, request.id), tenants)
+
+    backoff = Backoff(0.05, 30.0)
+    app.controller(manages=NAMESPACE, concurrency=4, backoff=backoff)(namespaces)
+    app.controller(manages=PARTITION, concurrency=4, backoff=backoff)(partitions)
+
+
+async def _listed(
+    rt: Runtime, types: Sequence[ResourceType[Any]], partition: str, namespace: str
+) -> list[Resource[Any]]:
+    found: list[Resource[Any]] = []
+    for type in types:
+        found += await rt.client.list(type, partition=partition, namespace=namespace)
+    return found
+
+
+async def _reconcile(
+    rt: Runtime, unit: Resource[Any] | None, tenants: Callable[[], Awaitable[list[Resource[Any]]]]
+) -> RequeueAfter | None:
+    if unit is None or not unit.is_deleting:
+        return None
+    if EMPTIED_FINALIZER in unit.finalizers:
+        try:
+            await sweep(rt.client, await tenants())
+        finally:
+            left = await tenants()
+            if left:
+                await rt.client.write_status(unit, EMPTIED_FINALIZER, [_in_progress(left)])
+        if left:
+            return requeue_after(LOOK_AGAIN)
+        unit.finalizers = unit.finalizers - {EMPTIED_FINALIZER}
+        unit = await rt.client.write(unit)
+    if not unit.finalizers:
+        await rt.client.delete(unit)
+    return None
+
+
+def _in_progress(left: Sequence[Resource[Any]]) -> Condition:
+    counts = Counter(str(each.type.name) for each in left)
+    held = Counter(finalizer for each in left for finalizer in each.finalizers)
+    text = "left: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    if held:
+        text += "; finalizers: " + ", ".join(f"{count} {name}" for name, count in sorted(held.items()))
+    return Condition(type=EMPTIED, state=ConditionState.FALSE, reason="DeletionInProgress", message=text)

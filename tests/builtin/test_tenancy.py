@@ -1,0 +1,172 @@
+"""The deletion of namespaces and partitions: they are emptied, and show how far that is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+import trio.testing
+
+import headway
+from headway.resource import EMPTIED_FINALIZER, TOMBSTONE, Registry, Resource, ResourceType
+from headway.storage import MemoryBackend
+from tests.helpers.declared import CHILD, NOTE, NOTE_V2, PLANET, REGION, TYPES, Memo
+
+
+@asynccontextmanager
+async def an_engine(clock: trio.testing.MockClock) -> AsyncIterator[headway.Engine]:
+    """An engine under virtual time."""
+    assert clock.autojump_threshold == 0
+    app = headway.App("tests")
+    for type in TYPES:
+        app.registry.register(type)
+    async with headway.open_engine(MemoryBackend(), app, report=lambda _: None) as engine:
+        yield engine
+
+
+async def settle(engine: headway.Engine) -> None:
+    with trio.fail_after(300):
+        await engine.wait_settled()
+
+
+async def left(client: headway.Client) -> list[str]:
+    """Everything that is there, of every type that anybody knows."""
+    types: list[ResourceType[Any]] = [*Registry(), *TYPES]
+    return [str(each.id) for type in types for each in await client.list(type)]
+
+
+async def test_a_deleted_namespace_is_emptied_and_goes(autojump_clock: trio.testing.MockClock) -> None:
+    """K-4: every type and version of it; what is elsewhere stays."""
+    async with an_engine(autojump_clock) as engine:
+        client = engine.client
+        for name in ("up", "stays"):
+            await client.write(headway.NAMESPACE.new(name))
+            await client.write(NOTE.new("one", namespace=name))
+            await client.write(NOTE_V2.new("two", Memo(), namespace=name))
+            await client.write(CHILD.new("three", namespace=name))
+        await client.write(NOTE.new("one"))
+        await client.write(REGION.new("one"))
+        await client.delete(headway.NAMESPACE.id("up"))
+        await settle(engine)
+        assert await left(client) == [
+            "Namespace stays",
+            "Note one",
+            "Note stays/one",
+            "Note stays/two",
+            "Child stays/three",
+            "Region one",
+        ]
+        assert autojump_clock.current_time() < 1
+
+
+async def test_whatever_owns_what_is_in_it(autojump_clock: trio.testing.MockClock) -> None:
+    """K: an owner that lives elsewhere keeps nothing in it, and what is owned elsewhere by what was in it goes too."""
+    async with an_engine(autojump_clock) as engine:
+        client = engine.client
+        await client.write(headway.NAMESPACE.new("up"))
+        planet = await client.write(PLANET.new("alive"))
+        await client.write(NOTE.new("owned", namespace="up", owner=planet))
+        inside = await client.write(NOTE.new("owner", namespace="up"))
+        await client.write(REGION.new("outside", owner=inside))
+        await client.delete(headway.NAMESPACE.id("up"))
+        await settle(engine)
+        assert await left(client) == ["Planet alive"]
+        assert await client.list(TOMBSTONE) == []
+
+
+async def test_the_deletion_shows_its_progress_while_finalizers_hold_something(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """K-4: what is left and who holds it, in a condition; it goes on within a second when they let go."""
+    async with an_engine(autojump_clock) as engine:
+        client = engine.client
+        await client.write(headway.NAMESPACE.new("up"))
+        for name in ("a", "b", "c"):
+            held = {"finalizers": "backup"} if name != "c" else {}
+            await client.write(NOTE.new(name, namespace="up", metadata=held))
+        await client.delete(headway.NAMESPACE.id("up"))
+        await settle(engine)
+        assert await left(client) == ["Namespace up", "Note up/a", "Note up/b"]
+        unit = await client.read(headway.NAMESPACE, "up")
+        (condition,) = unit.status[EMPTIED_FINALIZER].conditions
+        assert (condition.type, condition.state) == ("Emptied", headway.ConditionState.FALSE)
+        assert condition.reason == "DeletionInProgress"
+        assert condition.message == "left: 2 tests.v1.Note; finalizers: 2 backup"
+        version = unit.version
+        await trio.sleep(5)
+        assert (await client.read(headway.NAMESPACE, "up")).version == version
+        for held_note in await client.list(NOTE):
+            held_note.finalizers = []
+            await client.write(held_note)
+        await trio.sleep(1.5)
+        assert await left(client) == []
+
+
+async def test_others_finalizers_of_a_namespace_are_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    """It is emptied at once, and goes when the last of them does."""
+    async with an_engine(autojump_clock) as engine:
+        client = engine.client
+        await client.write(headway.NAMESPACE.new("up", metadata={"finalizers": "mine"}))
+        await client.write(NOTE.new("a", namespace="up"))
+        await client.delete(headway.NAMESPACE.id("up"))
+        await settle(engine)
+        assert await left(client) == ["Namespace up"]
+        unit: Resource[Any] = await client.read(headway.NAMESPACE, "up")
+        assert unit.finalizers == {"mine"}
+        unit.finalizers = []
+        await client.write(unit)
+        await settle(engine)
+        assert await left(client) == []
+
+
+async def test_a_deleted_partition_is_emptied_with_all_its_namespaces(autojump_clock: trio.testing.MockClock) -> None:
+    """What is in the default one, what is of the partition itself, and its namespaces, each emptied first."""
+    async with an_engine(autojump_clock) as engine:
+        client = engine.client
+        for partition in ("far", "stays"):
+            await client.write(headway.PARTITION.new(partition))
+            await client.write(headway.NAMESPACE.new("up", partition=partition))
+            await client.write(NOTE.new("a", partition=partition, namespace="up"))
+            await client.write(NOTE.new("b", partition=partition))
+            await client.write(REGION.new("c", partition=partition))
+        await client.delete(headway.PARTITION.id("far"))
+        await settle(engine)
+        await trio.sleep(3)
+        assert await left(client) == [
+            "Partition stays",
+            "Namespace stays/up",
+            "Note stays/default/b",
+            "Note stays/up/a",
+            "Region stays/c",
+        ]
+
+
+async def test_what_is_created_during_the_deletion_is_refused_or_deleted(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """K: whatever the moment, nothing is left in a namespace that has gone."""
+    async with an_engine(autojump_clock) as engine:
+        client = engine.client
+        await client.write(headway.NAMESPACE.new("up"))
+        refused: list[str] = []
+
+        async def create(who: int) -> None:
+            for index in range(1000):
+                try:
+                    await client.write(NOTE.new(f"n{who}-{index}", namespace="up"))
+                except headway.InvalidArgument:
+                    refused.append(f"n{who}-{index}")
+                    return
+
+        async with trio.open_nursery() as nursery:
+            for who in range(3):
+                nursery.start_soon(create, who)
+            while len(await client.list(NOTE)) < 10:
+                await trio.lowlevel.checkpoint()
+            await client.delete(headway.NAMESPACE.id("up"))
+        await settle(engine)
+        await trio.sleep(3)
+        assert len(refused) == 3
+        assert await left(client) == []

@@ -1,0 +1,153 @@
+"""Partitions and namespaces as resources: what may be in them, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio.testing
+from grpclib.const import Status
+
+from headway.resource import EMPTIED_FINALIZER, FINALIZERS, NAMESPACE, PARTITION, pb
+from tests.helpers.calls import Calls, Interrupted, refused, take
+from tests.helpers.declared import (
+    NOTE,
+    PLANET,
+    REGION,
+    ULID,
+    a_note,
+    a_status,
+    a_type,
+    an_id,
+    id_of,
+)
+
+Call = Callable[[Calls], Awaitable[object]]
+
+
+def a_namespace(name: str = "up", partition: str = "", **rest: object) -> pb.Resource:
+    return pb.Resource(id=an_id(name, NAMESPACE, partition=partition), **rest)  # type: ignore[arg-type]
+
+
+def a_partition(name: str = "far", **rest: object) -> pb.Resource:
+    return pb.Resource(id=an_id(name, PARTITION), **rest)  # type: ignore[arg-type]
+
+
+UP = {"namespace": "up"}
+NOWHERE = [
+    (a_note(namespace="up"), "tenancy: namespace 'up' is not there; create it first"),
+    (a_note(partition="far"), "tenancy: partition 'far' is not there; create it first"),
+    (a_note(partition="far", namespace="up"), "tenancy: partition 'far' is not there"),
+    (a_note(type=REGION, partition="far"), "tenancy: partition 'far' is not there"),
+    (a_namespace(partition="far"), "tenancy: partition 'far' is not there"),
+]
+
+
+@pytest.mark.parametrize(("resource", "said"), NOWHERE)
+async def test_nothing_is_written_to_an_unknown_tenancy(calls: Calls, resource: pb.Resource, said: str) -> None:
+    """W.2, H-8: Write, MutateAndValidate and WriteStatus say which unit is missing."""
+    await refused(calls.write(resource), Status.INVALID_ARGUMENT, said)
+    await refused(calls.mutate_and_validate(resource), Status.INVALID_ARGUMENT, said)
+    id = id_of(resource) if resource.id is not None and resource.id.tenancy is not None else an_id()
+    status = calls.write_status(pb.Id(uid=ULID, name=id.name, type=id.type, tenancy=id.tenancy), a_status())
+    await refused(status, Status.INVALID_ARGUMENT, said)
+    assert calls.revision == 0
+
+
+async def test_there_is_nothing_in_an_unknown_tenancy(calls: Calls) -> None:
+    """W.2, H-8: Read finds nothing, List and WatchList are empty, Delete has nothing to do."""
+    await refused(calls.read(an_id(namespace="up")), Status.NOT_FOUND, "Note up/one is not there")
+    assert (await calls.list_type(a_type(), pb.Tenancy(namespace="up"))).resources == []
+    assert (await calls.delete(an_id(namespace="up"))).resource is None
+    async with calls.watch(a_type(), pb.Tenancy(namespace="up")) as items:
+        await take(items, 1)
+
+
+async def test_a_tenancy_is_there_when_its_resources_are(calls: Calls) -> None:
+    """K-1: ``default`` always is, in every partition that is; a namespace is of one partition."""
+    await calls.write(a_note())
+    await calls.write(a_note(type=PLANET))
+    await calls.write(a_partition())
+    await calls.write(a_note(partition="far"))
+    await calls.write(a_note(type=REGION, partition="far"))
+    await calls.write(a_namespace())
+    await calls.write(a_note(namespace="up"))
+    said = "tenancy: namespace 'up' of partition 'far' is not there"
+    await refused(calls.write(a_note(partition="far", namespace="up")), Status.INVALID_ARGUMENT, said)
+    await calls.write(a_namespace(partition="far"))
+    await calls.write(a_note(partition="far", namespace="up"))
+
+
+@pytest.mark.parametrize("unit", [a_namespace("default"), a_partition("default"), a_namespace("default", "far")])
+async def test_the_default_units_are_neither_written_nor_deleted(calls: Calls, unit: pb.Resource) -> None:
+    """K-1, K-2, H-88: they are there without being stored."""
+    await calls.write(a_partition())
+    await refused(calls.write(unit), Status.INVALID_ARGUMENT, "'default' is always there and can't be written")
+    await refused(calls.delete(unit.id), Status.INVALID_ARGUMENT, "'default' is always there and can't be deleted")
+
+
+async def test_a_unit_is_held_from_its_first_write_on(calls: Calls) -> None:
+    """However soon it is deleted it is emptied first: the origin's finalizer comes when its controller does."""
+    for resource in (a_namespace(), a_partition()):
+        stored = await calls.stored(resource)
+        assert stored.metadata == {FINALIZERS: EMPTIED_FINALIZER}
+        stored = await calls.stored(pb.Resource(id=resource.id, version=stored.version, metadata={"a": "b"}))
+        assert stored.metadata == {FINALIZERS: EMPTIED_FINALIZER, "a": "b"}
+        marked = (await calls.delete(resource.id)).resource
+        assert marked is not None
+        blanket = pb.Resource(id=resource.id, metadata={FINALIZERS: "", "a": "b"})
+        await refused(calls.write(blanket), Status.INVALID_ARGUMENT, "removes none of its finalizers")
+        await calls.write(pb.Resource(id=resource.id, metadata={**marked.metadata, FINALIZERS: ""}))
+        assert (await calls.delete(resource.id)).resource is None
+
+
+async def test_nobody_owns_a_unit(calls: Calls) -> None:
+    """K-2: with an owner it would go when nobody has deleted it."""
+    boss = await calls.stored(a_note("boss"))
+    for unit in (a_namespace(owner=boss.id), a_partition(owner=boss.id)):
+        await refused(calls.write(unit), Status.INVALID_ARGUMENT, "owner must be empty: a ")
+
+
+@pytest.mark.parametrize("unit", [a_namespace(), a_partition("default-2")])
+async def test_in_a_marked_unit_only_deletion_goes_on(calls: Calls, unit: pb.Resource) -> None:
+    """W.2, H-34, H-48, H-65, H-98: no creation and no change, but statuses, finalizers that go, marks and deletions."""
+    place = UP if unit.id is not None and unit.id.name == "up" else {"partition": "default-2"}
+    await calls.write(unit)
+    held = await calls.stored(a_note("held", metadata={FINALIZERS: "a"}, **place))  # type: ignore[arg-type]
+    plain = await calls.stored(a_note("plain", **place))  # type: ignore[arg-type]
+    await calls.delete(unit.id)
+    for call in (
+        calls.write(a_note("new", **place)),  # type: ignore[arg-type]
+        calls.write(a_note("plain", "changed", **place)),  # type: ignore[arg-type]
+        calls.mutate_and_validate(a_note("plain", **place)),  # type: ignore[arg-type]
+    ):
+        await refused(call, Status.INVALID_ARGUMENT, "is marked for deletion, so nothing in it may be created or chan")
+    await calls.write_status(id_of(plain), a_status(plain.generation))
+    await calls.delete(id_of(held))
+    await calls.write(a_note("held", metadata={FINALIZERS: ""}, **place))  # type: ignore[arg-type]
+    await calls.delete(id_of(held))
+    await calls.delete(id_of(plain))
+    assert await calls.names(NOTE) == []
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_creation_that_a_deletion_overtakes_is_refused(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, gone: bool
+) -> None:
+    """K: whether the namespace is there, unmarked, is asked in the creation's own commit, so that nothing comes after
+    the last sweep. The origin asks before.
+    """
+    await calls.write(a_namespace())
+
+    async def overtake() -> None:
+        marked = (await calls.delete(an_id("up", NAMESPACE))).resource
+        assert marked is not None
+        if gone:
+            await calls.write(a_namespace(metadata={**marked.metadata, FINALIZERS: ""}))
+            await calls.delete(an_id("up", NAMESPACE))
+
+    interrupted.before_commit = [overtake]
+    said = "namespace 'up' is not there" if gone else "namespace 'up' is marked for deletion"
+    await refused(racing.write(a_note(namespace="up")), Status.INVALID_ARGUMENT, said)
+    assert await calls.names(NOTE) == []
+    assert autojump_clock.current_time() < 0.2
