@@ -39,7 +39,7 @@ async def test_a_snapshot_from_before_a_false_bookmark_does_not_make_it_good(aut
 
 
 async def test_an_older_snapshot_after_a_refused_resume_leaves_the_frontier_trusted(autojump_clock: MockClock) -> None:
-    """A server that can't resume says nothing against what is held: it is settled as soon as the stream has caught up."""
+    """A server that can't resume says nothing against what is held: it is settled once the stream has caught up."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
