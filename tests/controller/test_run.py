@@ -79,7 +79,8 @@ async def test_a_stream_that_breaks_resumes_and_ends_no_run(autojump_clock: Mock
         await rig.write_member("m", "a")
         await rig.settle()
 
-        assert rig.channel.opened[3:] == [(rig.pools.member.kind, True)]
+        opened = rig.witness.heard(events.StreamOpened)[3:]
+        assert [(event.type, event.resume_after is not None) for event in opened] == [(rig.pools.member.name, True)]
         assert not rig.witness.heard(events.RunEnded)
         assert await rig.summaries() == {"a": ["m"]}
 
