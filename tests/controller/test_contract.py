@@ -189,8 +189,9 @@ async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(autojump_clo
     rig = Rig(autojump_clock)
     pools, channel = rig.pools, rig.channel
     pools.at_start = ["a"]
-    channel.old_snapshot(pools.member, 1)
-    channel.hold(pools.member)
+    for type in pools.types:
+        channel.old_snapshot(type, 1)
+        channel.hold(type)
 
     async def initialiser(rt: headway.Runtime) -> None:
         await rt.client.apply(pools.member.new("m", Member(pool="a")))
@@ -203,7 +204,8 @@ async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(autojump_clo
     async with rig.open():
         await trio.sleep(10)
         assert seen == []
-        channel.release(pools.member)
+        for type in pools.types:
+            channel.release(type)
         await rig.settle()
     assert set(seen) == {True}
 
