@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
-from headway.events import RunStarted, WriteSettled
+from headway.events import RunEnded, RunStarted, WriteSettled
 from headway.service import FENCED
 from headway.testing import Fault
 from tests.helpers.pools import Member, Summary
@@ -434,6 +434,25 @@ async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock
         await trio.sleep(1)
         await rig.restart()
         rig.channel.release(rig.pools.summary)
+        await rig.settle()
+        last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
+        assert last.frontiers[rig.pools.member.name] >= moved_at
+
+
+async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(autojump_clock: MockClock) -> None:
+    """A member that moves away from a pool that isn't there, while no run is there either, is not missed."""
+    rig = Rig(autojump_clock)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_member("m", "not-there")
+        await rig.settle()
+        rig.pools.fail_source()
+        await wait_all_tasks_blocked()
+        assert len(rig.witness.heard(RunEnded)) == 1
+        await rig.write_member("m", "a")
+        moved_at = rig.store.position.revision
+        await wait_all_tasks_blocked()
+        assert len(rig.witness.heard(RunStarted)) == 1
         await rig.settle()
         last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
         assert last.frontiers[rig.pools.member.name] >= moved_at
