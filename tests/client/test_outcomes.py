@@ -186,6 +186,9 @@ async def test_a_crashed_handler_leaves_a_write_unknown(way: str) -> None:
         async def read(self, *_: object) -> Any:
             raise RuntimeError("a bug")
 
+        def read_nowait(self, *_: object) -> Any:
+            raise RuntimeError("a bug")
+
     calls = Calls(Broken(), registry())
     client = Client(calls.channel, registry(), heard := Heard())
     held = NOTE.view(pb.Resource(id=NOTE.id("one", uid="uid").message(), generation="01ARZ3NDEKTSV4RRFFQ69G5FAV"))

@@ -100,7 +100,7 @@ class MapQueueMachine(RuleBasedStateMachine):
         self.queue = MapQueue()
         self.waiting: list[tuple[int, int]] = []
         self.backlog: list[int] = []
-        self.failed: list[tuple[float, int, int]] = []
+        self.failed: list[tuple[float, int, int, int]] = []
         self.held: list[MapItem] = []
         self.complete = 0
         self.now = 0.0
@@ -147,7 +147,8 @@ class MapQueueMachine(RuleBasedStateMachine):
     def fail(self, delay: int, index: int) -> None:
         item = self.held.pop(index % len(self.held))
         self.queue.keep(item, self.now + delay)
-        self.failed.append((self.now + delay, item.order, item.failures + 1))
+        number = int(item.applied.key[2].removeprefix("n"))
+        self.failed.append((self.now + delay, item.order, number, item.failures + 1))
 
     @precondition(lambda self: self.held)
     @rule()
@@ -162,7 +163,7 @@ class MapQueueMachine(RuleBasedStateMachine):
         due = sorted(each for each in self.failed if each[0] <= self.now)
         if due:
             self.failed.remove(due[0])
-            self._expect(item, due[0][1], due[0][2])
+            self._expect(item, due[0][2], due[0][3])
         else:
             assert item is None
 

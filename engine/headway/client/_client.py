@@ -28,6 +28,7 @@ from headway.resource import (
     pb,
     position,
     resource_id,
+    resource_key,
 )
 from headway.rpc import Channel
 
@@ -211,8 +212,7 @@ class Client:
     def _stored(self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None) -> Resource[T]:
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("a write was answered without the resource"))
-        id = resource_id(stored.id)
-        self._writes.acknowledged(type, id.key, stored, self._acknowledged_at(at))
+        self._writes.acknowledged(type, resource_key(stored), stored, self._acknowledged_at(at))
         return type.view(stored)
 
     def _acknowledged_at(self, message: pb.Position | None) -> Position:

@@ -108,11 +108,14 @@ class RunMapping:
         Each is one step without a checkpoint: it is either wholly in the reconcile queue or still in the map queue.
         """
         step = 0
-        while (item := self._items.take(self.complete)) is not None:
+        # Frontiers move only where something waits: it is asked for again after each checkpoint.
+        complete = self.complete
+        while (item := self._items.take(complete)) is not None:
             self._map(item)
             step += 1
             if step % _STEP == 0:
                 await trio.lowlevel.checkpoint()
+                complete = self.complete
         self._on_progress()
 
     async def retry(self) -> None:

@@ -89,18 +89,22 @@ class WaitingQueue(Generic[K, R]):
         waits although keys are ready.
         """
         await trio.lowlevel.checkpoint()
-        machine = self._machine
-        while not machine.closed:
-            if not self._held:
-                taken = machine.take(trio.current_time())
-                if taken is not None:
-                    # More than one key may have come due with this one, and this may have been the
-                    # timekeeper.
-                    if self._waiting:
-                        self._wake()
-                    return taken
+        while not self._machine.closed:
+            taken = self.take_nowait()
+            if taken is not None:
+                return taken
             await self._wait()
         return None
+
+    def take_nowait(self) -> Taken[K, R] | None:
+        """Take a key if one is ready, and the queue neither held nor closed; else None. No checkpoint."""
+        if self._held:
+            return None
+        taken = self._machine.take(trio.current_time())
+        if taken is not None and self._waiting:
+            # More than one key may have come due with this one, and this may have been the timekeeper.
+            self._wake()
+        return taken
 
     def hold(self) -> None:
         """Hold every key back, until `release`. A switch, not a counter: the second call changes nothing."""

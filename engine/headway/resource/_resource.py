@@ -129,21 +129,12 @@ class Resource(Generic[T]):
 
     def message(self) -> pb.Resource:
         """This resource as a new wire message, which shares nothing that can be changed."""
-        stored = self._message
-        if self._data is None:
-            data = stored.data
-            payload = None if data is None else AnyMessage(type_url=data.type_url, value=data.value)
-        else:
-            payload = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
-        return pb.Resource(
-            id=None if stored.id is None else copy_message(stored.id),
-            owner=None if stored.owner is None else copy_message(stored.owner),
-            version=stored.version,
-            generation=stored.generation,
-            metadata=dict(stored.metadata if self._metadata is None else self._metadata),
-            status={key: copy_message(status) for key, status in stored.status.items()},
-            data=payload,
-        )
+        made = copy_message(self._message)
+        if self._metadata is not None:
+            made.metadata = dict(self._metadata)
+        if self._data is not None:
+            made.data = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
+        return made
 
     def original(self) -> Resource[T]:
         """This resource as it was made or read, without what you have changed in it since."""

@@ -43,11 +43,12 @@ def resolve(registry: Registry, message: pb.Type | None, field: str) -> Type:
 def admit_id(registry: Registry, id: pb.Id | None, field: str) -> tuple[Type, Key]:
     """Check an id, fill in the tenancy units that its type's scope has, and return its type and key.
 
-    The id is changed in place: afterwards it has a tenancy.
+    The id is changed in place: afterwards it has a tenancy, and shares its type with all other ids of that type.
     """
     if id is None:
         raise invalid(f"{field} is required")
     type = resolve(registry, id.type, f"{field}.type")
+    id.type = type.message
     tenancy = id.tenancy
     if tenancy is None:
         tenancy = id.tenancy = pb.Tenancy()

@@ -38,7 +38,7 @@ def _of_version(item: StreamItem, version: str) -> StreamItem:
     if isinstance(item, SnapshotChunk):
         if {resource.id.type.group_version for resource in item.resources} != {version}:  # type: ignore[union-attr]  # likewise
             return SnapshotChunk([resource for resource in item.resources if _version(resource) == version])
-    elif isinstance(item, Changes) and any(_version(change.resource) != version for change in item.changes):
+    elif isinstance(item, Changes) and {_version(change.resource) for change in item.changes} != {version}:
         return Changes([_gone(change, version) for change in item.changes])
     return item
 

@@ -21,7 +21,7 @@ from headway.service._fence import check_store, fence_of
 from headway.service._marks import check_marks
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
-from headway.storage import Backend, Put
+from headway.storage import Backend, Put, read_for_commit
 
 
 async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) -> pb.WriteResponse:
@@ -31,7 +31,7 @@ async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) 
 
     async def once() -> pb.WriteResponse:
         check_store(backend, request.store_id)
-        stored, _ = await backend.read(type.kind, key)
+        stored, _ = await read_for_commit(backend, type.kind, key)
         if stored is None:
             prepared = await _creation(backend, resource)
             expected = ""
