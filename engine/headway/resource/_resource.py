@@ -108,9 +108,10 @@ class Resource(Generic[T]):
 
     @property
     def finalizers(self) -> frozenset[str]:
-        """The names that hold this resource when it is deleted. To change them, give a new set: ``r.finalizers -= {x}``.
+        """The names that hold this resource when it is deleted. To change them, give it another set.
 
-        Raises InvalidArgument for a name with blanks in it, and for one text in place of several names.
+        ``team.finalizers -= {"cleanup"}``. Raises InvalidArgument for a name with blanks in it, and for a text in
+        place of several names.
         """
         return _markers.finalizers(self._message.metadata if self._metadata is None else self._metadata)
 
