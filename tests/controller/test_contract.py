@@ -22,6 +22,7 @@ async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockC
     rig = Rig(autojump_clock)
     looked: list[str] = []
     rig.pools.looked = lambda resource, _: looked.append(resource.name)
+    rig.pools.at_start = ["a"]
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
         await rig.write_pool("a")
@@ -183,19 +184,47 @@ async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(autojump_
     assert set(seen) == {(2, "2")}
 
 
+async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(autojump_clock: MockClock) -> None:
+    """A replica that is behind the initialiser's write, though not behind the fence before it, is waited for."""
+    rig = Rig(autojump_clock)
+    pools, channel = rig.pools, rig.channel
+    pools.at_start = ["a"]
+    for type in pools.types:
+        channel.old_snapshot(type, 1)
+        channel.hold(type)
+
+    async def initialiser(rt: headway.Runtime) -> None:
+        await rt.client.apply(pools.member.new("m", Member(pool="a")))
+
+    async def look(rt: headway.Runtime, _: headway.Request) -> None:
+        seen.append(rt.cache.get(pools.member, "m") is not None)
+
+    seen: list[bool] = []
+    pools.replace(look, initialiser=initialiser)
+    async with rig.open():
+        await trio.sleep(10)
+        assert seen == []
+        for type in pools.types:
+            channel.release(type)
+        await rig.settle()
+    assert set(seen) == {True}
+
+
 async def test_c3_a_run_that_starts_waits_for_its_starting_revision(autojump_clock: MockClock) -> None:
     """A run after a crash is not begun on a cache that lags behind the raising of its fence."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
-        rig.channel.hold(rig.pools.member)
+        for type in rig.pools.types:
+            rig.channel.hold(type)
         before = len(rig.names)
         await rig.restart()
         await trio.sleep(10)
         assert len(rig.names) == before
 
-        rig.channel.release(rig.pools.member)
+        for type in rig.pools.types:
+            rig.channel.release(type)
         await rig.settle()
         start = rig.witness.started
         assert rig.names[before:] == ["a"]

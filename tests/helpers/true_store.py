@@ -180,6 +180,7 @@ class GateChecker:
         """What must be so at any time."""
         gate = self.gate
         assert gate.frontier == self.frontier
+        assert gate._ahead == self.ahead, "what is remembered of replies is not what the frontier has still to reach"
         assert gate.entries == self.replayed, "what was reported doesn't add up to what is held"
         for key, resource in gate.entries.items():
             assert _version(resource) >= self.floors.get(key, 0), f"{key} went back"
