@@ -82,7 +82,7 @@ async def test_lists_are_of_everywhere_unless_told(client: Client) -> None:
 
 
 async def test_what_a_resource_owns_is_listed_typed(client: Client, calls: Calls) -> None:
-    """Of every registered type; one that this program doesn't know doesn't spoil the others (H-w17)."""
+    """Of every registered type; one that this program doesn't know doesn't spoil the others."""
     boss = await client.write(NOTE.new("boss"))
     await client.write(CHILD.new("one", owner=boss))
     await client.write(PLANET.new("two", owner=boss.id))
