@@ -61,6 +61,7 @@ async def test_what_a_killed_engine_leaves_is_adopted_by_the_next_run(folder: Fo
     async with folder.run() as run:
         await run.line("endpoints", folder.name("web"), ", ")
         before = living(folder.path)
+        await run.line("engine ", f"process {run.process.pid}")
         assert await run.end(signal.SIGKILL) == -signal.SIGKILL
         assert sorted(living(folder.path)) == sorted(before)
         async with folder.run() as again:

@@ -126,11 +126,6 @@ class SharedType:
             return None
         return Position(gate.store_id, gate.incarnation, gate.frontier)
 
-    @property
-    def trusted(self) -> bool:
-        """Whether the frontier can be believed: not between the proof of a false bookmark and the next snapshot."""
-        return not self._distrusted
-
     def restart(self) -> None:
         """See `watch.Sink`."""
         self.gate.restart()

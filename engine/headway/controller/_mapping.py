@@ -12,9 +12,9 @@ from headway.controller._definition import Definition
 from headway.controller._request import Reason
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
-from headway.mapper import MapItem, MapQueue, ids_of, mapper_name
+from headway.mapper import MapItem, Mapper, MapQueue, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
-from headway.resource import Key, Resource, TypeName
+from headway.resource import Key, Resource, ResourceType, TypeName
 
 
 class Owed(NamedTuple):
@@ -158,7 +158,7 @@ class RunMapping:
             for key in keys:
                 self._queue.add(key, reason, priority=priority)
 
-    def _keys(self, item: MapItem, type: Any, mapper: Any) -> list[Key]:
+    def _keys(self, item: MapItem, type: ResourceType[Any], mapper: Mapper) -> list[Key]:
         keys: list[Key] = []
         problems: list[str] = []
         for state in (item.applied.old, item.applied.new):
