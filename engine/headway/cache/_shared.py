@@ -114,6 +114,11 @@ class SharedType:
         return self.gate.frontier
 
     @property
+    def distrusted(self) -> bool:
+        """See `watch.Sink`."""
+        return self._distrusted
+
+    @property
     def resume_after(self) -> Position | None:
         """See `watch.Sink`."""
         gate = self.gate
@@ -189,6 +194,8 @@ class SharedType:
         """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
         if replaced:
             self.gate = Gate()
+            self._distrusted = False
+            self._failure = None
         else:
             self._failure = error
         for subscription in self._subscriptions:

@@ -215,8 +215,7 @@ class Run:
             self._queue.add(key, Reason("owed"))
         self._mapping.add_owed(self._owed, self._writes.store_id)
         manages = self._definition.manages.name
-        for key in self._subscriptions[manages].gate.entries:
-            self._queue.add(key, Reason("started"), priority=BACKLOG)
+        self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
         for name in self._subscriptions:
             if name != manages or self._definition.manages in self._definition.watches:
                 self._mapping.add_held(name)

@@ -134,6 +134,8 @@ class RaiseRequest(Request):
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
         """See `Request.apply`."""
+        # Of what was before its first fence a controller owes nothing.
+        self.settled = self.settled or self.revision
         connection.execute(sql.WRITE_FENCE, (*self.fence, self.settled))
 
 

@@ -79,15 +79,16 @@ class GroupWriter:
         self.check_usable()
         mine = _Pending(request)
         self._pending.append(mine)
-        try:
-            with trio.CancelScope(shield=True):
-                if self._leading:
+        with trio.CancelScope(shield=True):
+            if self._leading:
+                try:
                     await mine.turn.wait()
-                if not mine.done:
-                    await self._lead()
-        except BaseException:
-            self._abandon(mine)
-            raise
+                except BaseException:
+                    # KeyboardInterrupt respects no shield. Who is interrupted here has not had its turn yet.
+                    self._pending.remove(mine)
+                    raise
+            if not mine.done:
+                await self._lead()
         if request.error is not None:
             raise request.error
 
@@ -103,20 +104,30 @@ class GroupWriter:
         batch = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_IN_A_BATCH))]
         requests = [pending.request for pending in batch]
         self._last_size = len(batch)
-        floor = self._log.floor if self._log.floor - self._floor >= TRIM_STEP else None
+        floor = self._floor_to_be()
         try:
             if self._broken is not None:
                 raise self._broken
             run = partial(run_batch, self._file, requests, self._head, floor)
             head = await trio.to_thread.run_sync(run, limiter=self._limiter)
-        except Exception as error:  # noqa: BLE001  # a failed batch, or no thread for it: told to all who wait
+        except BaseException as error:
+            # A failed batch, no thread for it, or an interrupt before it had one: told to all who wait.
             _tell_all(requests, error)
             self._stop_if_unusable(error)
+            if not isinstance(error, Exception):
+                raise
         else:
             self._floor = self._floor if floor is None else floor
             self._publish(requests, head)
         finally:
             self._hand_on(batch)
+
+    def _floor_to_be(self) -> int | None:
+        """Where the file's history is to begin after this batch, if it is time to move that."""
+        if self._log.floor - self._floor < TRIM_STEP:
+            return None
+        # When much has grown too old at once, it goes over several batches.
+        return min(self._log.floor, self._floor + 4 * TRIM_STEP)
 
     async def _gather(self) -> None:
         # The writers that the last batch has let go come back some turns of the loop later. Without waiting for
@@ -133,22 +144,16 @@ class GroupWriter:
             if request.made_revision and request.error is None:
                 request.publish()
                 self._log.append(request.revision, request.changes, now)
-        self._head = head
-        self._pulse.beat()
+        if head > self._head:
+            self._head = head
+            self._pulse.beat()
 
-    def _stop_if_unusable(self, error: Exception) -> None:
+    def _stop_if_unusable(self, error: BaseException) -> None:
         if isinstance(error, BatchFailed) and error.unusable and self._broken is None:
             text = f"{self._file.path} can't be used any more: {error}"
             self._broken = BatchFailed(lambda: StoreUnusable(f"{text}. Nothing was written"), unusable=True)
             self.refuse(lambda: StoreUnusable(text))
             self._pulse.stop(lambda: StoreUnusable(text))
-
-    def _abandon(self, mine: _Pending) -> None:
-        """Forget a request whose writer is interrupted (KeyboardInterrupt respects no shield) before its turn."""
-        if mine in self._pending:
-            self._pending.remove(mine)
-            if mine.turn.is_set():
-                self._hand_on([])
 
     def _hand_on(self, batch: list[_Pending]) -> None:
         for pending in batch:
@@ -161,7 +166,7 @@ class GroupWriter:
             self._idle.set()
 
 
-def _tell_all(requests: list[Request], error: Exception) -> None:
+def _tell_all(requests: list[Request], error: BaseException) -> None:
     """Give every writer of a failed batch an error object of its own: several tasks raise them."""
     for request in requests:
         if not isinstance(error, BatchFailed):

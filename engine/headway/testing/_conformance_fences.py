@@ -115,13 +115,17 @@ async def nothing_lands_after_the_fence_was_raised(backend: Backend) -> None:
 async def what_is_settled_is_returned_by_the_next_raise(backend: Backend) -> None:
     """The noted revision belongs to controller and member, makes no revision and never goes down."""
     raised = await backend.raise_fence("c", "m", 1, 0)
-    must(raised.settled == 0, "something was settled before anything was noted")
+    must(raised.settled == raised.position.revision, "a first raise settles what was before it")
+    again = await backend.raise_fence("c", "m", 0, 0)
+    must(again.settled == raised.settled, "a raise has settled something")
+    raised = again
     await backend.record_settled(raised.fence, 7)
     await backend.record_settled(raised.fence, 5)
     must(backend.position == raised.position, "noting what is settled made a revision")
     again = await backend.raise_fence("c", "m", 0, 0)
     must(again.settled == 7, "the settled revision is not the highest that was noted")
-    must((await backend.raise_fence("c", "other", 0, 0)).settled == 0, "another member has settled something")
+    other = await backend.raise_fence("c", "other", 0, 0)
+    must(other.settled == other.position.revision, "another member has settled something")
     await backend.record_settled(again.fence, 9)
     must((await backend.raise_fence("c", "m", 0, 0)).settled == 9, "the settled revision did not rise")
 
@@ -129,10 +133,11 @@ async def what_is_settled_is_returned_by_the_next_raise(backend: Backend) -> Non
 async def settling_below_the_fence_is_refused(backend: Backend) -> None:
     """A run that has been superseded notes nothing: FenceLowered."""
     first = await backend.raise_fence("c", "m", 1, 0)
-    await backend.record_settled(first.fence, 3)
+    await backend.record_settled(first.fence, first.settled + 2)
     await backend.raise_fence("c", "m", 2, 0)
     await refused(FenceLowered, backend.record_settled(first.fence, 8), "settling below the fence")
-    must((await backend.raise_fence("c", "m", 0, 0)).settled == 3, "a refused note was kept")
+    kept = (await backend.raise_fence("c", "m", 0, 0)).settled
+    must(kept == first.settled + 2, "a refused note was kept")
 
 
 CHECKS = [

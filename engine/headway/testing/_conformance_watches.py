@@ -14,7 +14,6 @@ from headway.testing._conformance_tools import (
     OTHER_KIND,
     Held,
     Reader,
-    fail,
     held,
     must,
     name_of,
@@ -223,38 +222,36 @@ async def all_watchers_hear_the_same(backend: Backend) -> None:
 
 
 async def a_cancelled_next_has_taken_nothing(backend: Backend) -> None:
-    """Cancelled while an item is there, or while none is, the next call gets what the cancelled one would have."""
-    await backend.commit([putting(thing(f"n{index:04}")) for index in range(1500)])
-    watch = await backend.watch(KIND, EVERYTHING)
-    reader = Reader(watch)
-    while reader.snapshot_at is None:
-        await _cancelled_next(reader)
-        await reader.next()
-    must(len(reader.held) == 1500, "a cancelled call took a part of the snapshot")
-    await _cancelled_next(reader, turns=20)
-    at = await put(backend, thing("late"))
-    await _cancelled_next(reader)
+    """Cancelled at any moment, while an item is there or while none is, a call returns it or leaves it to the next."""
+    await backend.commit([putting(thing(f"n{index:04}")) for index in range(2500)])
+    reader = await reading(backend)
+    for turns in range(8):
+        await _next_cancelled_after(reader, turns)
+    await reader.until_snapshot()
+    must(len(reader.held) == 2500, "a cancelled call took a part of the snapshot")
+    await reader.until(backend.position.revision)
+    wanted = [f"late{turns}" for turns in range(8)]
+    for turns, name in enumerate(wanted):
+        await _next_cancelled_after(reader, 20)
+        at = await put(backend, thing(name))
+        await _next_cancelled_after(reader, turns)
     await reader.until(at.revision)
-    must([name for _, name, _ in told(reader.changes)] == ["late"], "a cancelled call took a change")
+    must([name for _, name, _ in told(reader.changes)] == wanted, "a cancelled call took a change")
 
 
-async def _cancelled_next(reader: Reader, turns: int = 0) -> None:
-    """Call for an item, and cancel the call when it has waited some turns of the event loop."""
+async def _next_cancelled_after(reader: Reader, turns: int) -> None:
+    """Call for an item, and cancel the call after some turns of the event loop."""
 
     async def call() -> None:
         with scope:
-            await reader.watch.next()
-            fail("a call that had nothing to return, or was cancelled beforehand, returned an item")
+            await reader.next()
 
-    scope = trio.CancelScope()
     async with trio.open_nursery() as nursery:
-        if turns:
-            nursery.start_soon(call)
-            for _ in range(turns):
-                await trio.lowlevel.checkpoint()
+        scope = trio.CancelScope()
+        nursery.start_soon(call)
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
         scope.cancel()
-        if not turns:
-            await call()
 
 
 async def a_waiting_watch_hears_what_comes(backend: Backend) -> None:
