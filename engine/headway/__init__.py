@@ -12,8 +12,10 @@ General layout, in the order in which a change travels; each room imports only t
     cache            what is believed: the gate, indexes, reads
     mapper, queue    whose concern; which key, when
     controller       declaring a controller, and running it
+    manifest         YAML documents to resources and back
+    observe          what users see of it
     engine           `open_engine`, the only file that knows every room
-    observe, testing what users see of it; what their tests need
+    testing          what users' tests need
 
 Everything here is a re-export; what isn't re-exported here or in a room's own `__init__` is private.
 """

@@ -39,10 +39,11 @@ class Engine:
         """
         while True:
             await trio.lowlevel.checkpoint()
-            revision = self._backend.position.revision
+            # Every run begins with a commit, so that at revision 0 none has begun yet.
+            revision = max(1, self._backend.position.revision)
             for supervisor in self._supervisors:
                 await supervisor.wait_settled(revision)
-            if self._backend.position.revision == revision and all(
+            if self._backend.position.revision <= revision and all(
                 supervisor.settled() >= revision for supervisor in self._supervisors
             ):
                 return

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
-from headway.events import RunStarted, WriteSettled
+from headway.events import RunEnded, RunStarted, WriteSettled
 from headway.service import FENCED
 from headway.testing import Fault
 from tests.helpers.pools import Member, Summary
@@ -22,6 +22,7 @@ async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockC
     rig = Rig(autojump_clock)
     looked: list[str] = []
     rig.pools.looked = lambda resource, _: looked.append(resource.name)
+    rig.pools.at_start = ["a"]
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
         await rig.write_pool("a")
@@ -183,19 +184,47 @@ async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(autojump_
     assert set(seen) == {(2, "2")}
 
 
+async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(autojump_clock: MockClock) -> None:
+    """A replica that is behind the initialiser's write, though not behind the fence before it, is waited for."""
+    rig = Rig(autojump_clock)
+    pools, channel = rig.pools, rig.channel
+    pools.at_start = ["a"]
+    for type in pools.types:
+        channel.old_snapshot(type, 1)
+        channel.hold(type)
+
+    async def initialiser(rt: headway.Runtime) -> None:
+        await rt.client.apply(pools.member.new("m", Member(pool="a")))
+
+    async def look(rt: headway.Runtime, _: headway.Request) -> None:
+        seen.append(rt.cache.get(pools.member, "m") is not None)
+
+    seen: list[bool] = []
+    pools.replace(look, initialiser=initialiser)
+    async with rig.open():
+        await trio.sleep(10)
+        assert seen == []
+        for type in pools.types:
+            channel.release(type)
+        await rig.settle()
+    assert set(seen) == {True}
+
+
 async def test_c3_a_run_that_starts_waits_for_its_starting_revision(autojump_clock: MockClock) -> None:
     """A run after a crash is not begun on a cache that lags behind the raising of its fence."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
-        rig.channel.hold(rig.pools.member)
+        for type in rig.pools.types:
+            rig.channel.hold(type)
         before = len(rig.names)
         await rig.restart()
         await trio.sleep(10)
         assert len(rig.names) == before
 
-        rig.channel.release(rig.pools.member)
+        for type in rig.pools.types:
+            rig.channel.release(type)
         await rig.settle()
         start = rig.witness.started
         assert rig.names[before:] == ["a"]
@@ -405,6 +434,25 @@ async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock
         await trio.sleep(1)
         await rig.restart()
         rig.channel.release(rig.pools.summary)
+        await rig.settle()
+        last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
+        assert last.frontiers[rig.pools.member.name] >= moved_at
+
+
+async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(autojump_clock: MockClock) -> None:
+    """A member that moves away from a pool that isn't there, while no run is there either, is not missed."""
+    rig = Rig(autojump_clock)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_member("m", "not-there")
+        await rig.settle()
+        rig.pools.fail_source()
+        await wait_all_tasks_blocked()
+        assert len(rig.witness.heard(RunEnded)) == 1
+        await rig.write_member("m", "a")
+        moved_at = rig.store.position.revision
+        await wait_all_tasks_blocked()
+        assert len(rig.witness.heard(RunStarted)) == 1
         await rig.settle()
         last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
         assert last.frontiers[rig.pools.member.name] >= moved_at

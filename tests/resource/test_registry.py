@@ -12,7 +12,7 @@ from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
 
 def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
-    """I-3: and is what the registry iterates over, in the order in which it came."""
+    """And is what the registry iterates over, in the order in which it came."""
     known = registry()
     assert list(known) == TYPES
     for type in TYPES:
@@ -30,7 +30,7 @@ def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
     ],
 )
 def test_what_is_not_registered_is_refused_with_what_is(name: TypeName, said: str) -> None:
-    """H-3: the name, and the one that was probably meant."""
+    """The name, and the one that was probably meant."""
     with pytest.raises(InvalidArgument) as caught:
         registry().resolve(name)
     assert str(caught.value).startswith(said)
@@ -43,7 +43,7 @@ def test_an_empty_registry_says_just_that() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    """I-1: the second one is told of the first, and changes nothing."""
+    """The second one is told of the first, and changes nothing."""
     known = registry()
     again = ResourceType("tests", "v1", "Note", Memo)
     said = r"type tests\.v1\.Note is registered already, with payload Note; use that one, or register this one under"

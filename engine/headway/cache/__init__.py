@@ -10,6 +10,7 @@ from headway.cache._gate import Refusals as Refusals
 from headway.cache._hub import Hub as Hub
 from headway.cache._indexes import Index as Index
 from headway.cache._indexes import IndexTable as IndexTable
+from headway.cache._indexes import OnFailure as OnFailure
 from headway.cache._indexes import index as index
 from headway.cache._indexes import index_many as index_many
 from headway.cache._indexes import index_metadata as index_metadata

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from headway.cache._indexes import IndexTable
 from headway.cache._shared import Subscription
 from headway.errors import IndexIncomplete, InvalidArgument, NotPrimed, NotWatched
 from headway.resource import Key, Payload, Resource, ResourceId, ResourceType, TypeName, did_you_mean
@@ -92,7 +93,7 @@ class CacheReader:
             "or read it by the client"
         )
 
-    def _table(self, type: ResourceType[Any], name: str) -> tuple[Subscription, Any]:
+    def _table(self, type: ResourceType[Any], name: str) -> tuple[Subscription, IndexTable]:
         subscription = self._of(type)
         table = subscription.tables.get(name)
         if table is None:

@@ -76,6 +76,10 @@ class Subscription:
         feed, self._feed = self._feed, []
         return feed
 
+    def linger(self) -> None:
+        """Nobody reads by its indexes any more: only go on with the feed."""
+        self.tables = {}
+
     def close(self) -> None:
         """End the subscription. Idempotent."""
         self._shared.leave(self)
@@ -121,11 +125,6 @@ class SharedType:
         if not gate.primed or self._distrusted:
             return None
         return Position(gate.store_id, gate.incarnation, gate.frontier)
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the frontier can be believed: not between the proof of a false bookmark and the next snapshot."""
-        return not self._distrusted
 
     def restart(self) -> None:
         """See `watch.Sink`."""

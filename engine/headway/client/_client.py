@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import trio
@@ -104,6 +105,7 @@ class Client:
         One that has been read carries its version and is stored only if that is still the stored one (Conflict
         otherwise). A new one is created, or replaces what bears its name.
         """
+        _check_resource(resource)
         return await self._write(resource.type, resource.message())
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
@@ -111,6 +113,7 @@ class Client:
 
         Finalizers and the deletion mark are left alone unless the given metadata has them.
         """
+        _check_resource(resource)
         type, wanted = resource.type, resource.message()
         wanted.version = ""
         for _ in range(_APPLY_ATTEMPTS):
@@ -143,11 +146,13 @@ class Client:
     async def write_status(
         self, resource: Resource[T], key: str, conditions: builtins.list[pb.Condition], *, observed_generation: str = ""
     ) -> Resource[T]:
-        """Replace the status under ``key``, and return the resource as stored.
+        """Replace the status under ``key`` (by custom the controller's name), and return the resource as stored.
 
         What is stored already makes no commit and wakes nobody. ``observed_generation`` is that of ``resource``
         unless given. Other writers of the resource don't matter; NotFound when this incarnation is gone.
         """
+        _check_resource(resource)
+        _check_conditions(conditions)
         # Whether it differs is for the server to say: what `resource` was read with may be overwritten by now.
         status = pb.Status(
             observed_generation=observed_generation or resource.generation,
@@ -246,6 +251,22 @@ class Client:
             if write:
                 self._writes.unknown(None)
             raise
+
+
+def _check_resource(given: object) -> None:
+    if not isinstance(given, Resource):
+        raise InvalidArgument(f"a client writes resources, as made by TYPE.new(name, data), not {given!r:.120}")
+
+
+def _check_conditions(conditions: object) -> None:
+    if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
+        raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
+    for each in conditions:
+        # Of the numbers that a bool is, 0 is UNKNOWN.
+        if isinstance(each.state, bool):
+            raise InvalidArgument(
+                f"condition {each.type!r}: state {each.state} must be a headway.ConditionState, such as TRUE or FALSE"
+            )
 
 
 def _id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:

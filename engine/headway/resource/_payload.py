@@ -82,8 +82,16 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             setattr(alone, name, value)
             codec_of(cls).encode(alone)
         except _UNWRITABLE as found:
-            return PayloadError(f"{cls.__qualname__}.{name} can't be {value!r:.120}: {found}")
+            wrong_kind = isinstance(found, AttributeError | TypeError)
+            why = f"give it {_annotation(cls, name)}" if wrong_kind else str(found)
+            return PayloadError(f"{cls.__qualname__}.{name} can't be {value!r:.120}: {why}")
     return PayloadError(f"a {cls.__qualname__} can't be written: {error}")
+
+
+def _annotation(cls: Any, name: str) -> str:
+    """How a field is declared: ``str``, ``list[str]``."""
+    annotated = cls.__dataclass_fields__[name].type
+    return annotated.__name__ if isinstance(annotated, type) else str(annotated)
 
 
 def _elements(value: Any) -> Iterable[Any]:
