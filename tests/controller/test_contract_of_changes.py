@@ -61,22 +61,25 @@ async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock
 
 
 async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(autojump_clock: MockClock) -> None:
-    """A member that moves away from a pool that isn't there, while no run is there either, is not missed."""
+    """Members that move away from pools that aren't there, while no run is there either, are not missed."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("m", "not-there")
+        await rig.write_member("n", "nor-there")
         await rig.settle()
         rig.pools.fail_source()
         await wait_all_tasks_blocked()
         assert len(rig.witness.heard(RunEnded)) == 1
-        await rig.write_member("m", "a")
+        for name in ("m", "n"):
+            await rig.write_member(name, "a")
+            await wait_all_tasks_blocked()
         moved_at = rig.store.position.revision
-        await wait_all_tasks_blocked()
         assert len(rig.witness.heard(RunStarted)) == 1
         await rig.settle()
-        last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
-        assert last.frontiers[rig.pools.member.name] >= moved_at
+        for name in ("not-there", "nor-there"):
+            last = [seen for seen in rig.witness.reconciles if seen.name == name][-1]
+            assert last.frontiers[rig.pools.member.name] >= moved_at
 
 
 async def test_c6_a_run_owes_the_keys_that_its_former_self_did_not_get_to(autojump_clock: MockClock) -> None:
