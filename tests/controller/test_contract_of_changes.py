@@ -117,6 +117,18 @@ async def test_c6_a_deletion_while_no_run_was_there_is_found_in_the_history(auto
         assert second.names == ["never-was"]
 
 
+async def test_c7_a_key_in_hand_is_not_handed_out_again(autojump_clock: MockClock) -> None:
+    """A pool that changes while it is reconciled waits for that to end, although another worker is free."""
+    rig = Rig(autojump_clock, concurrency=2)
+    rig.pools.pause = 1.0
+    async with rig.open():
+        for number in range(4):
+            await rig.write_pool("a", str(number))
+            await trio.sleep(0.3)
+            assert rig.witness.running <= 1
+        await rig.settle()
+
+
 async def test_c7_a_key_is_reconciled_once_at_a_time_and_keys_side_by_side(autojump_clock: MockClock) -> None:
     """Of three keys that change all the time two are in hand, and none of them twice."""
     rig = Rig(autojump_clock, concurrency=2)
