@@ -61,22 +61,25 @@ async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock
 
 
 async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(autojump_clock: MockClock) -> None:
-    """A member that moves away from a pool that isn't there, while no run is there either, is not missed."""
+    """Members that move away from pools that aren't there, while no run is there either, are not missed."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("m", "not-there")
+        await rig.write_member("n", "nor-there")
         await rig.settle()
         rig.pools.fail_source()
         await wait_all_tasks_blocked()
         assert len(rig.witness.heard(RunEnded)) == 1
-        await rig.write_member("m", "a")
+        for name in ("m", "n"):
+            await rig.write_member(name, "a")
+            await wait_all_tasks_blocked()
         moved_at = rig.store.position.revision
-        await wait_all_tasks_blocked()
         assert len(rig.witness.heard(RunStarted)) == 1
         await rig.settle()
-        last = [seen for seen in rig.witness.reconciles if seen.name == "not-there"][-1]
-        assert last.frontiers[rig.pools.member.name] >= moved_at
+        for name in ("not-there", "nor-there"):
+            last = [seen for seen in rig.witness.reconciles if seen.name == name][-1]
+            assert last.frontiers[rig.pools.member.name] >= moved_at
 
 
 async def test_c6_a_run_owes_the_keys_that_its_former_self_did_not_get_to(autojump_clock: MockClock) -> None:
@@ -112,6 +115,18 @@ async def test_c6_a_deletion_while_no_run_was_there_is_found_in_the_history(auto
     async with second.open():
         await second.settle()
         assert second.names == ["never-was"]
+
+
+async def test_c7_a_key_in_hand_is_not_handed_out_again(autojump_clock: MockClock) -> None:
+    """A pool that changes while it is reconciled waits for that to end, although another worker is free."""
+    rig = Rig(autojump_clock, concurrency=2)
+    rig.pools.pause = 1.0
+    async with rig.open():
+        for number in range(4):
+            await rig.write_pool("a", str(number))
+            await trio.sleep(0.3)
+            assert rig.witness.running <= 1
+        await rig.settle()
 
 
 async def test_c7_a_key_is_reconciled_once_at_a_time_and_keys_side_by_side(autojump_clock: MockClock) -> None:
