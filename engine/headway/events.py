@@ -176,7 +176,15 @@ class HandlerFailed:
 
 
 Report = Callable[[object], None]
+"""Is called with every event. One with a true attribute ``failures_only`` need not be called with the `Reconciled` of a
+reconcile that went well: making that event costs every one of them.
+"""
 
 
 def ignore(event: object) -> None:
     """Report to nobody."""
+
+
+def hears_successes(report: Report) -> bool:
+    """Whether a report is to be called with the `Reconciled` of what went well, too."""
+    return report is not ignore and not getattr(report, "failures_only", False)

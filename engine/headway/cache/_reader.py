@@ -46,7 +46,7 @@ class CacheReader:
     ) -> Resource[T] | None:
         """The resource, or None. ``id`` is a name, or an id (with a uid only that incarnation is found)."""
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
-        if wanted.type.unversioned != type.kind:
+        if wanted.type != type.name and wanted.type.unversioned != type.kind:
             raise InvalidArgument(f"{wanted} is not a {type.name}: ask for it by its own type")
         stored = self._of(type).gate.entries.get((wanted.partition, wanted.namespace, wanted.name))
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):

@@ -76,6 +76,10 @@ class Subscription:
         feed, self._feed = self._feed, []
         return feed
 
+    def linger(self) -> None:
+        """Nobody reads by its indexes any more: only go on with the feed."""
+        self.tables = {}
+
     def close(self) -> None:
         """End the subscription. Idempotent."""
         self._shared.leave(self)

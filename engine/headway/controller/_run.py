@@ -96,13 +96,19 @@ class Run:
             self._cache.close()
             self._queue.close()
             for subscription in self._subscriptions.values():
-                subscription.close()
+                if self._begun:
+                    subscription.linger()
+                else:
+                    subscription.close()
             self._progress.unpark_all()
         raise EngineBug("a run ended by itself")
 
     def owed(self) -> Owed:
-        """What this run was still to do; for the next run, when this one has ended. Called once."""
-        return Owed(self._queue.owed(), self._mapping.owed()) if self._begun else self._owed
+        """What this run was still to do; for the next run, when this one has ended."""
+        if not self._begun:
+            return self._owed
+        feeds = tuple(self._subscriptions.items())
+        return Owed(self._queue.owed(), self._mapping.owed(), feeds, self._writes.store_id)
 
     async def wait_progress(self) -> None:
         """Wait until something was mapped or reconciled, or the run has ended."""
@@ -200,8 +206,7 @@ class Run:
         self._cache.open(self._subscriptions)
         for key in self._owed.keys:
             self._queue.add(key, Reason("owed"))
-        for type, change in self._owed.changes:
-            self._mapping.add_backlog(type, [change])
+        self._mapping.add_owed(self._owed, self._writes.store_id)
         manages = self._definition.manages.name
         self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
         for name in self._subscriptions:

@@ -11,7 +11,7 @@ from headway.controller._definition import Definition
 from headway.controller._request import Reason, Request, RequeueAfter
 from headway.controller._runtime import Runtime
 from headway.errors import HeadwayError, PermanentFailure
-from headway.events import Reconciled, ReconcileSlow, Report, ignore
+from headway.events import Reconciled, ReconcileSlow, Report, hears_successes
 from headway.queue import Taken, WaitingQueue
 from headway.resource import Key, ResourceId
 
@@ -48,6 +48,7 @@ class Worker:
         self._runtime = runtime
         self._queue = queue
         self._report = report
+        self._reports_all = hears_successes(report)
         self._on_done = on_done
         self._started: dict[Key, float] = {}
 
@@ -123,7 +124,7 @@ class Worker:
         error: Exception | None,
     ) -> None:
         outcome, retry_after = self._settle(taken.key, result, error)
-        if self._report is not ignore:
+        if self._reports_all or error is not None:
             seconds = trio.current_time() - began
             name = self._definition.name
             self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons))
