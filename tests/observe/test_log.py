@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import structlog.testing
+from trio.testing import MockClock
 
+import headway
 from headway import events
 from headway.controller import Reason
 from headway.observe import log_report
 from headway.resource import ResourceId, TypeName
+from tests.helpers.pools import Pool
 
 NAME = TypeName("staff", "v1", "Team")
 ID = ResourceId(NAME, "core", "default", "default")
@@ -74,3 +78,24 @@ def test_what_an_operator_should_know_is_a_warning(event: object) -> None:
 
     [(level, name, fields)] = lines.lines
     assert (level, name, fields["controller"]) == ("warning", type(event).__name__, "teams")
+
+
+async def test_an_engine_without_a_report_logs_by_structlog(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """What went wrong is a warning of the logger that everybody configures."""
+    app = headway.App("pools")
+    pool = app.type("pools", "v1", "Pool", Pool)
+
+    @app.controller(manages=pool)
+    async def look(_: headway.Runtime, request: headway.Request) -> None:
+        raise headway.PermanentFailure(f"no {request.id.name}")
+
+    with structlog.testing.capture_logs() as lines:
+        async with headway.open_engine("memory:", app) as engine:
+            await engine.client.write(pool.new("a"))
+            await engine.wait_settled()
+
+    assert [(line["event"], line["log_level"], line["error"]) for line in lines] == [
+        ("Reconciled", "warning", "PermanentFailure: no a")
+    ]
