@@ -52,6 +52,7 @@ from headway.errors import HeadwayError as HeadwayError
 from headway.errors import HistoryGone as HistoryGone
 from headway.errors import IndexIncomplete as IndexIncomplete
 from headway.errors import InvalidArgument as InvalidArgument
+from headway.errors import NonsenseResult as NonsenseResult
 from headway.errors import NotFound as NotFound
 from headway.errors import NotPrimed as NotPrimed
 from headway.errors import NotWatched as NotWatched
@@ -59,6 +60,7 @@ from headway.errors import OutcomeUnknown as OutcomeUnknown
 from headway.errors import PayloadError as PayloadError
 from headway.errors import PermanentFailure as PermanentFailure
 from headway.errors import PermissionDenied as PermissionDenied
+from headway.errors import ReconcileTimeout as ReconcileTimeout
 from headway.errors import RemoteError as RemoteError
 from headway.errors import StoreChanged as StoreChanged
 from headway.errors import StoreUnusable as StoreUnusable

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
+from headway._groups import only_error
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import App, Definition, Owed, Run, Supervisor
@@ -97,7 +98,7 @@ async def open_engine(
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # The caller's own error comes out as it went in, not wrapped in the engine's nursery.
-            only = _only(group)
+            only = only_error(group)
             if only is group:
                 raise
             raise only from only.__cause__
@@ -140,9 +141,3 @@ def _supervisors(
         Supervisor(definition.name, functools.partial(make, fence_name, definition), report)
         for fence_name, definition in definitions.items()
     ]
-
-
-def _only(group: BaseException) -> BaseException:
-    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
-        group = group.exceptions[0]
-    return group

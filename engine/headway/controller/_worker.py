@@ -10,7 +10,7 @@ import trio
 from headway.controller._definition import Definition
 from headway.controller._request import Reason, Request, RequeueAfter
 from headway.controller._runtime import Runtime
-from headway.errors import HeadwayError, PermanentFailure
+from headway.errors import NonsenseResult, PermanentFailure, ReconcileTimeout
 from headway.events import Reconciled, ReconcileSlow, Report, hears_successes
 from headway.queue import Taken, WaitingQueue
 from headway.resource import Key, ResourceId
@@ -22,14 +22,6 @@ _IN_A_ROW = 8
 """How many reconciles, if they don't wait, a worker does between two checkpoints of its own."""
 _RETRY = Reason("retry")
 _REQUEUE = Reason("requeue")
-
-
-class ReconcileTimeout(HeadwayError):
-    """A reconcile took longer than its controller's deadline and was cancelled."""
-
-
-class NonsenseResult(HeadwayError, TypeError):
-    """A reconciler returned something that is no result."""
 
 
 class Worker:
