@@ -16,5 +16,6 @@ from headway.cache._indexes import index_many as index_many
 from headway.cache._indexes import index_metadata as index_metadata
 from headway.cache._indexes import index_owner as index_owner
 from headway.cache._reader import CacheReader as CacheReader
+from headway.cache._shared import LINGER_LIMIT as LINGER_LIMIT
 from headway.cache._shared import SharedType as SharedType
 from headway.cache._shared import Subscription as Subscription
