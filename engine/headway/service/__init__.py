@@ -10,3 +10,6 @@ from headway.service._lease import LeaseService as LeaseService
 from headway.service._refusals import FENCED as FENCED
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
+from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
+from headway.service._watch_wire import WatchDecoder as WatchDecoder
+from headway.service._watch_wire import WatchEncoder as WatchEncoder
