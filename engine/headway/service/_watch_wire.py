@@ -7,6 +7,7 @@ of its own, takes far more than the resource in it. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from headway.errors import PayloadError
@@ -89,24 +90,27 @@ class WatchEncoder:
 
     def _there(self, resource: pb.Resource) -> bytes:
         body = self._of(resource)
-        length = _varint(len(body))
-        # The frame's prefix and the upsert's tag and length in one go: this runs once for each resource.
-        inner = len(body) + len(length) + 1
-        outer = _varint(inner)
-        total = inner + len(outer) + 1
-        return b"".join((total.to_bytes(5, "big"), _UPSERT, outer, _RESOURCE, length, body))
+        return _head(_UPSERT, len(body), 0) + body
 
     def _change(self, change: Change) -> bytes:
         body = self._of(change.resource)
-        length = _varint(len(body))
-        inner = len(body) + len(length) + 1
-        outer = _varint(inner)
         tail = _REVISION + _varint(change.revision) if change.revision else b""
         if change.more:
             tail += _MORE
-        total = inner + len(outer) + 1 + len(tail)
-        arm = _DELETE if change.deleted else _UPSERT
-        return b"".join((total.to_bytes(5, "big"), arm, outer, _RESOURCE, length, body, tail))
+        return _head(_DELETE if change.deleted else _UPSERT, len(body), len(tail)) + body + tail
+
+
+@lru_cache(4096)
+def _head(arm: bytes, size: int, tail: int) -> bytes:
+    """What stands before a resource of so many bytes: the frame's prefix, the arm's tag and length, its own.
+
+    Resources of one type have few lengths between them, so that this is mostly looked up.
+    """
+    length = _varint(size)
+    inner = _RESOURCE + length
+    outer = _varint(len(inner) + size)
+    total = len(arm) + len(outer) + len(inner) + size + tail
+    return total.to_bytes(5, "big") + arm + outer + inner
 
 
 def _pieces(messages: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,0 +1,235 @@
+"""The client, a watch and a controller's run over the network: what they do in the process they do here."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway import rpc
+from headway.cache import Hub
+from headway.client import Client
+from headway.controller import Run, Supervisor
+from headway.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, SnapshotChunk, pb
+from headway.service import WATCH_LIST
+from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
+
+
+@asynccontextmanager
+async def clients() -> AsyncIterator[tuple[Served, Client, rpc.RemoteChannel]]:
+    async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
+        yield it, Client(channel, app.registry), channel
+
+
+async def test_the_client_does_over_the_network_what_it_does_in_the_process() -> None:
+    """Write, read, list, apply, delete, and each refusal by its own error."""
+    async with clients() as (_, client, _):
+        created = await client.write(THING.new("a", Text(text="1")))
+        assert created.version
+        read = await client.read(THING, "a")
+        assert (read.data.text, read.version, read.id.uid) == ("1", created.version, created.id.uid)
+        read.data.text = "2"
+        await client.write(read)
+        with pytest.raises(headway.Conflict):
+            await client.write(read)
+        assert [each.data.text for each in await client.list(THING)] == ["2"]
+        await client.delete(await client.apply(THING.new("a", Text(text="3"))))
+        assert await client.get(THING, "a") is None
+        with pytest.raises(headway.NotFound):
+            await client.read(THING, "a")
+        with pytest.raises(InvalidArgument):
+            await client.read(THING, "Not A Name")
+
+
+async def test_a_watch_tells_the_snapshot_its_end_and_every_change() -> None:
+    """As it does in the process, with whole resources."""
+    async with clients() as (_, client, _):
+        await client.write(THING.new("before", Text(text="1")))
+        async with client.watch(THING) as events:
+            first = await anext(events)
+            assert isinstance(first, headway.Upserted)
+            assert first.resource.data.text == "1"
+            assert isinstance(await anext(events), headway.SnapshotEnd)
+            written = await client.write(THING.new("after", Text(text="2")))
+            event = await _change(events)
+            assert isinstance(event, headway.Upserted)
+            assert (event.resource.id.name, event.revision) == ("after", int(written.version))
+            await client.delete(written)
+            event = await _change(events)
+            assert isinstance(event, headway.Deleted)
+            assert event.resource.id.name == "after"
+
+
+async def _change(events: Any) -> Any:
+    while True:
+        event = await anext(events)
+        if not isinstance(event, headway.Progress):
+            return event
+
+
+async def test_a_watch_goes_on_where_it_was() -> None:
+    """From the last position, without a snapshot, and without losing or repeating."""
+    async with served() as it:
+        local = Client(rpc.InProcessChannel(it.services), app.registry)
+        await local.write(THING.new("a", Text(text="1")))
+        async with rpc.open_channel(it.where, decoders=DECODERS) as channel:
+            async with channel.stream(WATCH_LIST, _everything()) as items:
+                assert isinstance(await anext(items), SnapshotChunk)
+                end = await anext(items)
+                assert isinstance(end, EndOfSnapshot)
+            await local.write(THING.new("b", Text(text="2")))
+            await local.write(THING.new("c", Text(text="3")))
+            request = _everything()
+            request.resume_after = end.position.message()
+            async with channel.stream(WATCH_LIST, request) as items:
+                first = await anext(items)
+                assert first == Bookmark(end.position, resumed=True)
+                names: list[str] = []
+                while len(names) < 2:
+                    item = await anext(items)
+                    if isinstance(item, Changes):
+                        names += [change.resource.id.name for change in item.changes if change.resource.id]
+                assert names == ["b", "c"]
+
+
+def _everything() -> pb.WatchListRequest:
+    return pb.WatchListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
+
+
+async def test_a_controller_runs_over_the_network() -> None:
+    """It primes, reconciles what is there and what comes, and its own writes are seen."""
+    controlled = headway.App("controlled")
+    source = controlled.type("test", "v1", "Thing", Text)
+    target = controlled.type("test", "v1", "Copy", Text)
+    app.registry.register(target)
+    seen: list[str] = []
+    changed = trio.Event()
+
+    @controlled.controller(manages=source, watches={target: headway.map_same_name()})
+    async def copier(rt: headway.Runtime, request: headway.Request) -> None:
+        nonlocal changed
+        thing = rt.cache.get(source, request.id)
+        if thing is not None:
+            await rt.client.apply(target.new(request.id.name, Text(text=thing.data.text)))
+        seen.append(request.id.name)
+        changed.set()
+        changed = trio.Event()
+
+    async with clients() as (_, client, channel):
+        await client.write(source.new("before", Text(text="1")))
+        async with trio.open_nursery() as nursery:
+            hub = Hub(channel, nursery, lambda _: None, lag_limit=30.0)
+            definition = controlled.controllers["copier"]
+
+            def make(owed: Sequence[Key]) -> Run:
+                return Run(
+                    definition,
+                    hub=hub,
+                    channel=channel,
+                    registry=controlled.registry,
+                    report=lambda _: None,
+                    fence_name="copier",
+                    member="",
+                    owed=owed,
+                )
+
+            supervisor = Supervisor("copier", functools.partial(make), lambda _: None)
+            nursery.start_soon(supervisor.supervise)
+            while "before" not in seen:
+                await changed.wait()
+            await client.write(source.new("after", Text(text="2")))
+            while (copy := await client.get(target, "after")) is None:
+                await changed.wait()
+            assert copy.data.text == "2"
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    """Its address is named; a write that may not have been sent is said to be so."""
+    async with rpc.open_channel("127.0.0.1:1") as channel:
+        with pytest.raises(GRPCError, match=r"127\.0\.0\.1:1") as caught:
+            await channel.unary(ECHO, Text(), Text)
+        assert caught.value.status is Status.UNAVAILABLE
+        client = Client(channel, app.registry)
+        with pytest.raises(Unavailable):
+            await client.read(THING, "a")
+        with pytest.raises(OutcomeUnknown):
+            await client.write(THING.new("a", Text()))
+
+
+async def test_the_next_server_is_tried() -> None:
+    """One that can't be reached is passed over, and one that goes is left."""
+    async with served() as one, served() as other:
+        where = f"127.0.0.1:1,{one.where},{other.where}"
+        async with rpc.open_channel(where) as channel:
+            await channel.unary(ECHO, Text(text="a"), Text)
+            assert (one.server.connections, other.server.connections) == (1, 0)
+    async with served() as other, trio.open_nursery() as nursery:
+        gone = trio.Event()
+
+        async def first(task_status: trio.TaskStatus[str]) -> None:
+            async with served() as it:
+                task_status.started(it.where)
+                await gone.wait()
+
+        where = await nursery.start(first)
+        async with rpc.open_channel([where, other.where]) as channel:
+            await channel.unary(ECHO, Text(text="a"), Text)
+            assert other.server.connections == 0
+            gone.set()
+            while other.server.connections == 0:
+                with contextlib.suppress(GRPCError):
+                    await channel.unary(ECHO, Text(text="a"), Text)
+            assert (await channel.unary(ECHO, Text(text="b"), Text)).text == "b"
+
+
+async def test_a_connection_more_is_opened_before_the_streams_run_out() -> None:
+    """grpclib alone would wait for ever at the server's limit."""
+    limits = rpc.Limits(streams=10)
+    async with (
+        served(limits=limits) as it,
+        rpc.open_channel(it.where, decoders=TEXTS) as channel,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def watch() -> None:
+            async with channel.stream(COUNT, Text(text="0")) as items:
+                async for _ in items:
+                    pass
+
+        for _ in range(35):
+            nursery.start_soon(watch)
+        await it.echo.until_waiting(35)
+        assert it.server.connections == 4
+        assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        # Calls never wait behind watches: they have a connection of their own.
+        assert it.server.connections == 5
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_lost_connection_ends_its_calls() -> None:
+    """With UNAVAILABLE, and not sent again: the server had begun."""
+    async with served() as it, rpc.open_channel(it.where) as channel:
+        failures: list[GRPCError] = []
+
+        async def call() -> None:
+            with pytest.raises(GRPCError) as caught:
+                await channel.unary(WAIT, Text(), Text)
+            failures.append(caught.value)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await it.echo.until_waiting(1)
+            for protocol in list(it.server._connections):
+                protocol.give_up()
+        assert [error.status for error in failures] == [Status.UNAVAILABLE]
+        assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
