@@ -44,6 +44,7 @@ class Echo:
         self.release = trio.Event()
         self.cancelled = 0
         self.sent = 0
+        self.flood_ended = trio.Event()
 
     def __mapping__(self) -> dict[str, Handler]:
         one, many = Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM
@@ -105,9 +106,12 @@ class Echo:
     async def _flood(self, stream: Any) -> None:
         """Sends 16 KiB a message for ever."""
         await stream.recv_message()
-        while True:
-            await stream.send_message(Text(text="x" * (16 << 10)))
-            self.sent += 1
+        try:
+            while True:
+                await stream.send_message(Text(text="x" * (16 << 10)))
+                self.sent += 1
+        finally:
+            self.flood_ended.set()
 
     def _wake(self, by: int) -> None:
         self.waiting += by

@@ -20,8 +20,10 @@ from headway.client import Client
 from headway.controller import Run, Supervisor
 from headway.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, SnapshotChunk, pb
-from headway.service import WATCH_LIST
+from headway.service import WATCH_LIST, copied
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
+
+READ = "/headway.resource.v1.ResourceService/Read"
 
 
 @asynccontextmanager
@@ -233,3 +235,30 @@ async def test_a_lost_connection_ends_its_calls() -> None:
                 protocol.give_up()
         assert [error.status for error in failures] == [Status.UNAVAILABLE]
         assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+
+
+async def test_one_registry_serves_every_interface() -> None:
+    """In process without copying, in process with copying, and over the network."""
+    async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as remote:
+        shared = rpc.InProcessChannel(it.services)
+        copying = rpc.CopyingChannel(shared, copied)
+        await Client(shared, app.registry).write(THING.new("a", Text(text="1")))
+        assert (shared.settles_writes, copying.settles_writes, remote.settles_writes) == (True, True, False)
+        channels: list[rpc.Channel] = [shared, copying, remote]
+        seen: list[pb.Resource] = []
+        for channel in channels:
+            async with channel.stream(WATCH_LIST, _everything()) as items:
+                chunk = await anext(items)
+                assert isinstance(chunk, SnapshotChunk)
+                seen += chunk.resources
+                while not isinstance(await anext(items), EndOfSnapshot):
+                    pass
+        again = await shared.unary(READ, pb.ReadRequest(id=seen[0].id), pb.ReadResponse)
+        assert again.resource is seen[0]
+        assert seen[1] is not seen[0]
+        assert seen[0] == seen[1] == seen[2]
+        for channel in (copying, remote):
+            mine = await channel.unary(READ, pb.ReadRequest(id=seen[0].id), pb.ReadResponse)
+            assert mine.resource is not None
+            mine.resource.metadata["changed"] = "yes"
+        assert "changed" not in seen[0].metadata

@@ -94,6 +94,9 @@ class Calls(AbstractHandler):
             self._ended()
 
     async def _checked(self, call: Call, stream: Http2Stream, headers: list[tuple[str, str]]) -> None:
+        if not stream.writable:
+            # It was reset before its task began.
+            return
         given = dict(headers)
         wrong = _wrong_request(given)
         if wrong is not None:

@@ -15,7 +15,15 @@ from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, Stream
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import DataReceived, Event, PingReceived, RemoteSettingsChanged, RequestReceived, StreamReset
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    PingReceived,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamReset,
+)
 
 from headway.rpc._limits import Allowance, Limits
 from headway.rpc._signal import Signal
@@ -198,6 +206,13 @@ class Http2Processor(EventsProcessor):
         super().process_remote_settings_changed(event)
         self.connection.settings_received.set()
         self.connection.stream_close_waiter.set()
+
+    def process_connection_terminated(self, event: ConnectionTerminated) -> None:
+        """grpclib's, and remember which calls the peer says that it has not begun."""
+        for id, stream in self.streams.items():
+            if isinstance(stream, Http2Stream):
+                stream.refused = event.last_stream_id is not None and id > event.last_stream_id
+        super().process_connection_terminated(event)
 
     def process_stream_reset(self, event: StreamReset) -> None:
         """grpclib's, and remember whether the call was refused before anything of it was done."""

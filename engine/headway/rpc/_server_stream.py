@@ -83,6 +83,8 @@ class ServerStream(Stream[Any, Any]):
                 if not data:
                     if self._parser.within_message:
                         raise GRPCError(Status.INTERNAL, "the request ended in the middle of a message")
+                    if not self._cardinality.client_streaming:
+                        raise GRPCError(Status.INTERNAL, "the client sent no request")
                     return None
                 self._bodies = self._parser.feed(data)
         if scope.cancelled_caught:

@@ -13,3 +13,4 @@ from headway.service._service import ResourceService as ResourceService
 from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
+from headway.service._watch_wire import copied as copied

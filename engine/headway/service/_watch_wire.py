@@ -19,6 +19,7 @@ from headway.resource import (
     Position,
     SnapshotChunk,
     StreamItem,
+    copy_message,
     decode,
     decoder_of,
     encode,
@@ -241,3 +242,12 @@ def _slow(event: pb.WatchEvent) -> Change | EndOfSnapshot | Bookmark | None:
         return Bookmark(position(event.bookmark.position) or _NOWHERE, event.bookmark.resumed)
     # An event of a kind that this version doesn't know: nothing to apply.
     return None
+
+
+def copied(said: Any) -> Any:
+    """A message, or a StreamItem, that shares nothing with this one that can be changed."""
+    if isinstance(said, SnapshotChunk):
+        return SnapshotChunk([copy_message(resource) for resource in said.resources])
+    if isinstance(said, Changes):
+        return Changes([change._replace(resource=copy_message(change.resource)) for change in said.changes])
+    return said if isinstance(said, EndOfSnapshot | Bookmark) else copy_message(said)
