@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
 
 import trio
 
 from headway.cache import Hub
 from headway.client import Client
-from headway.controller import App, Definition, Run, Supervisor
+from headway.controller import App, Definition, Owed, Run, Supervisor
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
-from headway.resource import Key, Registry
-from headway.rpc import InProcessChannel
+from headway.resource import Registry
+from headway.rpc import Channel, InProcessChannel
 from headway.service import LeaseService, ResourceService
 from headway.storage import Backend, open_store
 
@@ -40,10 +39,11 @@ class Engine:
         """
         while True:
             await trio.lowlevel.checkpoint()
-            revision = self._backend.position.revision
+            # Every run begins with a commit, so that at revision 0 none has begun yet.
+            revision = max(1, self._backend.position.revision)
             for supervisor in self._supervisors:
                 await supervisor.wait_settled(revision)
-            if self._backend.position.revision == revision and all(
+            if self._backend.position.revision <= revision and all(
                 supervisor.settled() >= revision for supervisor in self._supervisors
             ):
                 return
@@ -55,6 +55,7 @@ async def open_engine(
     *apps: App,
     report: Report | None = None,
     lag_limit: float = 30.0,
+    through: Callable[[Channel], Channel] | None = None,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -67,6 +68,8 @@ async def open_engine(
         report: is called with every event (`headway.events`) as it happens; it must not block. Unless given, what
             an operator should know is logged by structlog.
         lag_limit: seconds that a type's stream may stand below what is known before another one is tried.
+        through: puts a channel of yours between the controllers and the service: `headway.testing.ScriptedChannel`,
+            for a test. The engine's own client doesn't go through it.
 
     Raises DeclarationError for apps that don't go together, StoreUnusable for a store that can't be opened.
     """
@@ -85,8 +88,9 @@ async def open_engine(
         )
         try:
             async with trio.open_nursery() as nursery:
-                hub = Hub(channel, nursery, report, lag_limit=lag_limit)
-                supervisors = _supervisors(definitions, hub, channel, registry, report)
+                theirs = channel if through is None else through(channel)
+                hub = Hub(theirs, nursery, report, lag_limit=lag_limit)
+                supervisors = _supervisors(definitions, hub, theirs, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
                 yield Engine(Client(channel, registry), backend, supervisors)
@@ -118,9 +122,9 @@ def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
 
 
 def _supervisors(
-    definitions: dict[str, Definition], hub: Hub, channel: Any, registry: Registry, report: Report
+    definitions: dict[str, Definition], hub: Hub, channel: Channel, registry: Registry, report: Report
 ) -> list[Supervisor]:
-    def make(fence_name: str, definition: Definition, owed: Sequence[Key]) -> Run:
+    def make(fence_name: str, definition: Definition, owed: Owed) -> Run:
         return Run(
             definition,
             hub=hub,

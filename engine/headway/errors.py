@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 
 class HeadwayError(Exception):
     """The base of every error that Headway raises on purpose."""
@@ -24,6 +27,32 @@ class PayloadError(CallerError, ValueError):
 
 class InvalidArgument(CallerError, ValueError):
     """A field of a request is missing or wrong; the message names the field, the value and what would be right."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a manifest, and where. Lines and columns count from 1."""
+
+    source: str
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.source}:{self.line}:{self.column}"
+        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+
+
+class ManifestError(CallerError, ValueError):
+    """A manifest is not what it should be; ``problems`` are all that is wrong with it, and ``str()`` one a line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+    def __reduce__(self) -> tuple[type[ManifestError], tuple[tuple[Problem, ...]]]:
+        # An exception is rebuilt from its args, which here are the text and not the problems.
+        return type(self), (self.problems,)
 
 
 class NotFound(CallerError, LookupError):

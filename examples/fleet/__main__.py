@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
+import signal
 import sys
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -20,15 +24,16 @@ HERE = Path(__file__).parent
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m examples.fleet", description=__doc__)
-    parser.add_argument("--for", dest="seconds", type=float, help="end by itself after so many seconds")
+    parser.add_argument(
+        "--for", dest="seconds", type=float, default=math.inf, help="end by itself after so many seconds"
+    )
     parser.add_argument("--folder", type=Path, default=Path("run"), help="where the store, locks and logs are (run)")
     parser.add_argument("--manifest", type=Path, default=HERE / "fleet.yaml", help="the fleet (the one shipped)")
     return parser.parse_args()
 
 
-async def declare(client: headway.Client, path: Path) -> None:
+async def declare(client: headway.Client, declared: Sequence[headway.Resource[Any]]) -> None:
     """Make the store's Apps those of the manifest."""
-    declared = manifest.load_file(path, app.registry)
     for resource in declared:
         await client.apply(resource)
     names = {resource.name for resource in declared if resource.type is APP}
@@ -39,19 +44,30 @@ async def declare(client: headway.Client, path: Path) -> None:
 
 async def run(options: argparse.Namespace) -> bool:
     """Run the engine until the time is over or somebody stops it; returns whether the fleet is as declared."""
-    store = f"sqlite:{options.folder / 'fleet.db'}"
-    async with headway.open_engine(store, app, report=show.report) as engine:
-        await declare(engine.client, options.manifest)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(show.show_instances, engine.client)
-            nursery.start_soon(show.show_endpoints, engine.client)
-            nursery.start_soon(_show_when_settled, engine.client)
-            if options.seconds is None:
-                await trio.sleep_forever()
-            await trio.sleep(options.seconds)
-            nursery.cancel_scope.cancel()
-        show.say(await show.table(engine.client))
-        return await show.is_as_declared(engine.client)
+    declared = manifest.load_file(options.manifest, app.registry)
+    options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keeper = Keeper(options.folder / "processes")
+    keeper.declare()
+    opened = False
+    try:
+        async with headway.open_engine(f"sqlite:{options.folder / 'fleet.db'}", app, report=show.report) as engine:
+            opened = True  # so the folder is ours: until here, its processes may be those of another engine
+            await declare(engine.client, declared)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(show.show_instances, engine.client)
+                nursery.start_soon(show.show_endpoints, engine.client)
+                nursery.start_soon(_show_when_settled, engine.client)
+                await trio.sleep(options.seconds)
+                nursery.cancel_scope.cancel()
+            show.say(await show.table(engine.client))
+            return await show.is_as_declared(engine.client)
+    finally:
+        if opened:
+            # The engine has ended, so nobody starts them again. After a `kill -9` this doesn't happen: they go on, and
+            # the next engine adopts them.
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 10):
+                await keeper.stop_all()
+            show.say("stopped   the engine and all processes")
 
 
 async def _show_when_settled(client: headway.Client) -> None:
@@ -66,27 +82,25 @@ async def _show_when_settled(client: headway.Client) -> None:
 
 
 async def main(options: argparse.Namespace) -> int:
-    """Run, and stop the processes at the end. Exit code 0: as declared; 1: not; 130: interrupted."""
-    options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keeper = Keeper(options.folder / "processes")
-    keeper.declare()
+    """Run until the end, or until Ctrl-C. Exit code 0: as declared; 1: not; 2: it could not run; 130: interrupted."""
     code = 130
-    try:
-        code = 0 if await run(options) else 1
-    finally:
-        # The engine has ended, so nobody starts them again. After a `kill -9` this doesn't happen: they go on, and
-        # the next engine adopts them.
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 10):
-            await keeper.stop_all()
-        show.say("stopped   the engine and all processes")
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_at_signal, signals, nursery.cancel_scope)
+            try:
+                code = 0 if await run(options) else 1
+            except (headway.HeadwayError, OSError) as error:
+                print(f"fleet: {error}", file=sys.stderr, flush=True)
+                code = 2
+            nursery.cancel_scope.cancel()
     return code
+
+
+async def _cancel_at_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    async for _ in signals:
+        scope.cancel()
 
 
 if __name__ == "__main__":
     controllers = (apps.apps, endpoints.endpoints)  # declared by their modules
-    try:
-        sys.exit(trio.run(main, arguments()))
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except headway.HeadwayError as error:
-        sys.exit(f"fleet: {error}")
+    sys.exit(trio.run(main, arguments()))

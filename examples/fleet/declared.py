@@ -52,6 +52,12 @@ def condition(instance: headway.Resource[Instance], type: str) -> headway.Condit
     return found[0] if found else None
 
 
+def is_running(instance: headway.Resource[Instance]) -> bool:
+    """Whether the Instance had a process when its status was written."""
+    found = condition(instance, RUNNING)
+    return found is not None and found.state == headway.ConditionState.TRUE
+
+
 def is_healthy(instance: headway.Resource[Instance]) -> bool:
     """Whether the last health check of the Instance's present process went well."""
     found = condition(instance, HEALTHY)

@@ -10,7 +10,7 @@ import trio
 
 import headway
 from examples.fleet import processes
-from examples.fleet.declared import HEALTHY, INSTANCE, PROCESS_FINALIZER, RUNNING, STATUS, Instance, app, condition
+from examples.fleet.declared import HEALTHY, INSTANCE, PROCESS_FINALIZER, RUNNING, STATUS, Instance, app, is_running
 from examples.fleet.locks import Process, State
 from examples.fleet.ports import HOST, healthy
 
@@ -51,16 +51,20 @@ class Keeper:
             return None
         process = await self._process(instance)
         if process is None:
-            if condition(instance, RUNNING) is not None:
+            if is_running(instance):
                 # At once, before it is started again: nobody should be sent to a process that isn't there.
-                await self._write_status(rt, instance, None, False)
+                await self._write_status(rt, instance, "no process")
             rest = self._rest(instance.uid)
             if rest > 0:
                 return headway.requeue_after(rest)
-            process = await self._start(instance)
+            try:
+                process = await self._start(instance)
+            except processes.SpawnFailed as error:
+                await self._write_status(rt, instance, error.reason)
+                raise
         self._hear(instance, process)
         fine = await healthy(HOST, process.port, HEALTH_INTERVAL)
-        await self._write_status(rt, instance, process, fine)
+        await self._write_status(rt, instance, f"process {process.pid}", running=True, fine=fine)
         return headway.requeue_after(HEALTH_INTERVAL if fine else _FIRST_CHECKS)
 
     async def _process(self, instance: headway.Resource[Instance]) -> Process | None:
@@ -107,12 +111,17 @@ class Keeper:
             await rt.client.delete(instance)
 
     async def _write_status(
-        self, rt: headway.Runtime, instance: headway.Resource[Instance], process: Process | None, fine: bool
+        self,
+        rt: headway.Runtime,
+        instance: headway.Resource[Instance],
+        message: str,
+        *,
+        running: bool = False,
+        fine: bool = False,
     ) -> None:
-        running = process is not None
         conditions = [
-            _condition(RUNNING, running, f"process {process.pid}" if process is not None else "no process"),
-            _condition(HEALTHY, running and fine, f"{HOST}:{instance.data.port}"),
+            _condition(RUNNING, running, message),
+            _condition(HEALTHY, fine, f"{HOST}:{instance.data.port}"),
         ]
         try:
             await rt.client.write_status(instance, STATUS, conditions)
@@ -128,24 +137,23 @@ class Keeper:
 
     async def exits(self, rt: headway.Runtime, enqueue: headway.Enqueue) -> None:
         """The custom source: an Instance is reconciled when its process has ended, whoever had started it."""
-        self._heard.clear()
         # The processes first: whoever started one had seen its Instance in this cache or in one before it, and a cache
         # never goes back. So a process whose Instance is not there now is one whose Instance is gone.
         found = await processes.find(self._folder)
-        known = {instance.uid: instance.id.without_uid() for instance in rt.cache.list(INSTANCE)}
+        known = {instance.uid for instance in rt.cache.list(INSTANCE)}
         async with trio.open_nursery() as nursery:
-            for uid, process in found.items():
-                if uid in known:
-                    self._heard.add(process.identity)
-                    nursery.start_soon(self._wait_exit, known[uid], process, enqueue)
-                else:
-                    nursery.start_soon(self._stop_orphan, process)
+            for uid in found.keys() - known:
+                nursery.start_soon(self._stop_orphan, found[uid])
+            # All others are reconciled when a run starts, and so are told to us.
             async for id, process in self._to_be_heard:
                 nursery.start_soon(self._wait_exit, id, process, enqueue)
 
     async def _wait_exit(self, id: headway.ResourceId, process: Process, enqueue: headway.Enqueue) -> None:
-        await processes.wait_exit(process)
-        self._heard.discard(process.identity)
+        try:
+            await processes.wait_exit(process)
+        finally:
+            # Also when this run ends: the next one waits anew.
+            self._heard.discard(process.identity)
         enqueue(id)
 
     async def _stop_orphan(self, process: Process) -> None:

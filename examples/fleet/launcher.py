@@ -34,6 +34,8 @@ CANNOT_CREATE = 73
 """Exit code: the lock or log file can't be opened or written. Nothing was executed."""
 LOCK_TAKEN = 75
 """Exit code: somebody else holds the instance's lock. Nothing was executed."""
+NOBODY_ASKS = 76
+"""Exit code: the engine that gave the order is gone. Nothing was executed."""
 CANNOT_EXECUTE = 126
 """Exit code: the command is there but can't be executed."""
 NOT_FOUND = 127
@@ -134,8 +136,7 @@ def _restore_signals() -> None:
 
 
 def _say(report: int, text: bytes) -> None:
-    # The engine that asked is gone. The next one finds us by the lock.
-    with suppress(OSError):
+    with suppress(OSError):  # the engine that asked is gone
         os.write(report, text)
 
 
@@ -154,8 +155,13 @@ def main() -> None:
     except OSError as error:
         _say(report, f"cannot prepare {folder}/{uid}: {error}\n".encode())
         os._exit(CANNOT_CREATE)
+    try:
+        # With the lock held. An engine that is there to be told was there when we got the lock, so the next one finds
+        # us by it. Had we gone on without: the next one may have looked already, and given the instance up.
+        os.write(report, READY)
+    except BrokenPipeError:
+        os._exit(NOBODY_ASKS)
     _restore_signals()
-    _say(report, READY)
     try:
         os.execvpe(command[0], command, order["environment"])
     except (OSError, ValueError) as error:

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 import trio
 
 import headway
-from examples.fleet.declared import APP, ENDPOINTS, INSTANCE, RUNNING, Endpoints, Instance, condition, is_healthy
+from examples.fleet.declared import (
+    APP,
+    ENDPOINTS,
+    INSTANCE,
+    RUNNING,
+    Endpoints,
+    Instance,
+    condition,
+    is_healthy,
+    is_running,
+)
 from headway import events
 
 
@@ -47,14 +57,19 @@ async def show_instances(client: headway.Client) -> None:
 
 
 def _instance_line(instance: headway.Resource[Instance]) -> str:
+    state = _state(instance)
+    return f"{state}, on port {instance.data.port}" if state == "wanted" or is_running(instance) else state
+
+
+def _state(instance: headway.Resource[Instance]) -> str:
     if instance.is_deleting:
         return "stopping"
     running = condition(instance, RUNNING)
     if running is None:
-        return f"wanted, on port {instance.data.port}"
-    if running.state != headway.ConditionState.TRUE:
-        return "down"
-    return f"{running.message} on port {instance.data.port}, {'healthy' if is_healthy(instance) else 'not healthy yet'}"
+        return "wanted"
+    if not is_running(instance):
+        return f"down: {running.message}"
+    return f"{running.message}, {'healthy' if is_healthy(instance) else 'not healthy yet'}"
 
 
 async def show_endpoints(client: headway.Client) -> None:
@@ -83,7 +98,7 @@ async def table(client: headway.Client) -> str:
             first = (declared.name, str(declared.data.replicas)) if number == 0 else ("", "")
             middle = ("-", "-", "-")
             if instance is not None:
-                middle = (instance.name, str(instance.data.port), _instance_line(instance).partition(" on port")[0])
+                middle = (instance.name, str(instance.data.port), _state(instance))
             rows.append((*first, *middle, listed if number == 0 else ""))
     return _aligned(rows)
 

@@ -43,6 +43,24 @@ print("locked", flush=True)
 signal.pause()
 """
 
+DYING_ENGINE = """
+import os, signal, sys, trio
+from unittest import mock
+from examples.fleet import children
+from examples.fleet.processes import spawn
+
+start = children._start_launcher
+
+def start_and_die(order):
+    pid, _ = start(order)
+    os.kill(pid, signal.SIGSTOP)
+    print(pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with mock.patch.object(children, "_start_launcher", start_and_die):
+    trio.run(spawn, sys.argv[1], "one", ["touch", sys.argv[2]], {"PATH": "/usr/bin:/bin"}, 7)
+"""
+
 
 class Fleet:
     """A folder of instances, a fifo on which their commands can say a word, and engines of other processes."""

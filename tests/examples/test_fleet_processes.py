@@ -17,7 +17,7 @@ from examples.fleet.processes import (
     stop,
     wait_exit,
 )
-from tests.examples.fleet_kit import PATIENCE, SLEEP, Fleet, ended, kill, line_of, this_process
+from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, ended, kill, line_of, this_process
 
 # --- Ends -----------------------------------------------------------------
 
@@ -102,7 +102,7 @@ async def test_processes_of_a_killed_engine_are_adopted(fleet: Fleet) -> None:
 
 
 async def test_an_engine_killed_while_it_spawns_loses_nothing(fleet: Fleet) -> None:
-    """Its launcher goes on: whoever spawns next gets a process or is told of one, and there is one."""
+    """Wherever its launcher is: whoever spawns next gets a process or is told of one, and there is one."""
     engine = fleet.start_engine("one", *SLEEP)
     with trio.fail_after(PATIENCE):
         while not fleet.folder.exists():  # made right before the launcher is started
@@ -114,6 +114,18 @@ async def test_an_engine_killed_while_it_spawns_loses_nothing(fleet: Fleet) -> N
     except AlreadyRuns as error:
         process = error.process
     assert [process.identity] == [found.identity for found in (await find(fleet.folder)).values()]
+
+
+async def test_a_launcher_that_outlives_its_engine_without_a_lock_starts_nothing(fleet: Fleet) -> None:
+    """One that is so slow that the next engine has looked, and has forgotten the instance, would run for nobody."""
+    started = fleet.folder / "started"
+    engine = fleet.start_python(DYING_ENGINE, str(fleet.folder), str(started))
+    launcher_pid = int((await line_of(engine))[0])
+    engine.wait()
+    assert await find(fleet.folder) == {}
+    os.kill(launcher_pid, signal.SIGCONT)
+    await ended(launcher_pid)
+    assert not started.exists()
 
 
 # --- Stopping -------------------------------------------------------------

@@ -4,6 +4,7 @@ Nothing here decides what to do about a change. Open `_gate.py` first (the rules
 """
 
 from headway.cache._gate import Applied as Applied
+from headway.cache._gate import Found as Found
 from headway.cache._gate import Gate as Gate
 from headway.cache._gate import Refusals as Refusals
 from headway.cache._hub import Hub as Hub

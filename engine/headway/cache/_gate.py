@@ -3,8 +3,9 @@
 Rules. The *frontier* is the revision up to which what is held is complete; it is what has been applied, never what a
 server says it has.
 
-1. A change is applied when it is above the frontier and above what is known *ahead* for its key. When its commits are
-   whole, the last one's revision is the frontier. Anything else is stale: refused and counted.
+1. A change is applied when it is above the frontier, not below one that came before it in the same item, and above
+   what is known *ahead* for its key. When its commits are whole, the last one's revision is the frontier. Anything
+   else is stale: refused and counted.
 2. A reply to a write is held to the same comparison and applied at once. It never moves the frontier: of other keys
    it says nothing. What is known only by a reply is *ahead* until the frontier has passed it; a deletion known only by
    a reply is a *grave*, an absence that is ahead.
@@ -14,7 +15,9 @@ server says it has.
 4. A bookmark moves the frontier.
 5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened: the
    keys that it maps to are owed a look. It is returned as overtaken, for mapping alone.
-6. Everything held is of one store id; a gate never changes it. Data of another store needs another gate.
+6. Everything held is of one store id; a gate never changes it. Data of another store needs another gate. The
+   incarnation is that of the server which the frontier was last heard from: what is thrown away, and a reply, says
+   nothing of where a stream may go on.
 
 So for every key the revision of what is held never falls, a deleted key stays absent until a later creation, and the
 frontier never falls: whatever order, repetition or age the inputs come in (C2).
@@ -25,6 +28,8 @@ frontier is above it.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,6 +65,25 @@ class Applied(NamedTuple):
     revision: int
 
 
+class Found(Collection[Applied]):
+    """What is held at one moment, as if it had all just been created. Each `Applied` is made when it is asked for."""
+
+    __slots__ = ("_keys", "_resources")
+
+    def __init__(self, entries: Mapping[Key, pb.Resource]) -> None:
+        self._keys = list(entries)
+        self._resources = list(entries.values())
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[Applied]:
+        return (Applied(key, None, new, 0) for key, new in zip(self._keys, self._resources, strict=True))
+
+    def __contains__(self, applied: object) -> bool:
+        return any(applied == each for each in self)
+
+
 @dataclass(slots=True)
 class Refusals:
     """How many stale things were refused, by what they were."""
@@ -76,6 +100,7 @@ class Gate:
     Attributes:
         entries: what is held. Read it; only the gate writes to it.
         frontier: see the rules. 0 and ``primed`` False until the first snapshot has ended.
+        store_id, incarnation: with the frontier, the position after which a stream may go on.
     """
 
     def __init__(self) -> None:
@@ -91,7 +116,14 @@ class Gate:
         # Invariant: holds exactly the keys known by a reply above the frontier, with that revision; one that is not
         # in `entries` is a grave.
         self._ahead: dict[Key, int] = {}
+        # Every (revision, key) that was put there, as a heap, so that a frontier that moves needs no look at the rest.
+        self._ahead_order: list[tuple[int, Key]] = []
         self._gathered: dict[Key, pb.Resource] = {}
+
+    @property
+    def newest(self) -> int:
+        """No entry is above this revision."""
+        return max(self.frontier, max(self._ahead.values(), default=0))
 
     def restart(self) -> None:
         """A new stream begins: what an unfinished snapshot had brought is forgotten."""
@@ -104,7 +136,7 @@ class Gate:
         if isinstance(item, Bookmark):
             self._note_store(item.position)
             if self.primed:
-                self._raise_frontier(item.position.revision)
+                self._raise_to(item.position)
             return []
         if isinstance(item, SnapshotChunk):
             self._gathered.update(zip(map(resource_key, item.resources), item.resources, strict=True))
@@ -116,11 +148,14 @@ class Gate:
             raise EngineBug("a change was fed to a gate before its snapshot")
         frontier, entries, ahead = self.frontier, self.entries, self._ahead
         applied: list[Applied] = []
+        newest = frontier
         for revision, resource, deleted, _ in changes:
-            key = resource_key(resource)
-            if revision <= frontier:
+            # Several changes of one commit share a revision; one that falls is a repetition within the item.
+            if revision <= frontier or revision < newest:
                 self.refused.changes += 1
                 continue
+            same_commit, newest = revision == newest, revision
+            key = resource_key(resource)
             if ahead and (known := ahead.get(key, 0)) >= revision:
                 # At `known` it is the very change that the reply was of; below it, it was overtaken.
                 if revision < known:
@@ -132,12 +167,14 @@ class Gate:
                 if old is not None:
                     del entries[key]
                     applied.append(Applied(key, old, None, revision))
+            elif same_commit and old is not None and old.version == resource.version:
+                self.refused.changes += 1
             else:
                 entries[key] = resource
                 _note(applied, key, old, resource, revision)
             if ahead:
                 ahead.pop(key, None)
-        self._raise_frontier(changes[-1].revision)
+        self._raise_frontier(newest)
         return applied
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> list[Applied]:
@@ -145,14 +182,13 @@ class Gate:
 
         Raises StoreChanged when the answer is of another store.
         """
-        if self.store_id and position.store_id != self.store_id:
-            raise StoreChanged(f"a write was answered by store {position.store_id}; the cache is of {self.store_id}")
         self._note_store(position)
         revision = position.revision
         if revision <= self.frontier or revision <= self._ahead.get(key, 0):
             self.refused.replies += 1
             return []
         self._ahead[key] = revision
+        heapq.heappush(self._ahead_order, (revision, key))
         old = self.entries.get(key)
         applied: list[Applied] = []
         if stored is None:
@@ -178,7 +214,7 @@ class Gate:
         else:
             applied = self._difference(gathered, revision)
         self.primed = True
-        self._raise_frontier(revision)
+        self._raise_to(item.position)
         return applied
 
     def _difference(self, gathered: dict[Key, pb.Resource], revision: int) -> list[Applied]:
@@ -206,18 +242,25 @@ class Gate:
         taken, self._overtaken = self._overtaken, []
         return taken
 
+    def _raise_to(self, position: Position) -> None:
+        if position.revision >= self.frontier:
+            self.incarnation = position.incarnation
+            self._raise_frontier(position.revision)
+
     def _raise_frontier(self, revision: int) -> None:
         if revision > self.frontier:
             self.frontier = revision
-            if self._ahead:
-                self._ahead = {key: ahead for key, ahead in self._ahead.items() if ahead > revision}
+            order = self._ahead_order
+            while order and order[0][0] <= revision:
+                known, key = heapq.heappop(order)
+                if self._ahead.get(key) == known:
+                    del self._ahead[key]
 
     def _note_store(self, position: Position) -> None:
         if not self.store_id:
             self.store_id = position.store_id
         elif position.store_id != self.store_id:
             raise StoreChanged(f"data of store {position.store_id} came for a cache of {self.store_id}")
-        self.incarnation = position.incarnation
 
 
 def _note(applied: list[Applied], key: Key, old: pb.Resource | None, new: pb.Resource, revision: int) -> None:

@@ -100,14 +100,14 @@ class IndexTable:
         for key, resource in entries.items():
             try:
                 value = extract(resource)
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+                if value is not None:
+                    held = keys.get(value)
+                    if held is None:
+                        keys[value] = {key}
+                    else:
+                        held.add(key)
+            except Exception as error:  # noqa: BLE001  # a user's function may raise anything, or give a list
                 self._fail(key, error)
-                continue
-            if value is not None:
-                if value in keys:
-                    keys[value].add(key)
-                else:
-                    keys[value] = {key}
 
     def apply(self, applied: Iterable[Applied]) -> None:
         """Follow what the gate has applied."""
@@ -146,8 +146,7 @@ class IndexTable:
             for value in self._values(resource):
                 self._keys.setdefault(value, set()).add(key)
         except Exception as error:  # noqa: BLE001  # likewise
-            # What was added before it raised goes again: partly indexed would be silently wrong.
-            self._sweep(key)
+            # Nothing was added before it raised: `_values` is whole, and each value of it can be a key.
             self._fail(key, error)
 
     def _discard(self, key: Key, resource: pb.Resource) -> None:

@@ -69,6 +69,10 @@ class Subscription:
         await self._woken.wait()
         self.check()
         self._woken = trio.Event()
+        return self.take()
+
+    def take(self) -> list[Applied]:
+        """What was applied since last time, without waiting."""
         feed, self._feed = self._feed, []
         return feed
 
@@ -106,12 +110,22 @@ class SharedType:
         return self.gate.frontier
 
     @property
+    def distrusted(self) -> bool:
+        """See `watch.Sink`."""
+        return self._distrusted
+
+    @property
     def resume_after(self) -> Position | None:
         """See `watch.Sink`."""
         gate = self.gate
         if not gate.primed or self._distrusted:
             return None
         return Position(gate.store_id, gate.incarnation, gate.frontier)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the frontier can be believed: not between the proof of a false bookmark and the next snapshot."""
+        return not self._distrusted
 
     def restart(self) -> None:
         """See `watch.Sink`."""
@@ -176,6 +190,8 @@ class SharedType:
         """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
         if replaced:
             self.gate = Gate()
+            self._distrusted = False
+            self._failure = None
         else:
             self._failure = error
         for subscription in self._subscriptions:

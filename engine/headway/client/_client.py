@@ -11,7 +11,7 @@ from grpclib import GRPCError
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import PlainWrites, Writes
-from headway.errors import Conflict, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
+from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -22,9 +22,13 @@ from headway.resource import (
     ResourceId,
     ResourceType,
     Scope,
+    copy_message,
+    equal,
+    is_marked,
     pb,
     position,
     resource_id,
+    resource_key,
 )
 from headway.rpc import Channel
 
@@ -91,7 +95,8 @@ class Client:
         """Everything that this incarnation owns, of every registered type. The id must have a uid."""
         id = owner.id if isinstance(owner, Resource) else owner
         reply = await self._call("ListByOwner", pb.ListByOwnerRequest(owner=id.message()), pb.ListByOwnerResponse)
-        return [self._registry.resolve(resource_id(each.id).type).view(each) for each in reply.resources]
+        typed = ((resource_id(each.id).type, each) for each in reply.resources)
+        return [self._registry.resolve(name).view(each) for name, each in typed if name in self._registry]
 
     async def write(self, resource: Resource[T]) -> Resource[T]:
         """Store the resource and return it as stored.
@@ -119,9 +124,11 @@ class Client:
     async def apply_over(self, current: Resource[T] | None, wanted: Resource[T]) -> Resource[T]:
         """As `apply`, against a ``current`` state the caller has just read; Conflict when it isn't any more."""
         type, message = wanted.type, wanted.message()
-        message.version = ""
+        # What the wanted resource was read with is no part of what is wanted.
+        message.version, message.status = "", {}
         if current is None:
             return await self._write(type, message)
+        current = current.original()
         stored = current.message()
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
             if reserved in stored.metadata:
@@ -136,19 +143,16 @@ class Client:
     async def write_status(
         self, resource: Resource[T], key: str, conditions: builtins.list[pb.Condition], *, observed_generation: str = ""
     ) -> Resource[T]:
-        """Replace the status under ``key``, and return the resource as stored. Writes nothing when nothing differs.
+        """Replace the status under ``key``, and return the resource as stored.
 
-        ``observed_generation`` is that of ``resource`` unless given. Other writers of the resource don't matter;
-        NotFound when this incarnation is gone.
+        What is stored already makes no commit and wakes nobody. ``observed_generation`` is that of ``resource``
+        unless given. Other writers of the resource don't matter; NotFound when this incarnation is gone.
         """
-        status = pb.Status(observed_generation=observed_generation or resource.generation, conditions=list(conditions))
-        known = resource.status.get(key)
-        if (
-            known is not None
-            and known.conditions == status.conditions
-            and known.observed_generation == status.observed_generation
-        ):
-            return resource
+        # Whether it differs is for the server to say: what `resource` was read with may be overwritten by now.
+        status = pb.Status(
+            observed_generation=observed_generation or resource.generation,
+            conditions=[copy_message(condition) for condition in conditions],
+        )
         request = pb.WriteStatusRequest(
             id=resource.id.message(), key=key, status=status, fence=self._writes.fence, store_id=self._writes.store_id
         )
@@ -161,15 +165,17 @@ class Client:
         Returns None when it is gone, or the resource, marked for deletion, when finalizers hold it. With a
         ``version`` only that one is deleted (Conflict otherwise).
         """
-        id = resource.id if isinstance(resource, Resource) else resource
-        type = resource.type if isinstance(resource, Resource) else self._registry.resolve(id.type)
+        given = resource.id if isinstance(resource, Resource) else resource
+        type = resource.type if isinstance(resource, Resource) else self._registry.resolve(given.type)
+        # Whole, as the server makes it: what is told of the write is told under this key.
+        id = type.id(given.name, partition=given.partition, namespace=given.namespace, uid=given.uid)
         request = pb.DeleteRequest(
             id=id.message(), version=version, fence=self._writes.fence, store_id=self._writes.store_id
         )
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
-        self._writes.acknowledged(type, id.key, left, _position(reply.position))
-        if left is None or (id.uid and left.id is not None and left.id.uid != id.uid):
+        self._writes.acknowledged(type, id.key, left, self._acknowledged_at(reply.position))
+        if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return type.view(left)
 
@@ -205,30 +211,41 @@ class Client:
 
     def _stored(self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None) -> Resource[T]:
         if stored is None or stored.id is None:
-            raise Unavailable("a write was answered without the resource")
-        id = resource_id(stored.id)
-        self._writes.acknowledged(type, id.key, stored, _position(at))
+            raise self._unknown(OutcomeUnknown("a write was answered without the resource"))
+        self._writes.acknowledged(type, resource_key(stored), stored, self._acknowledged_at(at))
         return type.view(stored)
+
+    def _acknowledged_at(self, message: pb.Position | None) -> Position:
+        at = position(message)
+        if at is None:
+            text = "a write was answered without a position, so nobody can tell what is newer: not a Headway server"
+            raise self._unknown(OutcomeUnknown(text))
+        return at
+
+    def _unknown(self, error: OutcomeUnknown) -> OutcomeUnknown:
+        self._writes.unknown(error)
+        return error
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type)
         except GRPCError as error:
-            translated: HeadwayError = client_error(error, write=write)
+            settles = self._channel.settles_writes
+            translated: HeadwayError = client_error(error, write=write, settles_writes=settles)
             if isinstance(translated, OutcomeUnknown):
-                self._writes.unknown(translated)
+                self._unknown(translated)
+            elif isinstance(translated, Fenced):
+                self._writes.refused(getattr(request, "fence", None))
             raise translated from error
         except trio.Cancelled:
             if write and not self._channel.settles_writes:
                 self._writes.unknown(None)
             raise
-
-
-def _position(message: pb.Position | None) -> Position:
-    at = position(message)
-    if at is None:
-        raise Unavailable("the server's answer has no position: it is not a Headway server")
-    return at
+        except BaseException:
+            # A channel promises nothing but GRPCErrors: after anything else nobody knows.
+            if write:
+                self._writes.unknown(None)
+            raise
 
 
 def _id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:
@@ -249,4 +266,4 @@ def _same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resou
     if stored.data == wanted.data:
         return True
     # The same message may have other bytes (the order of a map): compare what they mean.
-    return bool(type.view(stored).data == type.view(wanted).data)
+    return equal(type.view(stored).data, type.view(wanted).data)

@@ -33,11 +33,12 @@ _KNOWN: dict[Status, type[HeadwayError]] = {
 }
 
 
-def client_error(error: GRPCError, *, write: bool = False) -> HeadwayError:
+def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool = False) -> HeadwayError:
     """The typed error for a failed call.
 
     A status that a service gives only before it has done anything means that a write did not happen; with any
-    other one it may have happened, and that is OutcomeUnknown.
+    other one it may have happened, and that is OutcomeUnknown. UNAVAILABLE is such a status where the channel
+    ``settles_writes``; over a network it also stands for a reply that was lost.
     """
     message = error.message or error.status.name
     if error.status is Status.FAILED_PRECONDITION and message.startswith(FENCED):
@@ -45,7 +46,7 @@ def client_error(error: GRPCError, *, write: bool = False) -> HeadwayError:
     known = _KNOWN.get(error.status)
     if known is not None:
         return known(message)
-    if write:
+    if write and not (settles_writes and error.status is Status.UNAVAILABLE):
         return OutcomeUnknown(f"{error.status.name}: {message}")
     if error.status is Status.DATA_LOSS:
         return StoreChanged(message)

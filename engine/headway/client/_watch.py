@@ -63,7 +63,10 @@ class WatchStream(Generic[T]):
         self._ready: deque[Event[T]] = deque()
 
     async def __aenter__(self) -> WatchStream[T]:
-        self._items = await self._opened.__aenter__()
+        try:
+            self._items = await self._opened.__aenter__()
+        except GRPCError as error:
+            raise client_error(error) from error
         return self
 
     async def __aexit__(

@@ -32,6 +32,10 @@ class Writes(Protocol):
         """A write may have happened: it failed oddly, or (None) was cancelled half-way."""
         ...
 
+    def refused(self, fence: pb.Fence | None) -> None:
+        """A write that carried this fence was refused, because the stored one is higher."""
+        ...
+
 
 class PlainWrites:
     """Meets `Writes` for a client that is no controller's: no fence, nobody to tell."""
@@ -44,6 +48,9 @@ class PlainWrites:
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Tell nobody; the caller gets the error."""
+
+    def refused(self, fence: pb.Fence | None) -> None:
+        """Tell nobody; likewise."""
 
 
 def _meets_the_protocol() -> Writes:

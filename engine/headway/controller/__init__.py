@@ -7,6 +7,7 @@ from headway.controller._definition import App as App
 from headway.controller._definition import Definition as Definition
 from headway.controller._definition import Enqueue as Enqueue
 from headway.controller._definition import Source as Source
+from headway.controller._mapping import Owed as Owed
 from headway.controller._outputs import Outputs as Outputs
 from headway.controller._request import Reason as Reason
 from headway.controller._request import Request as Request

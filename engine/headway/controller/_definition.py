@@ -123,8 +123,10 @@ class App:
         """
 
         def declare(reconcile: Reconciler) -> Reconciler:
+            named = name or getattr(reconcile, "__name__", "").replace("_", "-").strip("-")
+            _check_shapes(named, watches=watches, indexes=indexes, sources=sources, backoff=backoff)
             definition = Definition(
-                name=name or getattr(reconcile, "__name__", "").replace("_", "-").strip("-"),
+                name=named,
                 reconcile=reconcile,
                 manages=manages,
                 watches=dict(watches or {}),
@@ -140,6 +142,22 @@ class App:
             return reconcile
 
         return declare
+
+
+def _check_shapes(name: str, *, backoff: object, **mappings: object) -> None:
+    """What has to hold before a Definition can be made of it."""
+    problem = None
+    for field_name, given in mappings.items():
+        if given is not None and not isinstance(given, Mapping):
+            problem = f"{field_name} must be a mapping, such as {{ACCOUNT: ...}}, not {given!r}"
+        elif field_name == "indexes" and given:
+            for type, each in given.items():
+                if not isinstance(each, Sequence):
+                    problem = f"indexes[{type!r}] must be a list of indexes, not {each!r}"
+    if backoff is not None and not isinstance(backoff, Backoff):
+        problem = f"backoff must be a headway.Backoff(base, maximum), not {backoff!r}"
+    if problem:
+        raise DeclarationError(f"controller {name!r}: {problem}. The form is:{_FORM}")
 
 
 def _check(definition: Definition, app: App) -> None:
@@ -179,8 +197,15 @@ def _types_problem(definition: Definition, app: App) -> str | None:
         if type.name not in app.registry or app.registry.resolve(type.name) is not type:
             return f"{field_name} has {type.name}, which is not a type of app {app.name!r}: declare it by app.type(...)"
     for type, mapper in definition.watches.items():
-        if not callable(mapper):
-            return f"watches[{type.name}] must be a mapper, such as headway.map_owner(), not {mapper!r}"
+        given = mapper
+        if not callable(given):
+            return f"watches[{type.name}] must be a mapper, such as headway.map_owner(), not {given!r}"
+        if inspect.iscoroutinefunction(given):
+            return f"watches[{type.name}] must be a plain function: a mapper must not wait, and {given!r} is async"
+        try:
+            inspect.signature(given).bind(None, None)
+        except TypeError:
+            return f"watches[{type.name}] must take a resource and a cache, and takes {inspect.signature(given)}"
     return None
 
 
@@ -192,6 +217,8 @@ def _indexes_problem(definition: Definition) -> str | None:
         names = [index.name for index in given if isinstance(index, Index)]
         if len(names) < len(given):
             return f"indexes[{type.name}] must hold indexes, such as headway.index('team', lambda account: ...)"
+        if OWNER_INDEX in names:
+            return f"indexes[{type.name}] has an index named {OWNER_INDEX!r}, which is the engine's own"
         if len(set(names)) != len(names):
             return f"indexes[{type.name}] has two indexes of one name: {names}"
     return None

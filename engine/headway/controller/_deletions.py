@@ -9,6 +9,7 @@ from grpclib.const import Status
 
 from headway.cache import Applied
 from headway.client import client_error
+from headway.errors import Unavailable
 from headway.events import DeletionsUnknown, Report
 from headway.resource import Bookmark, Changes, Position, ResourceType, resource_key
 from headway.rpc import Channel
@@ -39,10 +40,10 @@ async def deletions_since(
                     report(DeletionsUnknown(controller, type.name, since.revision, "the server can't resume"))
                     return []
                 if machine.told >= until:
-                    break
+                    return deleted
     except GRPCError as error:
         if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
             raise client_error(error) from error
         report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
         return []
-    return deleted
+    raise Unavailable(f"the server has ended the stream of {type.name} at {machine.told}, before revision {until}")

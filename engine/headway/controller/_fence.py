@@ -8,7 +8,7 @@ shows whether it had landed before. A read alone would settle nothing, because t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import trio
@@ -26,11 +26,19 @@ _LONGEST_WAIT = 5.0
 class RunWrites:
     """Meets `client.Writes` for one run."""
 
-    def __init__(self, controller: str, hub: Hub, queue: WaitingQueue[Key, Any], report: Report) -> None:
+    def __init__(
+        self,
+        controller: str,
+        hub: Hub,
+        queue: WaitingQueue[Key, Any],
+        report: Report,
+        on_settled: Callable[[], None],
+    ) -> None:
         self._controller = controller
         self._hub = hub
         self._queue = queue
         self._report = report
+        self._on_settled = on_settled
         self.fence: pb.Fence | None = None
         self.store_id = ""
         # How many unknown writes there have been; settled when `settle` has dealt with as many.
@@ -45,9 +53,20 @@ class RunWrites:
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Hold back every key, and have it settled."""
+        self._report(WriteUnknown(self._controller, error))
+        self._taint()
+
+    def refused(self, fence: pb.Fence | None) -> None:
+        """Find out whether another run has begun: then raising this one's fence fails, and that ends it.
+
+        A write that was on its way while this run raised its own fence is refused as well, and means nothing.
+        """
+        if fence == self.fence and not self._tainted.is_set():
+            self._taint()
+
+    def _taint(self) -> None:
         self.unknown_writes += 1
         self._queue.hold()
-        self._report(WriteUnknown(self._controller, error))
         self._tainted.set()
 
     async def raise_first(self, lease: LeaseClient, controller: str, member: str) -> RunFence:
@@ -55,6 +74,13 @@ class RunWrites:
         raised = await lease.raise_fence(controller, member)
         self.fence = raised.fence
         self.store_id = raised.position.store_id
+        return raised
+
+    async def raise_again(self, lease: LeaseClient) -> RunFence:
+        """Raise the fence above what the initialiser wrote, and so settle what became of it."""
+        self._tainted = trio.Event()
+        raised = await self._raise(lease)
+        self._queue.release()
         return raised
 
     async def settle(self, lease: LeaseClient, shared: Iterable[SharedType]) -> None:
@@ -71,6 +97,7 @@ class RunWrites:
             if settled == self.unknown_writes:
                 self._queue.release()
                 self._report(WriteSettled(self._controller, raised.position.revision))
+                self._on_settled()
 
     async def _raise(self, lease: LeaseClient) -> RunFence:
         fence = self.fence

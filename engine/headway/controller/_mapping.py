@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import trio
 
-from headway.cache import Applied, CacheReader, Subscription
+from headway.cache import Applied, CacheReader, Found, Subscription
 from headway.controller._definition import Definition
 from headway.controller._request import Reason
 from headway.errors import DeclarationError
@@ -15,6 +15,20 @@ from headway.events import MappingFailed, Report
 from headway.mapper import MapItem, MapQueue, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
 from headway.resource import Key, Resource, TypeName
+
+
+class Owed(NamedTuple):
+    """What a run that has ended leaves to the next one (C6).
+
+    Attributes:
+        keys: those still to be reconciled.
+        changes: those still to be mapped. One that moved a resource from one key to another is the only one who knows
+            the key that it was moved from.
+    """
+
+    keys: Sequence[Key] = ()
+    changes: Sequence[tuple[TypeName, Applied]] = ()
+
 
 _STEP = 500
 """How many changes are mapped between two checkpoints."""
@@ -55,9 +69,32 @@ class RunMapping:
         """Whether every change that has come has been mapped."""
         return not self._items and not any(each.pending for each in self._subscriptions.values())
 
-    def add_backlog(self, type: TypeName, applied: list[Applied]) -> None:
+    def add_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
         """Map these behind the live changes."""
         self._items.push_backlog(type, applied)
+
+    def add_held(self, type: TypeName) -> None:
+        """Map what the cache holds of a type, behind the live changes; what another type hasn't reached yet, then."""
+        gate, complete = self._subscriptions[type].gate, self.complete
+        if gate.newest <= complete:
+            self._items.push_backlog(type, Found(gate.entries))
+            return
+        # Some came between the subscription and now, or were ahead already then: to be mapped as a change is (C4).
+        reached: list[Applied] = []
+        beyond: list[Applied] = []
+        for each in Found(gate.entries):
+            version = int(each.new.version) if each.new is not None else 0
+            if version > complete:
+                beyond.append(each._replace(revision=version))
+            else:
+                reached.append(each)
+        self._items.push(type, beyond)
+        self._items.push_backlog(type, reached)
+
+    def owed(self) -> list[tuple[TypeName, Applied]]:
+        """The changes that have come and are not mapped."""
+        fed = [(type, each) for type, subscription in self._subscriptions.items() for each in subscription.take()]
+        return [*self._items.take_all(), *fed]
 
     async def watch(self, type: TypeName, subscription: Subscription) -> None:
         """The long-lived watch of one type: take its feed and map what is ready, for ever."""
@@ -71,11 +108,14 @@ class RunMapping:
         Each is one step without a checkpoint: it is either wholly in the reconcile queue or still in the map queue.
         """
         step = 0
-        while (item := self._items.take(self.complete)) is not None:
+        # Frontiers move only where something waits: it is asked for again after each checkpoint.
+        complete = self.complete
+        while (item := self._items.take(complete)) is not None:
             self._map(item)
             step += 1
             if step % _STEP == 0:
                 await trio.lowlevel.checkpoint()
+                complete = self.complete
         self._on_progress()
 
     async def retry(self) -> None:

@@ -51,6 +51,11 @@ class RequeueAfter:
 
     seconds: float
 
+    def __post_init__(self) -> None:
+        given: object = self.seconds
+        if not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
+            raise InvalidArgument(f"requeue_after takes a number of seconds from 0 on, not {given!r}")
+
 
 Result = RequeueAfter | None
 """What a reconciler returns: nothing, or when to look again. A failure is raised."""
@@ -58,10 +63,7 @@ Result = RequeueAfter | None
 
 def requeue_after(seconds: float) -> RequeueAfter:
     """``return headway.requeue_after(30)``: this went well; reconcile the key again after so many seconds."""
-    given: object = seconds
-    if not (isinstance(given, int | float) and math.isfinite(given) and given >= 0):
-        raise InvalidArgument(f"requeue_after takes a number of seconds from 0 on, not {given!r}")
-    return RequeueAfter(float(seconds))
+    return RequeueAfter(seconds)
 
 
 def requeue_now() -> RequeueAfter:

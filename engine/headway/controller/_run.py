@@ -2,8 +2,9 @@
 
 The way of a run:
 
-1. The initialiser.
-2. The fence is raised by a commit (C3). Its revision is the run's *starting revision*.
+1. The fence is raised by a commit (C3), so that what the run before sent can't land any more.
+2. The initialiser, if there is one, and a second raise above what it wrote. The revision of the last raise is the
+   run's *starting revision*.
 3. A nursery with N+1 priming tasks, one a type: each ends when its type's store has passed an EndOfSnapshot and is
    complete up to the starting revision. In the step in which it sees that, it subscribes: from there on nothing of
    the type is missed. When all have, the run waits until every type has reached the highest of their revisions, so
@@ -20,27 +21,27 @@ A run ends by an error or by cancellation; its nurseries have closed then, so th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import trio
 
 from headway.cache import Applied, CacheReader, Hub, Subscription
-from headway.client import Client, LeaseClient
+from headway.client import Client, LeaseClient, RunFence
 from headway.controller._definition import Definition
 from headway.controller._deletions import deletions_since
 from headway.controller._fence import RunWrites
-from headway.controller._mapping import RunMapping
+from headway.controller._mapping import Owed, RunMapping
 from headway.controller._request import Reason
 from headway.controller._runtime import Runtime
 from headway.controller._worker import Worker
-from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError
-from headway.events import IndexFailed, Primed, Priming, Report, RunStarted
+from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
+from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report, RunStarted
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, ResourceType, TypeName
 from headway.rpc import Channel
 
 _RECORD_INTERVAL = 5.0
+_NOTHING = Owed()
 
 
 class Run:
@@ -49,7 +50,7 @@ class Run:
     Args:
         fence_name: under what the store keeps the controller's fence.
         member: which of the processes that may run it this one is.
-        owed: the keys that the former run in this process still owed.
+        owed: what the former run in this process still owed.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Run:
         report: Report,
         fence_name: str,
         member: str,
-        owed: Sequence[Key] = (),
+        owed: Owed = _NOTHING,
     ) -> None:
         self._definition = definition
         self._hub = hub
@@ -73,7 +74,7 @@ class Run:
         self._owed = owed
         self._lease = LeaseClient(channel)
         self._queue: WaitingQueue[Key, Reason] = WaitingQueue(WorkQueue(definition.backoff))
-        self._writes = RunWrites(definition.name, hub, self._queue, report)
+        self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
         self._cache = CacheReader(definition.name, definition.manages, definition.watches)
         self._runtime = Runtime(definition, self._cache, Client(channel, registry, self._writes))
         self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress)
@@ -84,13 +85,9 @@ class Run:
 
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
-        definition = self._definition
-        if definition.initialiser is not None:
-            await definition.initialiser(self._runtime)
-        raised = await self._writes.raise_first(self._lease, self._fence_name, self._member)
-        self._runtime.term = raised.fence.term
         try:
-            await self._prime(raised.position.revision)
+            raised = await self._start()
+            await self._prime(raised.position)
             deleted = await self._deletions(raised.position, raised.settled)
             await self._live(raised.position.revision, deleted)
         finally:
@@ -103,9 +100,9 @@ class Run:
             self._progress.unpark_all()
         raise EngineBug("a run ended by itself")
 
-    def owed(self) -> list[Key]:
-        """The keys that this run was still to reconcile; for the next run, when this one has ended."""
-        return self._queue.owed() if self._begun else list(self._owed)
+    def owed(self) -> Owed:
+        """What this run was still to do; for the next run, when this one has ended. Called once."""
+        return Owed(self._queue.owed(), self._mapping.owed()) if self._begun else self._owed
 
     async def wait_progress(self) -> None:
         """Wait until something was mapped or reconciled, or the run has ended."""
@@ -115,7 +112,8 @@ class Run:
         """The revision up to which this run owes nothing; 0 while it owes something."""
         if not self._begun or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
             return 0
-        return self._mapping.complete
+        trusted = all(self._hub.shared(type).trusted for type in self._definition.types)
+        return self._mapping.complete if trusted else 0
 
     def _note_progress(self) -> None:
         if self._progress:
@@ -123,21 +121,40 @@ class Run:
 
     # --- priming ---
 
-    async def _prime(self, starting_revision: int) -> None:
+    async def _start(self) -> RunFence:
+        """The initialiser and the fence, whose commit is the starting revision (C3)."""
+        raised = await self._writes.raise_first(self._lease, self._fence_name, self._member)
+        self._runtime.term = raised.fence.term
+        if self._definition.initialiser is not None:
+            await self._definition.initialiser(self._runtime)
+            # What it wrote bore the fence, and a second commit stands above it, so that the run begins by seeing it.
+            settled = raised.settled
+            raised = (await self._writes.raise_again(self._lease))._replace(settled=settled)
+        if not raised.settled:
+            # No run has owed anything before this one: what is deleted from here on is found by the next (C6).
+            with contextlib.suppress(RemoteError):
+                await self._lease.record_settled(raised.fence, raised.position.revision)
+        return raised
+
+    async def _prime(self, start: Position) -> None:
         async with trio.open_nursery() as nursery:
             for type in self._definition.types:
-                nursery.start_soon(self._prime_type, type, starting_revision, name=f"priming {type.name}")
+                nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
         cut = max(subscription.joined_at for subscription in self._subscriptions.values())
         for type in self._definition.types:
             await self._hub.shared(type).wait_complete(cut)
 
-    async def _prime_type(self, type: ResourceType[Any], starting_revision: int) -> None:
+    async def _prime_type(self, type: ResourceType[Any], start: Position) -> None:
         """One of the N+1 priming tasks: fills the type's store and does nothing else (C1)."""
         name = self._definition.name
-        self._report(Priming(name, type.name, starting_revision))
+        self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
         shared = self._hub.shared(type)
-        await shared.wait_complete(starting_revision)
+        await shared.wait_complete(start.revision)
+        if shared.store_id != start.store_id:
+            raise StoreChanged(
+                f"the cache of {type.name} is of store {shared.store_id}; the fence was raised in {start.store_id}"
+            )
         # No checkpoint between the look and this: what is applied from now on goes into the feed.
         subscription = shared.subscribe(self._definition.indexes_of(type), self._index_failed(type.name))
         self._subscriptions[type.name] = subscription
@@ -149,6 +166,9 @@ class Run:
         since = start._replace(revision=settled or start.revision)
         found: dict[TypeName, list[Applied]] = {}
         for type in self._definition.types:
+            if not settled and self._runtime.term > 1:
+                why = "the run before has never noted what it had settled"
+                self._report(DeletionsUnknown(self._definition.name, type.name, 0, why))
             joined_at = self._subscriptions[type.name].joined_at
             if joined_at > since.revision:
                 found[type.name] = await deletions_since(
@@ -185,14 +205,15 @@ class Run:
         self._begun = True
         self._mapping.open(self._subscriptions)
         self._cache.open(self._subscriptions)
-        for key in self._owed:
+        for key in self._owed.keys:
             self._queue.add(key, Reason("owed"))
+        for type, change in self._owed.changes:
+            self._mapping.add_backlog(type, [change])
         manages = self._definition.manages.name
-        for key in self._subscriptions[manages].gate.entries:
-            self._queue.add(key, Reason("started"), priority=BACKLOG)
-        for name, subscription in self._subscriptions.items():
-            entries = subscription.gate.entries if name != manages else {}
-            self._mapping.add_backlog(name, [Applied(key, None, resource, 0) for key, resource in entries.items()])
+        self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
+        for name in self._subscriptions:
+            if name != manages or self._definition.manages in self._definition.watches:
+                self._mapping.add_held(name)
             self._mapping.add_backlog(name, deleted.get(name, []))
 
     def _index_failed(self, type: TypeName) -> Any:

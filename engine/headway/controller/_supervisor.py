@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import trio
 
+from headway.controller._mapping import Owed
 from headway.controller._run import Run
 from headway.errors import EngineBug
 from headway.events import Report, RunEnded
-from headway.resource import Key
 
 FLAP = 2.0
 """A run that ended within so many seconds of its start is a flap: the next one is delayed."""
@@ -35,7 +35,7 @@ class Supervisor:
         run: the present run; None between two.
     """
 
-    def __init__(self, name: str, make_run: Callable[[Sequence[Key]], Run], report: Report) -> None:
+    def __init__(self, name: str, make_run: Callable[[Owed], Run], report: Report) -> None:
         self.name = name
         self.run: Run | None = None
         self._make_run = make_run
@@ -44,7 +44,7 @@ class Supervisor:
 
     async def supervise(self) -> None:
         """Start a run, and another one when it has ended, until cancelled. What one still owes the next one gets."""
-        owed: Sequence[Key] = ()
+        owed = Owed()
         flaps = 0
         while True:
             began = trio.current_time()
@@ -65,8 +65,11 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  # whatever ends a run ends that run alone; it is reported
             return _only(error)
         except BaseExceptionGroup as group:
-            # Cancelled together with errors: let the cancellation through, and keep nothing else back.
-            raise group from None
+            # Cancelled while it failed. The failure is this controller's alone, so it is reported and goes no further.
+            failed, others = group.split(Exception)
+            if failed is not None:
+                self._report(RunEnded(self.name, _only(failed), None))
+            raise (others or group) from None
         raise EngineBug("a run returned")
 
     async def wait_settled(self, revision: int) -> None:

@@ -16,6 +16,10 @@ from headway.queue import Taken, WaitingQueue
 from headway.resource import Key, ResourceId
 
 _SLOW = 30.0
+_EARLY = 0.001
+"""The part of its deadline by which a reconcile may be cancelled too early."""
+_IN_A_ROW = 8
+"""How many reconciles, if they don't wait, a worker does between two checkpoints of its own."""
 _RETRY = Reason("retry")
 _REQUEUE = Reason("requeue")
 
@@ -49,35 +53,81 @@ class Worker:
 
     async def work(self) -> None:
         """Reconcile key after key until cancelled. A cancelled reconcile's key stays in hand, and so is still owed."""
-        queue = self._queue
-        while (taken := await queue.take()) is not None:
-            await self._reconcile(taken)
-            self._on_done()
+        taken = await self._queue.take()
+        while taken is not None:
+            taken = await self._work_on(taken)
 
-    async def _reconcile(self, taken: Taken[Key, Reason]) -> None:
-        key = taken.key
-        id = ResourceId(self._type, key[2], key[0], key[1])
-        error: Exception | None = None
-        result: Any = None
-        began = self._started[key] = trio.current_time()
+    async def _work_on(self, taken: Taken[Key, Reason] | None) -> Taken[Key, Reason] | None:
+        """Reconcile from ``taken`` on until a deadline has passed; returns the key that comes after that.
+
+        One cancel scope serves until then: to open one for each reconcile would cost more than all the rest of it. Its
+        deadline is set anew when it is more than a thousandth too early for the next one. While this waits for a key it
+        means nothing.
+        """
+        limit = self._definition.deadline
+        began, due, in_a_row = 0.0, 0.0, 0
+        running: tuple[Taken[Key, Reason], ResourceId] | None = None
+        beside: Exception | None = None
         try:
-            with trio.CancelScope(deadline=began + self._definition.deadline) as scope:
-                result = await self._definition.reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
+            with trio.CancelScope() as scope:
+                # A deadline that passes while a key is being taken leaves a scope that is of no use to the key.
+                while taken is not None and not scope.cancel_called:
+                    key = taken.key
+                    id = ResourceId(self._type, key[2], key[0], key[1])
+                    began, running = trio.current_time(), (taken, id)
+                    if began + limit > due + limit * _EARLY:
+                        scope.deadline = due = began + limit
+                    result, error = await self._call(taken, id, began)
+                    running = None
+                    self._done(taken, id, began, result, error)
+                    in_a_row += 1
+                    taken = self._queue.take_nowait() if in_a_row % _IN_A_ROW else None
+                    if taken is None:
+                        taken = await self._queue.take()
+                return taken
+        except Exception as raised:
+            # What a reconcile raised beside its cancellation; of ours nothing comes here.
+            if running is None:
+                raise
+            beside = raised
+        if running is not None:
+            taken, id = running
+            timeout = ReconcileTimeout(f"{id}: the reconcile took longer than {limit} s")
+            self._done(taken, id, began, None, beside or timeout)
+        return await self._queue.take()
+
+    async def _call(
+        self, taken: Taken[Key, Reason], id: ResourceId, began: float
+    ) -> tuple[RequeueAfter | None, Exception | None]:
+        """Call the reconciler, and return what it has returned and what it has raised."""
+        key, definition = taken.key, self._definition
+        self._started[key] = began
+        try:
+            result: Any = await definition.reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
         except Exception as raised:  # noqa: BLE001  # a user's function may raise anything; its key is retried
-            error = raised
+            return None, raised
         finally:
             del self._started[key]
-        if scope.cancelled_caught and error is None:
-            error = ReconcileTimeout(f"{id}: the reconcile took longer than {self._definition.deadline} s")
-        if error is None and result is not None and not isinstance(result, RequeueAfter):
-            error = NonsenseResult(
-                f"{self._definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
-            )
-        outcome, retry_after = self._settle(key, result, error)
+        if result is None or isinstance(result, RequeueAfter):
+            return result, None
+        return None, NonsenseResult(
+            f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
+        )
+
+    def _done(
+        self,
+        taken: Taken[Key, Reason],
+        id: ResourceId,
+        began: float,
+        result: RequeueAfter | None,
+        error: Exception | None,
+    ) -> None:
+        outcome, retry_after = self._settle(taken.key, result, error)
         if self._report is not ignore:
             seconds = trio.current_time() - began
             name = self._definition.name
             self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons))
+        self._on_done()
 
     def _settle(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
         queue = self._queue

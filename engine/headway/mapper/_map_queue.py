@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from headway.cache import Applied
@@ -35,7 +35,10 @@ class MapQueue:
 
     def __init__(self) -> None:
         self._waiting: list[MapItem] = []
-        self._backlog: deque[MapItem] = deque()
+        # What is left of each type's backlog. An item is made when it is taken, so that a run which starts on many
+        # resources doesn't make as many items first.
+        self._backlog: deque[tuple[TypeName, Iterator[Applied]]] = deque()
+        self._backlog_left = 0
         # Invariant: a heap by due time; everything in it has failed at least once.
         self._failed: list[tuple[float, int, MapItem]] = []
         self._order = 0
@@ -48,17 +51,27 @@ class MapQueue:
             heapq.heappush(waiting, MapItem(each.revision, order, type, each, 0, False))
         self._order = order
 
-    def push_backlog(self, type: TypeName, applied: Iterable[Applied]) -> None:
-        """Add what was there when the run began."""
-        for each in applied:
-            self._order += 1
-            self._backlog.append(MapItem(0, self._order, type, each, 0, True))
+    def push_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
+        """Add what was there when the run began. It is kept, and must not change any more."""
+        if applied:
+            self._backlog.append((type, iter(applied)))
+            self._backlog_left += len(applied)
 
     def take(self, complete: int) -> MapItem | None:
         """The next change at or below ``complete``, the lowest frontier of the controller; else one of the backlog."""
         if self._waiting and self._waiting[0].revision <= complete:
             return heapq.heappop(self._waiting)
-        return self._backlog.popleft() if self._backlog else None
+        return self._take_backlog() if self._backlog else None
+
+    def _take_backlog(self) -> MapItem | None:
+        while self._backlog:
+            type, left = self._backlog[0]
+            for applied in left:
+                self._backlog_left -= 1
+                self._order += 1
+                return MapItem(0, self._order, type, applied, 0, True)
+            self._backlog.popleft()
+        return None
 
     def keep(self, item: MapItem, due: float) -> None:
         """Mapping this item failed: keep it until ``due``."""
@@ -74,5 +87,13 @@ class MapQueue:
         """When the next failed change's time comes."""
         return self._failed[0][0] if self._failed else None
 
+    def take_all(self) -> list[tuple[TypeName, Applied]]:
+        """Everything that waits, in no order, when the run has ended: for the next one."""
+        waiting = [*self._waiting, *(item for _, _, item in self._failed)]
+        backlog = [(type, applied) for type, left in self._backlog for applied in left]
+        self._waiting, self._failed, self._backlog_left = [], [], 0
+        self._backlog.clear()
+        return [*((item.type, item.applied) for item in waiting), *backlog]
+
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._backlog) + len(self._failed)
+        return len(self._waiting) + self._backlog_left + len(self._failed)

@@ -34,6 +34,9 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     log = logger or structlog.get_logger("headway")
 
     def report(event: object) -> None:
+        if type(event) is events.Reconciled and event.error is None and not verbose:
+            # One for every reconcile, and nothing to say: the other tests would cost each of them.
+            return
         failed = isinstance(event, events.Reconciled) and event.error is not None
         if not (failed or verbose or isinstance(event, _WARNINGS)):
             return

@@ -76,10 +76,10 @@ class Entry(Generic[K, R]):
         "ticket",
     )
 
-    def __init__(self, key: K, reason: R, priority: Priority, queued_at: float) -> None:
+    def __init__(self, key: K, reasons: tuple[R, ...], priority: Priority, queued_at: float) -> None:
         self.key = key
         # Invariant: len(reasons) <= 8, and len(reasons) + omitted == the reasons noted.
-        self.reasons = [reason]
+        self.reasons = reasons
         self.omitted = 0
         self.priority: Priority = priority
         self.queued_at = queued_at
@@ -99,9 +99,9 @@ class Entry(Generic[K, R]):
         """Add a reason; of many, keep the first (what began it) and the last (what it is about now)."""
         reasons = self.reasons
         if len(reasons) == _KEPT_REASONS:
-            del reasons[FIRST_REASONS]
+            reasons = reasons[:FIRST_REASONS] + reasons[FIRST_REASONS + 1 :]
             self.omitted += 1
-        reasons.append(reason)
+        self.reasons = (*reasons, reason)
 
     def absorb(self, other: "Entry[K, R]") -> None:
         """Take over the reasons of an entry that came later, and its priority where that is better."""

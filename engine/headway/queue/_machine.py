@@ -34,6 +34,7 @@ dictionary three times, one lane twice, and the heap never.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Final, Generic
 
 from headway.queue._backoff import Backoff
@@ -94,10 +95,33 @@ class WorkQueue(Generic[K, R]):
         self._adds += 1
         entry = self._entries.get(key)
         if entry is None:
-            self._entries[key] = entry = Entry(key, reason, priority, now)
+            self._entries[key] = entry = Entry(key, (reason,), priority, now)
             self._lanes.append(entry)
         else:
             self._add_known(entry, reason, now, priority)
+
+    def add_all(self, keys: Iterable[K], reason: R, now: float, *, priority: Priority = LIVE) -> None:
+        """Queue many keys at once for one reason: `add` for each of them, in order.
+
+        Raises:
+            ValueError: `priority` is neither LIVE nor BACKLOG.
+        """
+        _check_priority(priority)
+        if self._closed:
+            return
+        entries, append = self._entries, self._lanes.append
+        added = 0
+        # One for all of them: as many tuples more would be as many objects more for the garbage collector.
+        reasons = (reason,)
+        for key in keys:
+            added += 1
+            entry = entries.get(key)
+            if entry is None:
+                entries[key] = entry = Entry(key, reasons, priority, now)
+                append(entry)
+            else:
+                self._add_known(entry, reason, now, priority)
+        self._adds += added
 
     def add_after(self, key: K, reason: R, due: float, now: float, *, priority: Priority = LIVE) -> None:
         """Queue a key at the time `due`; when that isn't after `now`, this is `add`.
@@ -146,7 +170,7 @@ class WorkQueue(Generic[K, R]):
         if entry is None:
             return None
         entry.state = "in hand"
-        return Taken(entry.key, tuple(entry.reasons), entry.omitted, entry.queued_at, entry.failures + 1)
+        return Taken(entry.key, entry.reasons, entry.omitted, entry.queued_at, entry.failures + 1)
 
     # ---- back
 
@@ -300,7 +324,7 @@ class WorkQueue(Generic[K, R]):
         """Add a key that has an entry."""
         if entry.state == "in hand":
             if entry.following is None:
-                entry.following = Entry(entry.key, reason, priority, now)
+                entry.following = Entry(entry.key, (reason,), priority, now)
                 return
             entry = entry.following
             if entry.state == "scheduled":
@@ -339,7 +363,7 @@ class WorkQueue(Generic[K, R]):
 
 
 def _scheduled_entry(key: K, reason: R, priority: Priority, due: float) -> Entry[K, R]:
-    entry = Entry(key, reason, priority, due)
+    entry = Entry(key, (reason,), priority, due)
     entry.state = "scheduled"
     entry.due = due
     return entry

@@ -20,6 +20,7 @@ Nothing is lost to cancellation: `take` has its only checkpoints before it takes
 """
 
 import math
+from collections.abc import Iterable
 from typing import Generic
 
 import trio
@@ -60,6 +61,15 @@ class WaitingQueue(Generic[K, R]):
         if self._waiting:
             self._wake()
 
+    def add_all(self, keys: Iterable[K], reason: R, *, priority: Priority = LIVE) -> None:
+        """Queue many keys at once for one reason; see `WorkQueue.add_all`.
+
+        Raises:
+            ValueError: `priority` is neither LIVE nor BACKLOG.
+        """
+        self._machine.add_all(keys, reason, trio.current_time(), priority=priority)
+        self._wake()
+
     def add_after(self, key: K, reason: R, delay: float, *, priority: Priority = LIVE) -> None:
         """Queue a key in `delay` seconds; see `WorkQueue.add_after`.
 
@@ -79,23 +89,26 @@ class WaitingQueue(Generic[K, R]):
         waits although keys are ready.
         """
         await trio.lowlevel.checkpoint()
-        machine = self._machine
-        while not machine.closed:
-            if not self._held:
-                taken = machine.take(trio.current_time())
-                if taken is not None:
-                    # More than one key may have come due with this one, and this may have been the
-                    # timekeeper.
-                    if self._waiting:
-                        self._wake()
-                    return taken
+        while not self._machine.closed:
+            taken = self.take_nowait()
+            if taken is not None:
+                return taken
             await self._wait()
         return None
+
+    def take_nowait(self) -> Taken[K, R] | None:
+        """Take a key if one is ready, and the queue neither held nor closed; else None. No checkpoint."""
+        if self._held:
+            return None
+        taken = self._machine.take(trio.current_time())
+        if taken is not None and self._waiting:
+            # More than one key may have come due with this one, and this may have been the timekeeper.
+            self._wake()
+        return taken
 
     def hold(self) -> None:
         """Hold every key back, until `release`. A switch, not a counter: the second call changes nothing."""
         self._held = True
-        self._wake()
 
     def release(self) -> None:
         """Let keys be taken again."""
@@ -211,6 +224,7 @@ class WaitingQueue(Generic[K, R]):
         """Sleep until there may be something to take, as the timekeeper if one is needed."""
         self._waiting += 1
         try:
+            # Held, no time matters: a timekeeper would find its deadline past and nothing to take, for ever.
             due = None if self._held else self._machine.next_due()
             if due is None or self._timekeeper is not None:
                 await self._sleepers.park()
@@ -229,8 +243,7 @@ class WaitingQueue(Generic[K, R]):
             self._timekeeper = scope
             try:
                 await self._timekeeper_seat.park()
-                # Reached only if somebody woke this task: past the deadline, park raises, and nobody counted
-                # it.
+                # Reached only if somebody woke and counted this task: past the deadline, park raises.
                 self._woken -= 1
             finally:
                 self._timekeeper = None
@@ -238,9 +251,6 @@ class WaitingQueue(Generic[K, R]):
     def _wake(self) -> None:
         """Make true what the module's docstring says has to hold, by waking as few as will do."""
         if self._held:
-            # Else it would wake at its deadline, find the queue held, and sleep until the same deadline
-            # again.
-            self._set_deadline(math.inf)
             return
         missing = self._machine.ready_count() - self._woken
         if missing > 0 and self._sleepers:
@@ -248,15 +258,14 @@ class WaitingQueue(Generic[K, R]):
         if missing > 0:
             self._wake_from(self._timekeeper_seat, missing)
         due = self._machine.next_due()
-        if self._timekeeper is not None:
-            self._set_deadline(math.inf if due is None else due)
+        keeper = self._timekeeper
+        if keeper is not None:
+            deadline = math.inf if due is None else due
+            # Setting a deadline costs a microsecond though it be the same.
+            if keeper.deadline != deadline:
+                keeper.deadline = deadline
         elif due is not None and not self._woken:
             self._wake_from(self._sleepers, 1)
-
-    def _set_deadline(self, deadline: float) -> None:
-        keeper = self._timekeeper
-        if keeper is not None and keeper.deadline != deadline:
-            keeper.deadline = deadline
 
     def _wake_from(self, lot: trio.lowlevel.ParkingLot, count: int) -> int:
         woken = len(lot.unpark(count=count))

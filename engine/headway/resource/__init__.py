@@ -24,11 +24,13 @@ from headway.resource._message import field as field
 from headway.resource._message import message as message
 from headway.resource._names import did_you_mean as did_you_mean
 from headway.resource._names import name_problem as name_problem
+from headway.resource._names import type_problem as type_problem
 from headway.resource._payload import Payload as Payload
 from headway.resource._payload import copy_message as copy_message
 from headway.resource._payload import decode as decode
 from headway.resource._payload import decoder_of as decoder_of
 from headway.resource._payload import encode as encode
+from headway.resource._payload import equal as equal
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
 from headway.resource._stream import Bookmark as Bookmark

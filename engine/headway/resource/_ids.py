@@ -50,8 +50,12 @@ class ResourceId(NamedTuple):
     uid: str = ""
 
     def __str__(self) -> str:
-        where = "/".join(unit for unit in (self.partition, self.namespace) if unit and unit != "default")
-        return f"{self.type.kind} {where + '/' if where else ''}{self.name}"
+        if self.partition not in ("", "default"):
+            # With the namespace, also when it is the default one: "a/b" alone is namespace and name.
+            units = [self.partition, self.namespace] if self.namespace else [self.partition]
+        else:
+            units = [self.namespace] if self.namespace not in ("", "default") else []
+        return f"{self.type.kind} {'/'.join([*units, self.name])}"
 
     @property
     def key(self) -> Key:

@@ -13,6 +13,16 @@ def finalizers(metadata: Mapping[str, str]) -> frozenset[str]:
     return frozenset(metadata.get(FINALIZERS, "").split())
 
 
+def finalizers_problem(names: Iterable[str]) -> str | None:
+    """What is wrong with finalizers that are to be set, or None: the text that keeps them has blanks between."""
+    if isinstance(names, str):
+        return f"finalizers {names!r} must be several names, such as [{names!r}]"
+    for name in names:
+        if name.split() != [name]:
+            return f"finalizer {name!r} must be a name without blanks, such as 'staff.cleanup'"
+    return None
+
+
 def set_finalizers(metadata: MutableMapping[str, str], names: Iterable[str]) -> None:
     """Replace the finalizers. The text is sorted, so that the same set is always the same bytes."""
     text = " ".join(sorted(set(names)))

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 MAX_NAME = 63
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
-_GROUP = re.compile(r"[a-z][a-z\d_]+\Z")
-_VERSION = re.compile(r"v[a-z\d]*\d\Z")
-_KIND = re.compile(r"[A-Z][A-Za-z\d]+\Z")
+_GROUP = re.compile(r"[a-z][a-z0-9_]+\Z")
+_VERSION = re.compile(r"v[a-z0-9]*[0-9]\Z")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]+\Z")
 
 
 def name_problem(field: str, value: object) -> str | None:
@@ -28,10 +28,14 @@ def name_problem(field: str, value: object) -> str | None:
     return None
 
 
-def type_problem(group: str, version: str, kind: str) -> str | None:
+def type_problem(group: object, version: object, kind: object) -> str | None:
     """What is wrong with a type's name, or None."""
+    for part, value in (("group", group), ("version", version), ("kind", kind)):
+        if not isinstance(value, str):
+            return f"{part} must be a string, not {value!r}"
+    group, version, kind = str(group), str(version), str(kind)
     if not _GROUP.match(group):
-        return f"group {group!r} must be snake_case, such as 'staff' or 'my_group'"
+        return f"group {group!r} must be snake_case and at least two characters, such as 'staff' or 'my_group'"
     if not _VERSION.match(version):
         return f"version {version!r} must be 'v', optional lower-case letters and a number, such as 'v1' or 'v2beta1'"
     if not _KIND.match(kind):

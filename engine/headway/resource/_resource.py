@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
+from headway.errors import InvalidArgument
 from headway.resource import _markers
 from headway.resource._ids import ResourceId, resource_id
 from headway.resource._payload import Payload, copy_message, decode, encode
@@ -95,8 +96,8 @@ class Resource(Generic[T]):
         return self._metadata
 
     @metadata.setter
-    def metadata(self, value: dict[str, str]) -> None:
-        self._metadata = value
+    def metadata(self, value: Mapping[str, str]) -> None:
+        self._metadata = dict(value)
 
     @property
     def status(self) -> dict[str, pb.Status]:
@@ -112,30 +113,29 @@ class Resource(Generic[T]):
 
     @finalizers.setter
     def finalizers(self, names: Iterable[str]) -> None:
-        _markers.set_finalizers(self.metadata, names)
+        wanted = names if isinstance(names, str) else list(names)
+        problem = _markers.finalizers_problem(wanted)
+        if problem:
+            raise InvalidArgument(f"{self.id}: {problem}")
+        _markers.set_finalizers(self.metadata, wanted)
 
     @property
     def is_deleting(self) -> bool:
-        """Whether it has been deleted and only finalizers still hold it."""
+        """Whether it has been deleted and only finalizers still hold it. Changing the metadata here changes nothing."""
         return _markers.is_marked(self._message.metadata)
 
     def message(self) -> pb.Resource:
         """This resource as a new wire message, which shares nothing that can be changed."""
-        stored = self._message
-        if self._data is None:
-            data = stored.data
-            payload = None if data is None else AnyMessage(type_url=data.type_url, value=data.value)
-        else:
-            payload = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
-        return pb.Resource(
-            id=None if stored.id is None else copy_message(stored.id),
-            owner=None if stored.owner is None else copy_message(stored.owner),
-            version=stored.version,
-            generation=stored.generation,
-            metadata=dict(stored.metadata if self._metadata is None else self._metadata),
-            status={key: copy_message(status) for key, status in stored.status.items()},
-            data=payload,
-        )
+        made = copy_message(self._message)
+        if self._metadata is not None:
+            made.metadata = dict(self._metadata)
+        if self._data is not None:
+            made.data = AnyMessage(type_url=self.type.type_url, value=encode(self._data))
+        return made
+
+    def original(self) -> Resource[T]:
+        """This resource as it was made or read, without what you have changed in it since."""
+        return Resource(self.type, self._message)
 
     def copy(self) -> Resource[T]:
         """Another one of the same content, changes of yours included."""

@@ -55,7 +55,7 @@ class ResourceType(Generic[T]):
     Raises DeclarationError, with the right form, when a part of it is wrong.
     """
 
-    __slots__ = ("hooks", "kind", "name", "payload", "scope", "type_url")
+    __slots__ = ("hooks", "kind", "message", "name", "payload", "scope", "type_url")
 
     def __init__(
         self,
@@ -80,8 +80,14 @@ class ResourceType(Generic[T]):
             raise DeclarationError(
                 f"type {group}.{version}.{kind}: scope {scope!r} must be a headway.Scope, such as Scope.NAMESPACE"
             )
+        if hooks is not None and not isinstance(hooks, Hooks):
+            raise DeclarationError(
+                f"type {group}.{version}.{kind}: hooks {hooks!r} must be headway.Hooks(mutate=..., validate=...)"
+            )
         self.name = TypeName(group, version, kind)
         self.kind = self.name.unversioned
+        # The name as the wire has it, for all that is stored: shared, and never written to.
+        self.message = self.name.message()
         self.payload = payload
         self.scope = scope
         self.hooks: Hooks[T] = hooks or Hooks()
@@ -113,6 +119,9 @@ class ResourceType(Generic[T]):
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
         """What is wrong with these (filled) tenancy units for this type's scope, or None."""
         scope = self.scope
+        if (partition, namespace) == DEFAULT_TENANCY[scope]:
+            # By far the most usual ones, and valid.
+            return None
         if scope is Scope.CLUSTER and (partition or namespace):
             return f"partition {partition!r} and namespace {namespace!r} must be empty: the type is cluster-scoped"
         if scope is Scope.PARTITION and namespace:

@@ -12,7 +12,7 @@ A handler that streams must therefore not send from inside a nursery or cancel s
 from __future__ import annotations
 
 import types
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
@@ -54,19 +54,23 @@ class InProcessChannel:
         stream = _UnaryStream(request, metadata or {})
         try:
             await self._handler(path)(stream)
+            if not isinstance(stream.reply, reply_type):
+                raise TypeError(f"{path} sent {stream.reply!r}, not a {reply_type.__name__}")
         except grpclib.GRPCError:
             raise
         except Exception as error:
             raise self._unexpected(path, error) from error
-        if not isinstance(stream.reply, reply_type):
-            raise grpclib.GRPCError(Status.INTERNAL, f"{path} sent {stream.reply!r}, not a {reply_type.__name__}")
         return stream.reply
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """Open a server stream; the handler starts at the first item asked for."""
-        return _Driven(self._handler(path), request, metadata or {}, lambda error: self._unexpected(path, error))
+        """Open a server stream; the handler starts at the first item asked for.
+
+        Entering the block raises GRPCError when there is no such method.
+        """
+        stream = _DrivenStream(request, metadata or {})
+        return _Driven(lambda: self._handler(path)(stream), lambda error: self._unexpected(path, error))
 
     def _handler(self, path: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
         handler = self._handlers.get(path)
@@ -133,42 +137,39 @@ class _Driven:
 
     def __init__(
         self,
-        handler: Callable[[Any], Coroutine[Any, Any, None]],
-        request: object,
-        metadata: Mapping[str, str],
+        call: Callable[[], Coroutine[Any, Any, None]],
         unexpected: Callable[[Exception], grpclib.GRPCError],
     ) -> None:
-        self._coroutine = handler(_DrivenStream(request, metadata))
+        self._call = call
         self._unexpected = unexpected
-        self._ended = False
+        # Made on entry, so that a stream that is never entered leaves no coroutine behind.
+        self._coroutine: Coroutine[Any, Any, None] | None = None
 
     async def __aenter__(self) -> _Driven:
+        self._coroutine = self._call()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         # Runs the handler's own clean-up (GeneratorExit at its send), which must not await anything.
-        self._ended = True
-        self._coroutine.close()
+        coroutine, self._coroutine = self._coroutine, None
+        if coroutine is not None:
+            coroutine.close()
 
     def __aiter__(self) -> _Driven:
         return self
 
     async def __anext__(self) -> object:
-        if self._ended:
+        if self._coroutine is None:
             raise StopAsyncIteration
         try:
             sent = await _until_sent(self._coroutine)
-        except grpclib.GRPCError:
-            self._ended = True
-            raise
-        except Exception as error:
-            self._ended = True
+        except BaseException as error:
+            self._coroutine = None
+            if isinstance(error, grpclib.GRPCError) or not isinstance(error, Exception):
+                raise
             raise self._unexpected(error) from error
-        except BaseException:
-            self._ended = True
-            raise
         if sent is None:
-            self._ended = True
+            self._coroutine = None
             raise StopAsyncIteration
         return sent.message
 

@@ -7,7 +7,7 @@ from typing import Any
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, PayloadError
 from headway.resource import (
     DEFAULT_TENANCY,
     Key,
@@ -19,6 +19,7 @@ from headway.resource import (
     pb,
     resource_id,
     type_name,
+    type_problem,
 )
 from headway.service._refusals import invalid
 from headway.storage import Within
@@ -33,17 +34,21 @@ def resolve(registry: Registry, message: pb.Type | None, field: str) -> Type:
     try:
         return registry.resolve(type_name(message))
     except HeadwayError as error:
+        for part in ("group", "group_version", "kind"):
+            if not getattr(message, part):
+                raise invalid(f"{field}.{part} is required") from None
         raise invalid(f"{field}: {error}") from None
 
 
 def admit_id(registry: Registry, id: pb.Id | None, field: str) -> tuple[Type, Key]:
     """Check an id, fill in the tenancy units that its type's scope has, and return its type and key.
 
-    The id is changed in place: afterwards it has a tenancy.
+    The id is changed in place: afterwards it has a tenancy, and shares its type with all other ids of that type.
     """
     if id is None:
         raise invalid(f"{field} is required")
     type = resolve(registry, id.type, f"{field}.type")
+    id.type = type.message
     tenancy = id.tenancy
     if tenancy is None:
         tenancy = id.tenancy = pb.Tenancy()
@@ -72,12 +77,15 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
         raise invalid(f"name_prefix {name_prefix!r} must be lower case, as names are")
     if type.scope is Scope.CLUSTER:
         if (partition, namespace) not in (("", ""), ("*", "*")):
-            raise invalid(f"tenancy of {type.name}: must be empty, the type is cluster-scoped")
+            raise invalid(
+                f"tenancy of {type.name}: partition {partition!r} and namespace {namespace!r} must be empty: "
+                "the type is cluster-scoped"
+            )
         return Within("*", "*", name_prefix)
     if type.scope is Scope.PARTITION:
         if namespace not in ("", "*"):
             raise invalid(
-                f"tenancy of {type.name}: namespace {namespace!r} must be empty, the type is partition-scoped"
+                f"tenancy of {type.name}: namespace {namespace!r} must be empty: the type is partition-scoped"
             )
         namespace = "*"
     return Within(partition, namespace, name_prefix)
@@ -101,18 +109,54 @@ def admit_resource(registry: Registry, resource: pb.Resource | None) -> tuple[Ty
 
 def _run_hooks(type: Type, resource: pb.Resource) -> pb.Resource:
     hooks = type.hooks
-    view: Resource[Any] = type.view(resource)
     if hooks.mutate is not None:
+        view: Resource[Any] = type.view(resource)
         try:
             hooks.mutate(view)
+            mutated = view.message()
         except Exception as error:
+            _check_decodes(type, resource)
             raise GRPCError(Status.INTERNAL, f"the mutate hook of {type.name} raised {error!r}") from error
+        resource = mutated
     if hooks.validate is not None:
         try:
-            hooks.validate(view)
+            # A view of its own: what is stored is what mutate has left, whatever validate does to it.
+            hooks.validate(type.view(resource))
         except Exception as error:
+            _check_decodes(type, resource)
             raise invalid(f"{resource_id(resource.id)}: {error}") from error
-    return view.message()
+    return resource
+
+
+def _check_decodes(type: Type, resource: pb.Resource) -> None:
+    """Where a hook has failed: say so if it could only fail, because the bytes it was to look at are no payload."""
+    try:
+        _ = type.view(resource).data
+    except PayloadError as error:
+        raise invalid(f"resource.data of {resource_id(resource.id)}: {error}") from None
+
+
+def check_reference(registry: Registry, reference: pb.Reference, field: str) -> None:
+    """Refuse a reference that can't name a resource. Its type need not be registered here; its tenancy may be left
+    to the defaults.
+    """
+    if reference.type is None:
+        raise invalid(f"{field}.type is required")
+    name = type_name(reference.type)
+    partition, namespace = (
+        ("", "") if reference.tenancy is None else (reference.tenancy.partition, reference.tenancy.namespace)
+    )
+    if name in registry:
+        type = registry.resolve(name)
+        defaults = DEFAULT_TENANCY[type.scope]
+        problem = type.tenancy_problem(partition or defaults[0], namespace or defaults[1])
+    else:
+        problem = type_problem(*name)
+        for unit, value in (("partition", partition), ("namespace", namespace)):
+            problem = problem or (name_problem(unit, value) if value else None)
+    problem = problem or name_problem("name", reference.name)
+    if problem:
+        raise invalid(f"{field}: {problem}")
 
 
 def _short(type_url: str) -> str:

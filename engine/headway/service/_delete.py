@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import datetime
 
+import trio
 from ulid_transform import ulid_now
 
-from headway.resource import DELETION_TIMESTAMP, Registry, finalizers, is_marked, pb, resource_id
+from headway.errors import HeadwayError, OutcomeUnknown
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    Key,
+    Kind,
+    Position,
+    Registry,
+    finalizers,
+    is_marked,
+    pb,
+    resource_id,
+)
 from headway.service._admission import admit_id
-from headway.service._fence import check_store, fence_of
+from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict
 from headway.service._retry import attempt
-from headway.storage import Backend, Put, Remove
+from headway.storage import Backend, Fence, Put, Remove
 
 
 async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest) -> pb.DeleteResponse:
@@ -24,14 +36,16 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
     type, key = admit_id(registry, request.id, "id")
     assert request.id is not None
     wanted_uid, name = request.id.uid, resource_id(request.id)
-    check_store(backend, request.store_id)
     fence = fence_of(request.fence)
 
     async def once() -> pb.DeleteResponse:
+        check_store(backend, request.store_id)
         stored, position = await backend.read(type.kind, key)
         if stored is None or stored.id is None:
+            await check_fence(backend, fence)
             return pb.DeleteResponse(position=position.message())
         if wanted_uid and stored.id.uid != wanted_uid:
+            await check_fence(backend, fence)
             # Without what is there instead, a cache would take the answer for "nothing bears this name" and refuse
             # the creation of the other incarnation, whose event may still be on its way, as older than the answer.
             return pb.DeleteResponse(position=position.message(), resource=stored)
@@ -39,16 +53,36 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
         if request.version and request.version != stored.version:
             raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
         if not finalizers(stored.metadata):
-            removal = Remove(type.kind, key, stored.id.uid, stored.version)
-            position = await backend.commit((removal,), fence)
-            return pb.DeleteResponse(position=position.message())
+            return await _removed(backend, Remove(type.kind, key, stored.id.uid, stored.version), fence, position)
         if is_marked(stored.metadata):
+            await check_fence(backend, fence)
             return pb.DeleteResponse(position=position.message(), resource=stored)
         marked = _marked(stored)
         position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)
         return pb.DeleteResponse(position=position.message(), resource=marked)
 
     return await attempt(once, blanket=not request.version)
+
+
+async def _removed(backend: Backend, removal: Remove, fence: Fence | None, seen: Position) -> pb.DeleteResponse:
+    """Remove what was stored at ``seen``, and answer with what bears the name then."""
+    position = await backend.commit((removal,), fence)
+    if position.revision == seen.revision + 1:
+        # One commit since: this one, or the removal by another. To replace the resource takes two.
+        return pb.DeleteResponse(position=position.message())
+    # Others have committed meanwhile. The store does not say whether it was this commit that removed the resource;
+    # where it was not, the name may have been given to another incarnation, which must not be answered away.
+    return await _left(backend, removal.kind, removal.key)
+
+
+async def _left(backend: Backend, kind: Kind, key: Key) -> pb.DeleteResponse:
+    # Shielded: the deletion has happened, and its caller is owed the answer.
+    with trio.CancelScope(shield=True):
+        try:
+            left, position = await backend.read(kind, key)
+        except HeadwayError as error:
+            raise OutcomeUnknown(f"{key[2]} is deleted, but what bears its name now can't be read: {error}") from error
+    return pb.DeleteResponse(position=position.message(), resource=left)
 
 
 def _marked(stored: pb.Resource) -> pb.Resource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.resource import Registry, pb
 from headway.service._admission import admit_id, admit_within, resolve
 from headway.service._read import check_revision
-from headway.service._refusals import invalid
+from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.storage import Backend
 
 
@@ -15,7 +15,10 @@ async def list_type(backend: Backend, registry: Registry, request: pb.ListReques
     if request.tenancy is None:
         raise invalid("tenancy is required; its units may be '*' for any")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=False)
-    stored, position = await backend.list(type.kind, within)
+    try:
+        stored, position = await backend.list(type.kind, within)
+    except STORE_ERRORS as error:
+        raise refusal(error) from error
     check_revision(position, request.min_revision)
     version = type.name.version
     resources = [
@@ -32,5 +35,8 @@ async def list_by_owner(backend: Backend, registry: Registry, request: pb.ListBy
     assert request.owner is not None
     if not request.owner.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
-    owned, position = await backend.list_by_owner(request.owner.uid)
+    try:
+        owned, position = await backend.list_by_owner(request.owner.uid)
+    except STORE_ERRORS as error:
+        raise refusal(error) from error
     return pb.ListByOwnerResponse(resources=list(owned), position=position.message())

@@ -7,18 +7,22 @@ from grpclib.const import Status
 
 from headway.resource import Position, Registry, pb, resource_id, type_name
 from headway.service._admission import admit_id
-from headway.service._refusals import invalid, not_found
+from headway.service._refusals import STORE_ERRORS, invalid, not_found, refusal
 from headway.storage import Backend
 
 
 async def read(backend: Backend, registry: Registry, request: pb.ReadRequest) -> pb.ReadResponse:
     """Answer with the resource, or NOT_FOUND; with a uid only that incarnation is found."""
     type, key = admit_id(registry, request.id, "id")
-    stored, position = await backend.read(type.kind, key)
+    try:
+        stored, position = await backend.read(type.kind, key)
+    except STORE_ERRORS as error:
+        raise refusal(error) from error
     check_revision(position, request.min_revision)
     assert request.id is not None
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
-        raise not_found(f"{resource_id(request.id)} is not there")
+        with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
+        raise not_found(f"{resource_id(request.id)}{with_uid} is not there")
     check_version(stored, type.name.version)
     return pb.ReadResponse(resource=stored, position=position.message())
 
@@ -37,5 +41,6 @@ def check_version(stored: pb.Resource, wanted: str) -> None:
     assert stored.id.type is not None
     if stored.id.type.group_version != wanted:
         raise invalid(
-            f"{stored.id.name} is stored as {type_name(stored.id.type)}, and was asked for as version {wanted!r}"
+            f"{resource_id(stored.id)} is stored as {type_name(stored.id.type)}, and was asked for as version "
+            f"{wanted!r}; use the stored one, or write it as {wanted!r} first"
         )

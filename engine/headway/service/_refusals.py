@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import HistoryGone, OutcomeUnknown, StoreUnusable
+from headway.errors import HistoryGone, InvalidArgument, OutcomeUnknown, PayloadError, StoreUnusable
 from headway.storage import FenceLowered, StoreMismatch, VersionConflict, WrongUid
 
 FENCED = "fenced: "
@@ -19,7 +19,10 @@ STORE_ERRORS = (
     HistoryGone,
     OutcomeUnknown,
     StoreUnusable,
+    InvalidArgument,
+    PayloadError,
 )
+"""What a store may raise; the last two where it can't hold what it is given."""
 
 
 def invalid(message: str) -> GRPCError:
@@ -45,6 +48,8 @@ def precondition(message: str) -> GRPCError:
 def refusal(error: Exception) -> GRPCError:
     """One of STORE_ERRORS as the wire has it."""
     text = str(error)
+    if isinstance(error, InvalidArgument | PayloadError):
+        return invalid(text)
     if isinstance(error, VersionConflict):
         return conflict(text)
     if isinstance(error, WrongUid):

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import trio
 
-from headway.service._refusals import STORE_ERRORS, refusal
+from headway.service._refusals import STORE_ERRORS, conflict, refusal
 from headway.storage import VersionConflict, WrongUid
 
 Answer = TypeVar("Answer")
@@ -21,9 +21,10 @@ async def attempt(once: Callable[[], Awaitable[Answer]], *, blanket: bool) -> An
     """Run ``once`` and translate what the store refuses.
 
     A caller that gave no version (``blanket``) does not mind who wrote before it, so a lost race, the race to
-    create included, is run again, five times in all.
+    create included, is run again, five times in all. One that gave a version has lost for good; ``once`` runs again
+    to say what is stored instead.
     """
-    for wait in WAITS if blanket else ():
+    for wait in WAITS if blanket else (0.0,):
         try:
             return await once()
         except (VersionConflict, WrongUid):
@@ -32,5 +33,10 @@ async def attempt(once: Callable[[], Awaitable[Answer]], *, blanket: bool) -> An
             raise refusal(error) from error
     try:
         return await once()
+    except (VersionConflict, WrongUid) as error:
+        attempts = len(WAITS) + 1
+        raise (
+            conflict(f"lost {attempts} races against other writers: {error}") if blanket else refusal(error)
+        ) from error
     except STORE_ERRORS as error:
         raise refusal(error) from error

@@ -36,9 +36,9 @@ def _of_version(item: StreamItem, version: str) -> StreamItem:
     The same objects where nothing is to be left out, which is the usual case.
     """
     if isinstance(item, SnapshotChunk):
-        if any(_version(resource) != version for resource in item.resources):
+        if {resource.id.type.group_version for resource in item.resources} != {version}:  # type: ignore[union-attr]  # likewise
             return SnapshotChunk([resource for resource in item.resources if _version(resource) == version])
-    elif isinstance(item, Changes) and any(_version(change.resource) != version for change in item.changes):
+    elif isinstance(item, Changes) and {_version(change.resource) for change in item.changes} != {version}:
         return Changes([_gone(change, version) for change in item.changes])
     return item
 
@@ -48,5 +48,23 @@ def _version(resource: pb.Resource) -> str:
 
 
 def _gone(change: Change, version: str) -> Change:
-    """A change into another version is, for watchers of this one, a deletion (of what they may never have had)."""
-    return change if _version(change.resource) == version else change._replace(deleted=True)
+    """A change into another version is, for watchers of this one, a deletion (of what they may never have had).
+
+    What is deleted is said without data: the other version's is not of the class that they expect.
+    """
+    resource = change.resource
+    if _version(resource) == version:
+        return change
+    assert resource.id is not None
+    assert resource.id.type is not None
+    type = pb.Type(group=resource.id.type.group, group_version=version, kind=resource.id.type.kind)
+    id = pb.Id(uid=resource.id.uid, name=resource.id.name, type=type, tenancy=resource.id.tenancy)
+    bare = pb.Resource(
+        id=id,
+        owner=resource.owner,
+        version=resource.version,
+        generation=resource.generation,
+        metadata=resource.metadata,
+        status=resource.status,
+    )
+    return change._replace(resource=bare, deleted=True)

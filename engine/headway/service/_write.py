@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ulid_transform import ulid_now
 
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
     Registry,
-    finalizers,
+    ResourceType,
+    copy_message,
     is_marked,
     pb,
     resource_id,
 )
 from headway.service._admission import admit_resource
 from headway.service._fence import check_store, fence_of
+from headway.service._marks import check_marks
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
-from headway.storage import Backend, Put
+from headway.storage import Backend, Put, read_for_commit
 
 
 async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and answer with it as stored, with its new version and generation."""
     type, key, resource = admit_resource(registry, request.resource)
-    check_store(backend, request.store_id)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteResponse:
-        stored, _ = await backend.read(type.kind, key)
+        check_store(backend, request.store_id)
+        stored, _ = await read_for_commit(backend, type.kind, key)
         if stored is None:
             prepared = await _creation(backend, resource)
             expected = ""
         else:
-            prepared = _update(stored, resource)
+            prepared = _update(type, stored, resource)
             expected = stored.version
         put = Put(type.kind, key, prepared, expected)
         position = await backend.commit((put,), fence)
@@ -50,79 +54,78 @@ async def _creation(backend: Backend, resource: pb.Resource) -> pb.Resource:
     if resource.id.uid:
         # The origin would create a new incarnation here. A writer that names one means that one: it acts on
         # a view of something that has been deleted since.
-        raise precondition(f"{name} with uid {resource.id.uid} is not there any more")
+        raise precondition(f"{name} with uid {resource.id.uid} is not there any more; leave id.uid empty to create it")
     if resource.status:
-        raise invalid(f"{name}: status must be empty in Write; use WriteStatus once it is created")
+        keys = ", ".join(sorted(resource.status))
+        raise invalid(f"{name}: status must be empty on creation, not have {keys}; use WriteStatus once it is there")
     if is_marked(resource.metadata):
         raise invalid(f"{name}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
-    if resource.owner is not None and not resource.owner.uid:
-        await _find_owner(backend, resource)
-    return _with(resource, uid=ulid_now())
+    owner = resource.owner
+    if owner is not None and not owner.uid:
+        owner = await _found_owner(backend, owner)
+    return _with(resource, uid=ulid_now(), owner=owner)
 
 
-async def _find_owner(backend: Backend, resource: pb.Resource) -> None:
-    """Fill in the owner's uid: ownership is of an incarnation, not of a name."""
-    assert resource.owner is not None
-    owner = resource_id(resource.owner)
-    stored, _ = await backend.read(owner.type.unversioned, owner.key)
+async def _found_owner(backend: Backend, owner: pb.Id) -> pb.Id:
+    """The owner with its uid: ownership is of an incarnation, not of a name."""
+    name = resource_id(owner)
+    stored, _ = await backend.read(name.type.unversioned, name.key)
     if stored is None or stored.id is None:
-        raise invalid(f"resource.owner: {owner} is not there; create it first, or give its uid")
-    resource.owner.uid = stored.id.uid
+        raise invalid(f"resource.owner: {name} is not there; create it first, or give its uid")
+    return _with_uid(owner, stored.id.uid)
 
 
-def _update(stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
+def _with_uid(id: pb.Id, uid: str) -> pb.Id:
+    # A new one, so that a second attempt begins from the request as it came.
+    known = copy_message(id)
+    known.uid = uid
+    return known
+
+
+def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
     """The resource as it will replace what is stored."""
     assert resource.id is not None
     assert stored.id is not None
     name = resource_id(resource.id)
     if resource.id.uid and resource.id.uid != stored.id.uid:
-        raise precondition(f"{name} is stored with uid {stored.id.uid}, not {resource.id.uid}")
+        raise precondition(f"{name} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again")
     if resource.version and resource.version != stored.version:
         raise conflict(f"{name} is stored at version {stored.version}, not {resource.version}; read it again")
     if resource.status and resource.status != stored.status:
-        raise invalid(f"{name}: status can't be changed by Write; use WriteStatus")
-    _keep_owner(stored, resource)
+        changed = sorted(key for key in resource.status if resource.status[key] != stored.status.get(key))
+        changed += sorted(key for key in stored.status if key not in resource.status)
+        raise invalid(f"{name}: status can't be changed by Write, and {', '.join(changed)} differs; use WriteStatus")
+    _check_owner(stored, resource)
     metadata = dict(resource.metadata)
     if not resource.version:
         # A blanket write that doesn't mention the reserved keys leaves them alone.
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
-    updated = _with(resource, uid=stored.id.uid, metadata=metadata, status=stored.status)
-    _check_marks(stored, updated)
+    updated = _with(resource, uid=stored.id.uid, owner=stored.owner, metadata=metadata, status=stored.status)
+    check_marks(type, stored, updated)
     return updated
 
 
-def _keep_owner(stored: pb.Resource, resource: pb.Resource) -> None:
+def _check_owner(stored: pb.Resource, resource: pb.Resource) -> None:
     given, kept = resource.owner, stored.owner
     if given is not None and kept is not None and not given.uid:
-        given.uid = kept.uid
+        given = _with_uid(given, kept.uid)
     if given != kept:
         raise invalid(
-            f"{resource_id(resource.id)}: owner can only be set at creation; "
-            f"it is {resource_id(kept) if kept else 'none'}"
+            f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(kept)}, not {_owner(given)}"
         )
 
 
-def _check_marks(stored: pb.Resource, updated: pb.Resource) -> None:
-    """A resource marked for deletion is frozen: only its finalizers may go."""
-    name = resource_id(stored.id)
-    before, after = finalizers(stored.metadata), finalizers(updated.metadata)
-    others_before = {key: text for key, text in stored.metadata.items() if key != FINALIZERS}
-    others_after = {key: text for key, text in updated.metadata.items() if key != FINALIZERS}
-    if is_marked(stored.metadata):
-        if others_before != others_after or stored.data != updated.data or not after < before:
-            raise invalid(f"{name} is marked for deletion: only finalizers may be removed from it now")
-    elif is_marked(updated.metadata):
-        others_after.pop(DELETION_TIMESTAMP)
-        if others_before != others_after or stored.data != updated.data or after != before:
-            raise invalid(f"{name}: metadata.{DELETION_TIMESTAMP} may only be set by itself; use Delete")
+def _owner(id: pb.Id | None) -> str:
+    return "none" if id is None else f"{resource_id(id)} with uid {id.uid or '(any)'}"
 
 
 def _with(
     resource: pb.Resource,
     *,
     uid: str,
+    owner: pb.Id | None,
     metadata: dict[str, str] | None = None,
     status: dict[str, pb.Status] | None = None,
 ) -> pb.Resource:
@@ -130,7 +133,7 @@ def _with(
     assert resource.id is not None
     return pb.Resource(
         id=pb.Id(uid=uid, name=resource.id.name, type=resource.id.type, tenancy=resource.id.tenancy),
-        owner=resource.owner,
+        owner=owner,
         generation=ulid_now(),
         metadata=resource.metadata if metadata is None else metadata,
         status=status or {},

@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
-from headway.service._admission import admit_id
-from headway.service._fence import check_store, fence_of
+from headway.service._admission import admit_id, check_reference
+from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found
 from headway.service._retry import attempt
@@ -20,16 +20,16 @@ _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 async def write_status(backend: Backend, registry: Registry, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
     """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
     type, key = admit_id(registry, request.id, "id")
-    status = _admitted(request)
-    assert request.id is not None
-    check_store(backend, request.store_id)
+    status = _admitted(registry, request)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteStatusResponse:
+        check_store(backend, request.store_id)
         stored, position = await backend.read(type.kind, key)
         stored = _checked(stored, type, request)
         known = stored.status.get(request.key)
         if known is not None and _same(known, status):
+            await check_fence(backend, fence)
             return pb.WriteStatusResponse(resource=stored, position=position.message())
         updated = _with_status(stored, request.key, status)
         position = await backend.commit((Put(type.kind, key, updated, stored.version),), fence)
@@ -38,7 +38,7 @@ async def write_status(backend: Backend, registry: Registry, request: pb.WriteSt
     return await attempt(once, blanket=not request.version)
 
 
-def _admitted(request: pb.WriteStatusRequest) -> pb.Status:
+def _admitted(registry: Registry, request: pb.WriteStatusRequest) -> pb.Status:
     status = request.status
     assert request.id is not None
     if not request.id.uid:
@@ -46,17 +46,19 @@ def _admitted(request: pb.WriteStatusRequest) -> pb.Status:
     if not request.key:
         raise invalid("key is required: the name under which this controller keeps its status")
     if status is None:
-        raise invalid("status is required")
+        raise invalid("status is required: what is to be stored under the key")
     if not _ULID.match(status.observed_generation):
         raise invalid(
             f"status.observed_generation {status.observed_generation!r} must be a generation of the resource: "
             "use the `generation` of what you have read"
         )
     if status.updated_at is not None:
-        raise invalid("status.updated_at must be empty: the server sets it")
+        raise invalid(f"status.updated_at {status.updated_at.isoformat()} must be empty: the server sets it")
     for index, condition in enumerate(status.conditions):
         if not condition.type:
             raise invalid(f"status.conditions[{index}].type is required")
+        if condition.resource is not None:
+            check_reference(registry, condition.resource, f"status.conditions[{index}].resource")
     return status
 
 

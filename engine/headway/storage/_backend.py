@@ -19,7 +19,7 @@ history of commits. What it promises, and what `headway.testing.check_backend` c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -128,6 +128,22 @@ class Watch(Protocol):
     def close(self) -> None:
         """Let go of what the watch holds. Idempotent."""
         ...
+
+
+class ReadsAtOnce(Protocol):
+    """What a store may do besides: read without waiting. Found by its method; see `read_for_commit`."""
+
+    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """As `Backend.read`, without a checkpoint."""
+        ...
+
+
+async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+    """As `Backend.read`, for who commits next: without a checkpoint where the store can, as the commit has one."""
+    store: object = backend
+    read_nowait: Callable[[Kind, Key], tuple[pb.Resource | None, Position]] | None
+    read_nowait = getattr(store, "read_nowait", None)
+    return await backend.read(kind, key) if read_nowait is None else read_nowait(kind, key)
 
 
 class Backend(Protocol):

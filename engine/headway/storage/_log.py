@@ -42,12 +42,14 @@ class Cursor:
 class _KindLog:
     """The changes of one kind. `start` counts those deleted from the front; those up to `gone` are not kept."""
 
-    __slots__ = ("changes", "gone", "start")
+    __slots__ = ("changes", "gone", "one", "start")
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind) -> None:
         self.changes: list[Change] = []
         self.start = 0
         self.gone = 0
+        # What most commits say of how much they changed; one object for all of them.
+        self.one = ((kind, 1),)
 
     def drop(self, count: int) -> None:
         del self.changes[:count]
@@ -82,8 +84,9 @@ class CommitLog:
             raise ValueError(f"revision {revision} must be above {self.head}, the last one appended")
         if len(changes) == 1:
             kind, resource, deleted = changes[0]
-            self._kind(kind).changes.append(Change(revision, resource, deleted, False))
-            counts: tuple[tuple[Kind, int], ...] = ((kind, 1),)
+            log = self._kind(kind)
+            log.changes.append(Change(revision, resource, deleted, False))
+            counts: tuple[tuple[Kind, int], ...] = log.one
         else:
             counts = self._append_many(revision, changes)
         self.head = revision
@@ -166,7 +169,7 @@ class CommitLog:
     def _kind(self, kind: Kind) -> _KindLog:
         log = self._kinds.get(kind)
         if log is None:
-            log = self._kinds[kind] = _KindLog()
+            log = self._kinds[kind] = _KindLog(kind)
         return log
 
     def _trim(self, now: float) -> None:

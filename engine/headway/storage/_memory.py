@@ -10,7 +10,7 @@ from typing import Self
 import trio
 
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, Fence, Operation, Put, Raised, Within, refuse_repeated_keys
+from headway.storage._backend import Backend, Fence, Operation, Put, Raised, ReadsAtOnce, Within, refuse_repeated_keys
 from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
@@ -61,6 +61,10 @@ class MemoryBackend:
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """See `Backend.read`."""
         await trio.lowlevel.checkpoint()
+        return self.read_nowait(kind, key)
+
+    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """See `ReadsAtOnce`."""
         table = self._tables.get(kind)
         return (table.get(key) if table else None), self.position
 
@@ -113,7 +117,10 @@ class MemoryBackend:
         for kind, key, old, new in applied:
             if new is not None:
                 new.version = version
-                self._tables.setdefault(kind, {})[key] = new
+                table = self._tables.get(kind)
+                if table is None:
+                    table = self._tables[kind] = {}
+                table[key] = new
                 changes.append((kind, new, False))
             else:
                 assert old is not None
@@ -177,5 +184,5 @@ class MemoryBackend:
             )
 
 
-def _meets_the_protocol() -> Backend:
-    return MemoryBackend()
+def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce]:
+    return MemoryBackend(), MemoryBackend()

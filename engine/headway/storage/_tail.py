@@ -57,7 +57,8 @@ class Pulse:
 
     def beat(self) -> None:
         """Wake all who wait now. Never blocks."""
-        self._lot.unpark_all()
+        if self._lot:
+            self._lot.unpark_all()
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
         """Make whoever waits, now or later, raise what ``why`` makes: no beat will come any more."""

@@ -2,6 +2,9 @@
 
 `check_backend` runs every promise of `headway.storage.Backend` against a store. A check is an async function whose name
 is the claim it makes; it raises AssertionError with a sentence where the claim doesn't hold.
+
+`ScriptedChannel` stands between an engine and its store and does there what a network does at its worst, on command.
+`LiveRun` drives a live run under virtual time from synchronous code, such as the rules of a state machine.
 """
 
 from headway.testing._conformance import BACKEND_CHECKS as BACKEND_CHECKS
@@ -10,3 +13,7 @@ from headway.testing._conformance import BackendCheck as BackendCheck
 from headway.testing._conformance import OpenBackend as OpenBackend
 from headway.testing._conformance import check_backend as check_backend
 from headway.testing._conformance import run_backend_check as run_backend_check
+from headway.testing._pump import LiveRun as LiveRun
+from headway.testing._scripted import Call as Call
+from headway.testing._scripted import Fault as Fault
+from headway.testing._scripted import ScriptedChannel as ScriptedChannel

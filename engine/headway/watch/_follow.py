@@ -13,7 +13,7 @@ from grpclib.const import Status
 
 from headway.errors import StoreChanged, StoreWentBack, Unavailable
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
-from headway.resource import Position, ResourceType, Scope, StreamItem, pb
+from headway.resource import Position, ResourceType, Scope, SnapshotChunk, StreamItem, pb
 from headway.rpc import Channel
 from headway.watch._machine import FalseBookmark, StreamBroken, StreamMachine
 
@@ -32,6 +32,11 @@ class Sink(Protocol):
     @property
     def resume_after(self) -> Position | None:
         """Where the next stream should go on; None: it must begin with a snapshot."""
+        ...
+
+    @property
+    def distrusted(self) -> bool:
+        """Whether what has been told may be incomplete: only a snapshot that the sink applies mends it."""
         ...
 
     @property
@@ -90,6 +95,8 @@ class Follower:
         self._linearizable = linearizable
         self._lag_limit = lag_limit
         self._failures = 0
+        # Whether the server has refused to resume: the next stream begins with a snapshot.
+        self._refused = False
 
     async def run(self) -> None:
         """Follow until cancelled. Raises StoreChanged or StoreWentBack, after which the sink's data is void."""
@@ -104,18 +111,22 @@ class Follower:
     async def _one_stream(self) -> str:
         """Open a stream and feed it to the sink until it ends; returns why it did."""
         sink = self._sink
-        resume_after = sink.resume_after
+        resume_after = None if self._refused else sink.resume_after
+        self._refused = False
         machine = StreamMachine(sink.store_id, resume_after)
         sink.restart()
         try:
             async with self._channel.stream(WATCH_LIST, watch_request(self._type, resume_after)) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
-                if not await self._feed(machine, items):
-                    await self._check_not_gone_back()
-                    return f"the stream stood below revision {sink.frontier} for {self._lag_limit} s"
+                return await self._feed(machine, items)
         except GRPCError as error:
-            if error.status in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
+            if error.status is Status.OUT_OF_RANGE:
+                # Nothing against what is held: the stream only can't go on from there.
+                self._refused = True
+            elif error.status is Status.DATA_LOSS:
+                # The position isn't one of that store's, which may be a copy from before it.
                 sink.distrust()
+                await self._check_not_gone_back()
             return f"{error.status.name}: {error.message}"
         except FalseBookmark as error:
             self._report(BookmarkRefused(self._type.name, str(error)))
@@ -124,10 +135,9 @@ class Follower:
         except StreamBroken as error:
             sink.distrust()
             return str(error)
-        return "the server ended the stream"
 
-    async def _feed(self, machine: StreamMachine, items: Any) -> bool:
-        """Feed the sink until the stream ends (True) or has stood below the frontier for too long (False)."""
+    async def _feed(self, machine: StreamMachine, items: Any) -> str:
+        """Feed the sink until the stream ends or is of no more use; returns why."""
         sink = self._sink
         with trio.CancelScope() as patience:
             while True:
@@ -139,13 +149,19 @@ class Follower:
                 try:
                     item = await items.__anext__()
                 except StopAsyncIteration:
-                    return True
+                    return "the server ended the stream"
                 checked = machine.feed(item)
                 self._failures = 0
                 if checked is not None:
                     sink.feed(checked)
+                if isinstance(item, SnapshotChunk):
+                    # A snapshot on its way isn't lag, however long it takes.
+                    patience.deadline = math.inf
+                elif machine.told >= sink.frontier and sink.distrusted:
+                    return "the stream began below the frontier, so its snapshot could mend nothing"
         self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
-        return False
+        await self._check_not_gone_back()
+        return f"the stream stood below revision {sink.frontier} for {self._lag_limit} s"
 
     async def _check_not_gone_back(self) -> None:
         """Tell a server that lags from a store that has lost what it had acknowledged."""

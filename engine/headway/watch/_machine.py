@@ -5,7 +5,7 @@ Rules:
    says `resumed`, `bookmark(resumed) changes-or-bookmark*`. Asked to resume and beginning otherwise, it is a
    snapshot.
 2. Changes are handed on in whole commits: what comes with `more` is kept until its commit is whole. A stream that
-   breaks in the middle of a commit has told nothing of it.
+   breaks in the middle of a commit has told nothing of it. After ``more`` nothing but that commit may follow.
 3. A change at or below a bookmark of the same stream proves that bookmark false: FalseBookmark. (At or below the end
    of the snapshot it is merely late; whoever holds the data refuses it.)
 4. Every position of a stream is of one store id, the one that is expected if one is. Another one is StoreChanged.
@@ -68,10 +68,13 @@ class StreamMachine:
     def _changes(self, item: Changes) -> Changes | None:
         if not self._live:
             raise StreamBroken("a change came before the end of the snapshot")
-        if item.changes[0].revision <= self._bookmark:
-            raise FalseBookmark(
-                f"a change at revision {item.changes[0].revision} came after the bookmark {self._bookmark}"
-            )
+        bookmark, unfinished = self._bookmark, self._commit[-1].revision if self._commit else 0
+        for revision, _, _, more in item.changes:
+            if revision <= bookmark:
+                raise FalseBookmark(f"a change at revision {revision} came after the bookmark {bookmark}")
+            if unfinished and revision != unfinished:
+                raise StreamBroken(f"a change at revision {revision} came in the middle of commit {unfinished}")
+            unfinished = revision if more else 0
         if self._commit:
             item = Changes(self._commit + item.changes)
             self._commit = []

@@ -113,7 +113,8 @@ class RaiseResponse(betterproto2.Message):
 
     settled_revision: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
     """
-    Up to this revision the former run owed nothing; 0: not known.
+    Up to this revision the former run owed nothing. Where nothing has been
+    recorded: the revision of the first raise.
     """
 
 

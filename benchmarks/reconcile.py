@@ -1,0 +1,126 @@
+"""`reconcile`: what it costs an event to get from its commit to the reconcile that sees it.
+
+Measured, for each of 50,000 creations of distinct keys of the managed type: the wall time from the first commit until
+the last reconcile has made its read, less what the same commits take on a store without an engine (measured in the
+same round). 64 writer tasks, as in DESIGN's rows for stores, commit through the backend on the loop that they share
+with the engine, each commit a transaction of its own with its own checkpoint; the engine is primed and idle when they
+begin.
+In it: the streams of all three types (a commit moves the frontiers of the two others by bookmarks), the gates, indexes,
+the map queue, the work queue, 8 workers, a deadline of 300 s around each reconcile, and in each one copied read of the
+cache whose data and metadata are looked at. Out of it: the commit itself, building the message, the service.
+
+Where one writer commits alone, every commit makes a batch of its own in every stage, and an event costs more: that is
+the row `trickle`, for which DESIGN has no bound. The row `write` says what a commit through the service costs. The
+engine reports as it does unless told otherwise, so that an event is made of every reconcile.
+
+Against: one item through a bare Trio memory channel with a buffer of 1,000, one sender and one receiver, wall time for
+each of as many items.
+
+The message has one metadata entry and 120 bytes of payload.
+"""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+import headway
+from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._message import Note, built_many, put
+from headway.resource import ResourceType
+from headway.storage import MemoryBackend, Put
+
+BUFFER = 1000
+CONCURRENCY = 8
+WRITERS = 64
+
+
+def measure(size: int, rounds: int) -> Row:
+    """Reconcile ``size`` keys."""
+    return measured("reconcile", 2.0, size, rounds, writers=WRITERS)
+
+
+def measured(name: str, bound: float | None, size: int, rounds: int, *, writers: int) -> Row:
+    """The row for so many writers."""
+    ours, against = interleaved(
+        lambda: trio.run(_reconciled, size, writers) - trio.run(_committed, size, writers),
+        lambda: trio.run(_channel, size),
+        rounds,
+    )
+    return Row(name, ours / size * 1e6, against / size * 1e6, "us", bound)
+
+
+async def _reconciled(size: int, writers: int) -> float:
+    """Seconds from the first commit until the last reconcile has read."""
+    app = headway.App("bench")
+    managed, first, second = (app.type("bench", "v1", kind, Note) for kind in ("Managed", "First", "Second"))
+    done = trio.Event()
+    seen = 0
+
+    @app.controller(
+        manages=managed,
+        watches={first: headway.map_same_name(), second: headway.map_same_name()},
+        concurrency=CONCURRENCY,
+        deadline=300.0,
+    )
+    async def notes(rt: headway.Runtime, request: headway.Request) -> None:
+        nonlocal seen
+        note = rt.cache.get(managed, request.id)
+        assert note is not None
+        assert note.data.text
+        assert note.metadata["group"]
+        seen += 1
+        if seen == size:
+            done.set()
+
+    puts = _puts(managed, size)
+    backend = MemoryBackend()
+    async with headway.open_engine(backend, app) as engine:
+        await engine.wait_settled()
+        begin = time.perf_counter()
+        await _commit(backend, puts, writers)
+        await done.wait()
+        return time.perf_counter() - begin
+
+
+async def _committed(size: int, writers: int) -> float:
+    """Seconds that the same commits take on a store that nobody watches."""
+    puts = _puts(headway.App("bench").type("bench", "v1", "Managed", Note), size)
+    begin = time.perf_counter()
+    await _commit(MemoryBackend(), puts, writers)
+    return time.perf_counter() - begin
+
+
+def _puts(type: ResourceType[Note], size: int) -> list[Put]:
+    return [put(type, resource) for resource in built_many(type, size)]
+
+
+async def _commit(backend: MemoryBackend, puts: list[Put], writers: int) -> None:
+    async def write(mine: list[Put]) -> None:
+        for each in mine:
+            await backend.commit((each,))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(writers):
+            nursery.start_soon(write, puts[number::writers])
+
+
+async def _channel(size: int) -> float:
+    """Seconds that as many items take through a memory channel."""
+    sender, receiver = trio.open_memory_channel[int](BUFFER)
+
+    async def send() -> None:
+        async with sender:
+            for number in range(size):
+                await sender.send(number)
+
+    begin = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        async for _ in receiver:
+            pass
+    return time.perf_counter() - begin
+
+
+SCENARIO = Scenario("reconcile", 2.0, measure, size=50_000, rounds=5)

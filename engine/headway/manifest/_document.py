@@ -1,0 +1,189 @@
+"""Make a resource of one document: its type, its id, its owner, its metadata and its payload."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headway.errors import InvalidArgument, PayloadError
+from headway.manifest._entries import Entry, read_entries, read_text
+from headway.manifest._nodes import Mapping, Node, Place, Problems, Scalar, below, misplaced
+from headway.manifest._payload import read_message
+from headway.manifest._scalars import Unfit, text_of
+from headway.manifest._type_names import ResolveError, resolve
+from headway.resource import (
+    DEFAULT_TENANCY,
+    DELETION_TIMESTAMP,
+    Registry,
+    Resource,
+    ResourceId,
+    ResourceType,
+    Scope,
+    name_problem,
+)
+
+_ID = ("type", "name", "partition", "namespace")
+_FIELDS = {name: name for name in (*_ID, "metadata", "owner", "data")}
+_ASSIGNED = {"uid": "the store assigns the uid when it creates a resource: leave it out"}
+_REFUSED = _ASSIGNED | {
+    "status": "a status is written by controllers, never by a manifest: leave it out",
+    "version": "the store assigns the version with every change: leave it out",
+    "generation": "the store assigns the generation with every write: leave it out",
+    "id": "an id is written as its parts: type, name, and namespace and partition where they are not the default",
+    # What those who come from Kubernetes write first.
+    "spec": "the payload's fields go under data",
+    "kind": "the kind goes into type, such as 'type: staff.v1.Team'",
+    "apiVersion": "group and version go into type, such as 'type: staff.v1.Team'",
+}
+
+
+class _Identity(NamedTuple):
+    type: ResourceType[Any] | None
+    name: str | None
+    partition: str
+    namespace: str
+
+
+def read_document(node: Node, registry: Registry, problems: Problems) -> Resource[Any] | None:
+    """The resource that a document is, or None once its problems are noted."""
+    if not isinstance(node, Mapping):
+        problems.add(node.place, "", misplaced(node, "a map with type, name and data"))
+        return None
+    before = len(problems)
+    entries = read_entries(node, "", problems, of="a document", spellings=_FIELDS, refused=_REFUSED)
+    identity = _identity(entries, node.place, "", registry, problems)
+    metadata = _metadata(entries["metadata"], problems) if "metadata" in entries else {}
+    owner = _owner(entries["owner"], identity, registry, problems) if "owner" in entries else None
+    data = None
+    if identity.type is not None and "data" in entries:
+        data = read_message(identity.type.payload, entries["data"].value, "data", problems)
+    if len(problems) > before or identity.type is None or identity.name is None:
+        return None
+    try:
+        return identity.type.new(
+            identity.name,
+            data,
+            partition=identity.partition,
+            namespace=identity.namespace,
+            owner=owner,
+            metadata=metadata,
+        )
+    except (InvalidArgument, PayloadError) as error:
+        problems.add(node.place, "", str(error))
+        return None
+
+
+def _identity(
+    entries: dict[str, Entry],
+    place: Place,
+    path: str,
+    registry: Registry,
+    problems: Problems,
+    near: _Identity | None = None,
+) -> _Identity:
+    """Type, name and tenancy; units that are not given are those of ``near``, or else the default ones."""
+    for name in ("type", "name"):
+        if name not in entries:
+            problems.add(place, path, f"{name} is required")
+    type = _type(entries["type"], registry, problems) if "type" in entries else None
+    own_name = _checked_name(entries["name"], problems) if "name" in entries else None
+    partition = namespace = ""
+    if type is not None:
+        partition, namespace = _default_units(type, near)
+    for unit in ("partition", "namespace"):
+        if unit not in entries:
+            continue
+        entry = entries[unit]
+        given = read_text(entry.value, entry.path, problems)
+        problem = _unit_problem(type, unit, given) if type is not None and given else None
+        if problem:
+            problems.add(entry.value.place, entry.path, problem)
+        elif given and unit == "partition":
+            partition = given
+        elif given:
+            namespace = given
+    return _Identity(type, own_name, partition, namespace)
+
+
+def _unit_problem(type: ResourceType[Any], unit: str, given: str) -> str | None:
+    # Each unit beside the other's default, so that a problem stands at the place of the unit that has it.
+    partition, namespace = DEFAULT_TENANCY[type.scope]
+    return type.tenancy_problem(given, namespace) if unit == "partition" else type.tenancy_problem(partition, given)
+
+
+def _default_units(type: ResourceType[Any], near: _Identity | None) -> tuple[str, str]:
+    partition, namespace = DEFAULT_TENANCY[type.scope]
+    if near is None or type.scope is Scope.CLUSTER:
+        return partition, namespace
+    partition = near.partition or partition
+    return partition, near.namespace or namespace if type.scope is Scope.NAMESPACE else namespace
+
+
+def _checked_name(entry: Entry, problems: Problems) -> str | None:
+    name = read_text(entry.value, entry.path, problems)
+    problem = name_problem("name", name) if name is not None else None
+    if problem:
+        problems.add(entry.value.place, entry.path, problem)
+    return name
+
+
+def _type(entry: Entry, registry: Registry, problems: Problems) -> ResourceType[Any] | None:
+    name: str | tuple[str, str, str] | None
+    if isinstance(entry.value, Mapping):
+        name = _type_parts(entry.value, entry.path, problems)
+    else:
+        name = read_text(entry.value, entry.path, problems)
+    if name is None:
+        return None
+    try:
+        return resolve(name, registry)
+    except ResolveError as error:
+        problems.add(entry.value.place, entry.path, str(error))
+        return None
+
+
+def _type_parts(node: Mapping, path: str, problems: Problems) -> tuple[str, str, str] | None:
+    parts = ("group", "version", "kind")
+    entries = read_entries(node, path, problems, of="a type", spellings={part: part for part in parts})
+    for part in parts:
+        if part not in entries:
+            problems.add(node.place, path, f"{part} is required")
+    texts = [read_text(entries[part].value, entries[part].path, problems) for part in parts if part in entries]
+    present = [text for text in texts if text is not None]
+    return (present[0], present[1], present[2]) if len(present) == len(parts) else None
+
+
+def _owner(entry: Entry, owned: _Identity, registry: Registry, problems: Problems) -> ResourceId | None:
+    node = entry.value
+    if not isinstance(node, Mapping):
+        problems.add(node.place, entry.path, misplaced(node, "a map with type and name"))
+        return None
+    spellings = {name: name for name in _ID}
+    entries = read_entries(node, entry.path, problems, of="an owner", spellings=spellings, refused=_ASSIGNED)
+    found = _identity(entries, node.place, entry.path, registry, problems, near=owned)
+    if found.type is None or found.name is None:
+        return None
+    return ResourceId(found.type.name, found.name, found.partition, found.namespace)
+
+
+def _metadata(entry: Entry, problems: Problems) -> dict[str, str]:
+    node = entry.value
+    if not isinstance(node, Mapping):
+        problems.add(node.place, entry.path, misplaced(node, "a map", "{}"))
+        return {}
+    metadata: dict[str, str] = {}
+    for key, value in node.entries:
+        name = _key(key, entry.path, problems)
+        path = below(entry.path, key.text)
+        if name == DELETION_TIMESTAMP:
+            problems.add(key.place, path, "the store marks what is being deleted: delete the resource instead")
+        text = read_text(value, path, problems)
+        metadata[name] = text or ""
+    return metadata
+
+
+def _key(key: Scalar, path: str, problems: Problems) -> str:
+    try:
+        return text_of(key)
+    except Unfit as unfit:
+        problems.add(key.place, below(path, key.text), f"as a key, {unfit}")
+        return ""

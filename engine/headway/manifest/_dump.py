@@ -1,0 +1,138 @@
+"""Write resources as YAML that loads back to equal ones."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from headway.manifest._fields import Element, Field, enum_names, fields_of
+from headway.manifest._yaml_scalars import decimal
+from headway.resource import DEFAULT_TENANCY, DELETION_TIMESTAMP, Resource, ResourceId
+
+# Lines that come back from a block (`|`) as they were: none is blank at its ends or has characters to escape.
+_BLOCK = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?\n)+\Z")
+
+
+def dump(resource: Resource[Any]) -> str:
+    """One resource as a YAML document: what a manifest can say, defaults left out, always in the same order.
+
+    What the store assigns is not in it, nor what only a newer program knows: fields that are unknown here. An
+    enum's number without a name is written as it is, and is the one thing that ``load`` then refuses.
+    """
+    dumped: str = yaml.dump(
+        _document(resource),
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=False,
+        width=sys.maxsize,
+    )
+    return dumped
+
+
+def dump_all(resources: Iterable[Resource[Any]]) -> str:
+    """Several resources as the documents of one text."""
+    return "---\n".join(map(dump, resources))
+
+
+# Line breaks of YAML 1.1 that other quotes lose, and the mark of the byte order.
+_FRAIL = re.compile("[\r\x85\u2028\u2029\ufeff]")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, _data: Any) -> bool:
+        # Equal values are written twice: an alias in a manifest is for who writes it by hand.
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = None
+    if _BLOCK.match(value):
+        style = "|"
+    elif _FRAIL.search(value):
+        style = '"'
+    elif decimal(value) is not None:
+        # PyYAML would leave `1e3` without quotes: it is text to it alone.
+        style = "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _document(resource: Resource[Any]) -> dict[str, Any]:
+    id = resource.id
+    document: dict[str, Any] = _written_id(id, DEFAULT_TENANCY[resource.type.scope])
+    metadata = {key: value for key, value in sorted(resource.metadata.items()) if key != DELETION_TIMESTAMP}
+    if metadata:
+        document["metadata"] = metadata
+    if resource.owner is not None:
+        document["owner"] = _written_id(resource.owner, (id.partition, id.namespace))
+    data = _message(type(resource.data), resource.data)
+    if data:
+        document["data"] = data
+    return document
+
+
+def _written_id(id: ResourceId, default: tuple[str, str]) -> dict[str, Any]:
+    written = {"type": str(id.type), "name": id.name}
+    if id.partition and id.partition != default[0]:
+        written["partition"] = id.partition
+    if id.namespace and id.namespace != default[1]:
+        written["namespace"] = id.namespace
+    return written
+
+
+def _message(cls: type[Any], message: Any) -> dict[str, Any]:
+    written = {}
+    for name, field in fields_of(cls).by_name.items():
+        value = getattr(message, name)
+        if not _is_default(field, value):
+            written[name] = _field(field, value)
+    return written
+
+
+def _is_default(field: Field, value: Any) -> bool:
+    if field.shape == "optional":
+        return value is None
+    if field.shape == "single" and field.element.kind == "message":
+        return not _element(field.element, value)
+    return not value or (field.shape == "single" and value == _EPOCH)
+
+
+def _field(field: Field, value: Any) -> Any:
+    if field.shape == "repeated":
+        return [_element(field.element, item) for item in value]
+    if field.shape == "map":
+        # Not sorted: the order is in the bytes of a stored payload, and the bytes are what is compared.
+        return {key: _element(field.element, item) for key, item in value.items()}
+    return _element(field.element, value)
+
+
+def _element(element: Element, value: Any) -> Any:
+    kind = element.kind
+    if element.message is not None:
+        return _message(element.message, element.message.from_wrapped(value) if element.wrapped else value)
+    if kind == "bytes":
+        return base64.b64encode(value).decode()
+    if kind == "enum":
+        number = int(value)
+        return next((name for name, known in enum_names(element.enum).items() if known == number), number)
+    if kind == "timestamp":
+        text: str = value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat()
+        return f"{text}Z"
+    return _seconds(value) if kind == "duration" else value
+
+
+def _seconds(length: datetime.timedelta) -> str:
+    microseconds = abs(length) // datetime.timedelta(microseconds=1)
+    seconds, rest = divmod(microseconds, 1_000_000)
+    fraction = f".{rest:06}".rstrip("0").rstrip(".")
+    return f"{'-' if length < datetime.timedelta() else ''}{seconds}{fraction}s"

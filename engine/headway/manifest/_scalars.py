@@ -1,0 +1,196 @@
+"""Convert a scalar to the value of a protobuf kind, or say what would be right."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import math
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from headway.manifest._fields import Element, enum_names
+from headway.manifest._nodes import Scalar, described
+from headway.resource import did_you_mean
+
+_SIGNED = {"int32": 32, "sint32": 32, "sfixed32": 32, "int64": 64, "sint64": 64, "sfixed64": 64}
+_UNSIGNED = {"uint32": 32, "fixed32": 32, "uint64": 64, "fixed64": 64}
+RANGES: Final = {kind: (-(1 << bits - 1), (1 << bits - 1) - 1) for kind, bits in _SIGNED.items()} | {
+    kind: (0, (1 << bits) - 1) for kind, bits in _UNSIGNED.items()
+}
+_WHOLE = re.compile(r"[-+]?\d+\Z", re.ASCII)
+# A whole number that is in no doubt, and was left unread for its length.
+_LONG = re.compile(r"[-+]?[1-9]\d*\Z", re.ASCII)
+_DIGITS = re.compile(r"[-+]?\d+(\.\d+)?\Z", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):([0-5]\d))\Z", re.ASCII
+)
+_DURATION = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?s\Z", re.ASCII)
+# google.protobuf.Duration's own limit: about ten thousand years.
+_LONGEST_DURATION = 315_576_000_000
+
+
+class Unfit(Exception):
+    """A value is not what its field holds; the text is the sentence for the user."""
+
+
+def convert(element: Element, scalar: Scalar) -> Any:
+    """The value that ``scalar`` is for ``element``. Raises Unfit."""
+    if scalar.kind == "nothing":
+        what = f"{scalar} stands for no value" if scalar.text else "there is no value"
+        raise Unfit(f"{what}; write {expected(element)}, or leave it out")
+    return _CONVERTERS.get(element.kind, _whole)(element, scalar)
+
+
+def text_of(scalar: Scalar) -> str:
+    """The text that a scalar is. Raises Unfit."""
+    value: str = convert(Element("string"), scalar)
+    return value
+
+
+def _string(_element: Element, scalar: Scalar) -> str:
+    if scalar.kind != "text":
+        raise Unfit(f"{described(scalar)}, not text; quote it: {scalar.text!r}")
+    return scalar.text
+
+
+def _bytes(element: Element, scalar: Scalar) -> bytes:
+    text = _string(element, scalar)
+    try:
+        # A block of base64 has line breaks in it.
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Unfit(f"{scalar} is not {expected(element)}") from error
+
+
+def _boolean(element: Element, scalar: Scalar) -> bool:
+    if not isinstance(scalar.value, bool):
+        raise _wrong(element, scalar, unquoted=scalar.text in ("true", "false"))
+    return scalar.value
+
+
+def _whole(element: Element, scalar: Scalar) -> int:
+    low, high = RANGES[element.kind]
+    if scalar.kind != "a whole number":
+        raise _wrong(element, scalar, unquoted=bool(_WHOLE.match(scalar.text)))
+    number = _certain(element, scalar)
+    if not isinstance(number, int) or not low <= number <= high:
+        raise Unfit(f"{scalar} is out of range; write {expected(element)}")
+    return number
+
+
+def _float(element: Element, scalar: Scalar) -> float:
+    if scalar.kind not in ("a whole number", "a number"):
+        raise _wrong(element, scalar, unquoted=bool(_DIGITS.match(scalar.text)))
+    number = _certain(element, scalar)
+    try:
+        made = float(number)
+        if math.isinf(made) and "inf" not in scalar.text.lower():
+            # Reading `1e400` made it so.
+            raise OverflowError
+        # With "<", for without it a number too great for a float becomes infinite.
+        struct.pack("<f" if element.kind == "float" else "<d", made)
+    except OverflowError as error:
+        raise Unfit(f"{scalar} is out of range for a {element.kind}") from error
+    return made
+
+
+def _certain(element: Element, scalar: Scalar) -> int | float:
+    """The number that a scalar is, if that is beyond doubt."""
+    if isinstance(scalar.value, (int, float)):
+        return scalar.value
+    if _LONG.match(scalar.text):
+        raise Unfit(f"{scalar} is out of range; write {expected(element)}")
+    raise Unfit(
+        f"{scalar} is {scalar.kind} that readers of YAML read differently; write it in decimal, without leading zeros"
+    )
+
+
+def _enum(element: Element, scalar: Scalar) -> Any:
+    names = enum_names(element.enum)
+    if scalar.kind == "text":
+        if scalar.text not in names:
+            raise Unfit(f"{scalar} is no {element.enum.__name__}{did_you_mean(scalar.text, names)}")
+        return element.enum(names[scalar.text])
+    if scalar.kind != "a whole number":
+        if scalar.text in names:
+            raise Unfit(f"{described(scalar)}; quote it: {scalar.text!r}")
+        raise _wrong(element, scalar)
+    if scalar.value not in names.values():
+        raise Unfit(f"{scalar} is no {element.enum.__name__}; write {expected(element)}")
+    return element.enum(scalar.value)
+
+
+def _timestamp(element: Element, scalar: Scalar) -> datetime.datetime:
+    found = _TIMESTAMP.match(scalar.text) if scalar.kind in ("a date", "text") else None
+    if found is None:
+        raise _wrong(element, scalar)
+    day, time, fraction, sign, hours, minutes = found.groups()
+    offset = datetime.timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    try:
+        zone = datetime.timezone(-offset if sign == "-" else offset)
+        moment = datetime.datetime.fromisoformat(f"{day}T{time}").replace(
+            microsecond=_microseconds(fraction, scalar), tzinfo=zone
+        )
+        return moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError) as error:
+        raise Unfit(f"{scalar} is no moment there is; write {expected(element)}") from error
+
+
+def _duration(element: Element, scalar: Scalar) -> datetime.timedelta:
+    found = _DURATION.match(scalar.text) if scalar.kind == "text" else None
+    if found is None:
+        if scalar.kind in ("a whole number", "a number") and scalar.value is not None:
+            raise Unfit(f"{described(scalar)} without a unit; write {scalar.text + 's'!r}")
+        raise _wrong(element, scalar)
+    sign, seconds, fraction = found.groups()
+    if int(seconds) > _LONGEST_DURATION:
+        raise Unfit(f"{scalar} is out of range; the longest duration is '{_LONGEST_DURATION}s'")
+    length = datetime.timedelta(seconds=int(seconds), microseconds=_microseconds(fraction, scalar))
+    return -length if sign else length
+
+
+def _microseconds(fraction: str | None, scalar: Scalar) -> int:
+    digits = (fraction or "").ljust(6, "0")
+    if digits[6:].strip("0"):
+        raise Unfit(f"{scalar} is finer than a microsecond; write at most six digits after the point")
+    return int(digits[:6])
+
+
+def _wrong(element: Element, scalar: Scalar, *, unquoted: bool = False) -> Unfit:
+    hint = ": take the quotes away" if unquoted and scalar.kind == "text" and scalar.quoted else ""
+    return Unfit(f"{described(scalar)}; write {expected(element)}{hint}")
+
+
+def expected(element: Element) -> str:
+    """What would be right, as the object of ``write``."""
+    if element.kind in RANGES:
+        low, high = RANGES[element.kind]
+        return f"a whole number from {low} to {high} ({element.kind})"
+    if element.kind == "enum":
+        return f"one of {', '.join(enum_names(element.enum))}"
+    return _WORDS.get(element.kind, element.kind)
+
+
+_WORDS = {
+    "string": "text",
+    "bytes": "bytes as base64 text, such as 'aGVsbG8='",
+    "bool": "true or false",
+    "float": "a number",
+    "double": "a number",
+    "timestamp": "a moment with its zone, such as '2024-02-29T12:30:00Z'",
+    "duration": "seconds, such as '1.5s'",
+    "message": "a map of its fields",
+}
+_CONVERTERS: dict[str, Callable[[Element, Scalar], Any]] = {
+    "string": _string,
+    "bytes": _bytes,
+    "bool": _boolean,
+    "float": _float,
+    "double": _float,
+    "enum": _enum,
+    "timestamp": _timestamp,
+    "duration": _duration,
+}

@@ -1,0 +1,91 @@
+"""What may still be written to a resource that is marked for deletion, and how a Write may mark one."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from headway.errors import PayloadError
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    FINALIZERS,
+    ResourceType,
+    decode,
+    equal,
+    finalizers,
+    is_marked,
+    pb,
+    resource_id,
+)
+from headway.service._refusals import invalid
+
+
+def check_marks(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+    """Refuse what a marked resource must not become: it is frozen, only its finalizers may go."""
+    if is_marked(stored.metadata):
+        _check_frozen(type, stored, updated)
+    elif is_marked(updated.metadata):
+        _check_marking(type, stored, updated)
+
+
+def _check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+    before, after = finalizers(stored.metadata), finalizers(updated.metadata)
+    problems = _changed_parts(type, stored, updated, ignore=FINALIZERS)
+    if after - before:
+        problems.append(f"adds finalizers {', '.join(sorted(after - before))}")
+    elif not problems and not before - after:
+        problems.append(f"removes none of its finalizers ({', '.join(sorted(before)) or 'it has none: use Delete'})")
+    if problems:
+        raise invalid(
+            f"{resource_id(stored.id)} is marked for deletion: only finalizers may be removed from it now, "
+            f"and this write {' and '.join(problems)}"
+        )
+
+
+def _check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
+    name, mark = resource_id(stored.id), updated.metadata[DELETION_TIMESTAMP]
+    problems = _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
+    if problems:
+        raise invalid(
+            f"{name}: metadata.{DELETION_TIMESTAMP} may only be set by itself, and this write "
+            f"{' and '.join(problems)} besides; use Delete"
+        )
+    if not _is_timestamp(mark):
+        raise invalid(
+            f"{name}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a time such as '2024-02-02T10:00:00Z'; use Delete"
+        )
+
+
+def _changed_parts(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource, *, ignore: str) -> list[str]:
+    keys = stored.metadata.keys() | updated.metadata.keys()
+    parts = [
+        f"changes metadata.{key}"
+        for key in sorted(keys)
+        if key != ignore and stored.metadata.get(key) != updated.metadata.get(key)
+    ]
+    assert stored.id is not None
+    assert updated.id is not None
+    if stored.id.type != updated.id.type:
+        parts.append("changes the type's version")
+    elif not _same_data(type, stored, updated):
+        parts.append("changes data")
+    return parts
+
+
+def _same_data(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> bool:
+    if stored.data == updated.data:
+        return True
+    if stored.data is None or updated.data is None:
+        return False
+    # A message that was read and written back may have other bytes than its first writer gave it.
+    try:
+        return equal(decode(type.payload, stored.data.value), decode(type.payload, updated.data.value))
+    except PayloadError:
+        return False
+
+
+def _is_timestamp(text: str) -> bool:
+    try:
+        return datetime.datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False

@@ -1,0 +1,114 @@
+"""A live Trio run that is driven from synchronous code, such as the rules of a Hypothesis state machine.
+
+    class Machine(LiveRun, RuleBasedStateMachine):
+        @rule()
+        def write(self) -> None:
+            self.call(self.engine.client.apply, TEAM.new("core"))
+
+Trio runs as a guest of this class, on a virtual clock that jumps to the next deadline when every task is blocked. It
+moves only while a `call` waits for its answer: between two rules the world stands still, so what a rule finds
+depends on the rules before it and on nothing else.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import outcome
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+Answer = TypeVar("Answer")
+
+HANG_LIMIT = 20.0
+"""Real seconds after which a call that makes no step any more is taken for a deadlock."""
+
+
+class LiveRun:
+    """Mix this in before a base whose ``teardown`` is called at the end, such as ``RuleBasedStateMachine``.
+
+    Attributes:
+        clock: the run's clock.
+        nursery: for tasks that live until the end.
+    """
+
+    nursery: trio.Nursery
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = MockClock(autojump_threshold=0)
+        self._steps: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._token: trio.lowlevel.TrioToken | None = None
+        # How the run ended; None again once that has been told, because an outcome can be unwrapped once.
+        self._ended: outcome.Outcome[None] | None = None
+        self._over = False
+        trio.lowlevel.start_guest_run(
+            self._main,
+            run_sync_soon_threadsafe=self._steps.put,
+            done_callback=self._note_end,
+            clock=self.clock,
+        )
+        self._step_until(lambda: self._token is not None)
+
+    def call(self, function: Callable[..., Awaitable[Answer]], *arguments: object) -> Answer:
+        """Run an async function in the live run, and return what it returns or raise what it raises."""
+        answers: list[outcome.Outcome[Answer]] = []
+
+        async def job() -> None:
+            answers.append(await outcome.acapture(function, *arguments))
+
+        def start() -> None:
+            if not self.nursery.cancel_scope.cancel_called:
+                self.nursery.start_soon(job)
+
+        self._run_soon(start)
+        self._step_until(lambda: bool(answers))
+        return answers[0].unwrap()
+
+    def settle(self) -> None:
+        """Let every task run until it waits for time or for an event."""
+        self.call(wait_all_tasks_blocked)
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self.call(trio.sleep, seconds)
+
+    def teardown(self) -> None:
+        """Cancel what still runs, and raise what a task of it has crashed with."""
+        if not self._over:
+            self._run_soon(self.nursery.cancel_scope.cancel)
+            while not self._over:
+                self._step()
+        self._raise_crash()
+
+    async def _main(self) -> None:
+        async with trio.open_nursery() as self.nursery:
+            self._token = trio.lowlevel.current_trio_token()
+            await trio.sleep_forever()
+
+    def _run_soon(self, function: Callable[[], object]) -> None:
+        assert self._token is not None
+        self._token.run_sync_soon(function)
+
+    def _note_end(self, result: outcome.Outcome[None]) -> None:
+        self._ended, self._over = result, True
+
+    def _raise_crash(self) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.unwrap()
+
+    def _step(self) -> None:
+        try:
+            self._steps.get(timeout=HANG_LIMIT)()
+        except queue.Empty:
+            raise AssertionError(f"the run has made no step for {HANG_LIMIT} s: a deadlock") from None
+
+    def _step_until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            if self._over:
+                self._raise_crash()
+                raise AssertionError("the run has ended while a rule waited for it")
+            self._step()

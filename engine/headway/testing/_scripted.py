@@ -1,0 +1,236 @@
+"""A channel that does what a test tells it: a network and a replica at their worst, without either.
+
+It stands between an engine and a channel to a store in the process. What goes through it goes through unharmed until it
+is told otherwise, by method calls; nothing in it is random and nothing depends on time.
+
+    channel = ScriptedChannel()
+    async with open_engine("memory:", app, through=channel.over) as engine:
+        channel.hold(ACCOUNT)        # accounts lag from here on
+        channel.writes(Fault.LOST)   # the controllers' next write happens, and its answer gets lost
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, TypeVar
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import Kind, ResourceType, pb
+from headway.rpc import Channel, Metadata
+from headway.testing._scripted_stream import ScriptedStream, StreamScript
+
+Reply = TypeVar("Reply")
+
+_WRITES = frozenset(("Write", "WriteStatus", "Delete"))
+_STREAMS = "WatchList"
+
+
+class Fault(enum.Enum):
+    """What befalls one call."""
+
+    NONE = "done and answered"
+    FAILED = "not done, answered by UNAVAILABLE"
+    LOST = "done, answered by DEADLINE_EXCEEDED"
+    SLOW = "done, answered when `answer_slow` is called"
+    SILENT = "done, never answered"
+    LATE = "answered by DEADLINE_EXCEEDED, and done only when `run_late` is called"
+    CONFLICT = "not done, answered by ABORTED"
+
+
+class Call(NamedTuple):
+    """A write or a raise that the script let through or not.
+
+    Attributes:
+        method: such as ``Write`` or ``Raise``.
+        reply: None where it wasn't done, or was refused.
+        error: what the store refused it with.
+        known: whether the caller was told.
+    """
+
+    method: str
+    request: Any
+    reply: Any
+    error: GRPCError | None
+    known: bool
+
+
+class ScriptedChannel:
+    """Meets `rpc.Channel` as one over a network would: a call that fails may have happened.
+
+    Attributes:
+        done: every write and raise that reached the store, in order, late ones included.
+        unknown: the fence of every write whose outcome the caller couldn't know, in order.
+        opened: the kind of every stream, and whether it was asked to resume, in order.
+    """
+
+    settles_writes = False
+
+    _inner: Channel
+
+    def __init__(self) -> None:
+        self._faults: dict[str, deque[Fault]] = {"write": deque(), "raise": deque(), "record": deque()}
+        self._slow = trio.Event()
+        self._late: list[tuple[str, Any, type[Any]]] = []
+        self._scripts: dict[Kind, StreamScript] = {}
+        self.done: list[Call] = []
+        self.unknown: list[pb.Fence | None] = []
+        self.opened: list[tuple[Kind, bool]] = []
+
+    def over(self, inner: Channel) -> Channel:
+        """This channel, over another one: for `open_engine`'s ``through``."""
+        self._inner = inner
+        return self
+
+    # --- what the next calls meet ---
+
+    def writes(self, *faults: Fault) -> None:
+        """The next writes (Write, WriteStatus, Delete) meet these, one each."""
+        self._faults["write"].extend(faults)
+
+    def raises(self, *faults: Fault) -> None:
+        """The next raises of a fence meet these."""
+        self._faults["raise"].extend(faults)
+
+    def records(self, *faults: Fault) -> None:
+        """The next records of what is settled meet these."""
+        self._faults["record"].extend(faults)
+
+    def answer_slow(self) -> None:
+        """Hand over the answers that were held up by `Fault.SLOW`."""
+        self._slow.set()
+        self._slow = trio.Event()
+
+    async def run_late(self) -> list[Call]:
+        """Let what was held up by `Fault.LATE` reach the store now, and say what became of it."""
+        late, self._late = self._late, []
+        calls: list[Call] = []
+        for path, request, reply_type in late:
+            try:
+                reply = await self._inner.unary(path, request, reply_type)
+            except GRPCError as error:
+                calls.append(Call(_method(path), request, None, error, False))
+            else:
+                calls.append(Call(_method(path), request, reply, None, False))
+                self.done.append(calls[-1])
+        return calls
+
+    # --- what a type's streams do ---
+
+    def hold(self, type: ResourceType[Any]) -> None:
+        """Hold back changes and bookmarks; snapshots still come."""
+        self._script(type.kind).held = True
+
+    def stall(self, type: ResourceType[Any]) -> None:
+        """Hold back everything, snapshots included."""
+        self._script(type.kind).stalled = True
+
+    def let_pass(self, type: ResourceType[Any], count: int = 1) -> None:
+        """Hold back changes and bookmarks but for so many."""
+        self._script(type.kind).let_pass(count)
+
+    def release(self, type: ResourceType[Any]) -> None:
+        """Hold back nothing any more."""
+        self._script(type.kind).release()
+
+    def drop(self, type: ResourceType[Any]) -> None:
+        """Break the type's open streams: UNAVAILABLE."""
+        self._script(type.kind).drop()
+
+    def refuse_resume(self, type: ResourceType[Any]) -> None:
+        """Answer the next stream that asks to resume with OUT_OF_RANGE."""
+        self._script(type.kind).resumes_refused += 1
+
+    def old_snapshot(self, type: ResourceType[Any], revision: int) -> None:
+        """Begin the next stream that wants a snapshot with the store's state at that revision, and go on from there."""
+        self._script(type.kind).old_snapshots.append(revision)
+
+    def duplicate(self, type: ResourceType[Any]) -> None:
+        """Tell the next changes twice."""
+        self._script(type.kind).duplicates += 1
+
+    def false_bookmark(self, type: ResourceType[Any]) -> None:
+        """Tell a bookmark that stands at the next changes' last revision before these changes."""
+        self._script(type.kind).false_bookmarks += 1
+
+    def is_honest(self, type: ResourceType[Any]) -> bool:
+        """Whether every false bookmark that was told has been made good by a whole snapshot since."""
+        return not self._script(type.kind).lied_up_to
+
+    def heal(self) -> None:
+        """No faults from now on, and no answer is slow. What `Fault.LATE` holds up stays so until `run_late`."""
+        self.answer_slow()
+        for faults in self._faults.values():
+            faults.clear()
+        for script in self._scripts.values():
+            script.heal()
+
+    # --- as a channel ---
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        """See `rpc.Channel`."""
+        method = _method(path)
+        write = method in _WRITES
+        faults = self._faults.get("write" if write else {"Raise": "raise", "RecordSettled": "record"}.get(method, ""))
+        if faults is None:
+            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+        fault = faults.popleft() if faults else Fault.NONE
+        try:
+            return await self._befall(fault, path, request, reply_type)
+        except BaseException as error:
+            if write and not (isinstance(error, GRPCError) and _says_not_done(error)):
+                self.unknown.append(getattr(request, "fence", None))
+            raise
+
+    async def _befall(self, fault: Fault, path: str, request: Any, reply_type: type[Reply]) -> Reply:
+        await trio.lowlevel.checkpoint()
+        if fault is Fault.FAILED:
+            raise GRPCError(Status.UNAVAILABLE, "the script let this call fail")
+        if fault is Fault.CONFLICT:
+            raise GRPCError(Status.ABORTED, "the script says that another writer was first")
+        if fault is Fault.LATE:
+            self._late.append((path, request, reply_type))
+            raise GRPCError(Status.DEADLINE_EXCEEDED, "the script holds this call up")
+        reply = await self._inner.unary(path, request, reply_type)
+        at = len(self.done)
+        self.done.append(Call(_method(path), request, reply, None, fault is Fault.NONE))
+        if fault is Fault.LOST:
+            raise GRPCError(Status.DEADLINE_EXCEEDED, "the script has lost the answer")
+        if fault is Fault.SILENT:
+            await trio.sleep_forever()
+        if fault is Fault.SLOW:
+            await self._slow.wait()
+            self.done[at] = self.done[at]._replace(known=True)
+        return reply
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """See `rpc.Channel`."""
+        if _method(path) != _STREAMS or not isinstance(request, pb.WatchListRequest) or request.type is None:
+            return self._inner.stream(path, request, metadata=metadata)
+        kind = (request.type.group, request.type.kind)
+        self.opened.append((kind, request.resume_after is not None))
+        return ScriptedStream(self._inner, path, request, self._script(kind))
+
+    def _script(self, kind: Kind) -> StreamScript:
+        return self._scripts.setdefault(kind, StreamScript())
+
+
+def _method(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _says_not_done(error: GRPCError) -> bool:
+    return error.status not in (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED, Status.UNKNOWN, Status.INTERNAL)
+
+
+def _meets_the_protocol() -> Channel:
+    return ScriptedChannel()

@@ -1,0 +1,50 @@
+"""The benchmarks run, at a tiny size, and give rows that can be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import SCENARIOS, main
+from benchmarks._harness import Row, Scenario, table, write_results
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: each.name)
+def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenario) -> None:
+    """Each scenario's row has ours, against and the ratio, under the names of its unit, and can be printed."""
+    row = scenario.run(size=3, rounds=1)
+    unit = "bytes" if scenario.name == "memory" else "us"
+    assert {f"ours_{unit}", f"against_{unit}", "ratio"} == row.as_json().keys()
+    assert (scenario.name, scenario.bound) == (row.name, row.bound)
+    assert row.against > 0
+    assert scenario.name in table([row])
+
+
+def test_results_keep_the_rows_of_scenarios_that_were_not_run(tmp_path: Path) -> None:
+    """Running one scenario replaces its own row in the results and no other."""
+    path = tmp_path / "results.json"
+    write_results([Row("one", 4.0, 2.0, "us", 3.0), Row("two", 1.0, 1.0, "bytes", 1.4)], path)
+    write_results([Row("one", 8.0, 2.0, "us", 3.0)], path)
+    assert json.loads(path.read_text()) == {
+        "one": {"ours_us": 8.0, "against_us": 2.0, "ratio": 4.0},
+        "two": {"ours_bytes": 1.0, "against_bytes": 1.0, "ratio": 1.0},
+    }
+
+
+def test_the_table_says_which_bound_is_not_held() -> None:
+    """A row above its bound is marked, and one without a bound is not judged."""
+    lines = table(
+        [Row("over", 4.0, 2.0, "us", 1.5), Row("under", 2.0, 2.0, "us", 1.5), Row("free", 9.0, 1.0, "us", None)]
+    )
+    assert [line.split()[-1] for line in lines.splitlines()[1:]] == ["NO", "yes", "-"]
+
+
+def test_an_unknown_name_exits_with_2_and_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that is no scenario measures nothing."""
+    assert main(["prime", "nonsense"]) == 2
+    said = capsys.readouterr()
+    assert "nonsense" in said.err
+    assert all(name in said.err for name in SCENARIOS)
+    assert said.out == ""

@@ -1,0 +1,405 @@
+"""The gate's rules one by one, and the interleavings that have once broken them."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.cache import Applied, Gate
+from headway.errors import EngineBug, StoreChanged
+from tests.helpers.resources import (
+    OTHER_STORE,
+    at,
+    bookmark,
+    changes,
+    chunk,
+    end,
+    key,
+    put,
+    removed,
+    stored,
+    versions,
+)
+
+ADA, GRACE = key("ada"), key("grace")
+
+
+@pytest.fixture
+def gate() -> Gate:
+    """A gate primed at revision 10 with ada at 5 and grace at 6."""
+    gate = Gate()
+    gate.feed(chunk(stored("ada", 5), stored("grace", 6)))
+    gate.feed(end(10))
+    return gate
+
+
+# --- rule 1: changes ---------------------------------------------------------
+
+
+def test_a_change_above_the_frontier_is_applied_and_moves_it(gate: Gate) -> None:
+    """Old and new state and the revision are reported."""
+    old, new = gate.entries[ADA], stored("ada", 11)
+    assert gate.feed(changes(put(new))) == [Applied(ADA, old, new, 11)]
+    assert gate.entries[ADA] is new
+    assert gate.frontier == 11
+
+
+def test_a_deletion_above_the_frontier_is_applied(gate: Gate) -> None:
+    """The old state is reported, and nothing is held any more."""
+    old = gate.entries[ADA]
+    assert gate.feed(changes(removed(old, 11))) == [Applied(ADA, old, None, 11)]
+    assert versions(gate.entries) == {"grace": 6}
+
+
+@pytest.mark.parametrize("revision", [4, 10])
+def test_a_change_at_or_below_the_frontier_is_refused_and_counted(gate: Gate, revision: int) -> None:
+    """What the frontier has passed is stale, even for a key of which nothing is held."""
+    assert gate.feed(changes(put(stored("ada", revision)), put(stored("mary", revision)))) == []
+    assert versions(gate.entries) == {"ada": 5, "grace": 6}
+    assert gate.refused.changes == 2
+    assert gate.frontier == 10
+
+
+def test_a_deleted_resource_does_not_come_back_from_an_older_event(gate: Gate) -> None:
+    """A creation below the deletion's revision is stale."""
+    gate.feed(changes(removed(gate.entries[ADA], 12)))
+    assert gate.feed(changes(put(stored("ada", 11)))) == []
+    assert ADA not in gate.entries
+
+
+def test_a_repetition_within_one_item_takes_nothing_back(gate: Gate) -> None:
+    """A revision that falls within an item is a repetition: no reader and no mapper sees the key go back."""
+    first, second = stored("ada", 11), stored("ada", 12)
+    applied = gate.feed(changes(put(first), put(second), put(first), put(second)))
+    assert [each.revision for each in applied] == [11, 12]
+    assert gate.entries[ADA] is second
+    assert gate.frontier == 12
+
+
+def test_all_changes_of_one_commit_are_applied(gate: Gate) -> None:
+    """They share a revision, and none makes the others stale."""
+    applied = gate.feed(changes(put(stored("ada", 11), more=True), put(stored("grace", 11))))
+    assert [each.key for each in applied] == [ADA, GRACE]
+
+
+def test_changes_of_one_key_are_never_merged(gate: Gate) -> None:
+    """Each is reported with its own old and new state."""
+    before, first, second = gate.entries[ADA], stored("ada", 11), stored("ada", 12)
+    applied = gate.feed(changes(put(first), put(second)))
+    assert applied == [Applied(ADA, before, first, 11), Applied(ADA, first, second, 12)]
+
+
+def test_another_incarnation_is_a_deletion_and_a_creation(gate: Gate) -> None:
+    """No change ever joins two uids."""
+    old, new = gate.entries[ADA], stored("ada", 11, uid="ada2")
+    assert gate.feed(changes(put(new))) == [Applied(ADA, old, None, 11), Applied(ADA, None, new, 11)]
+
+
+def test_a_deletion_of_what_is_not_held_reports_nothing(gate: Gate) -> None:
+    """But the frontier has passed it."""
+    assert gate.feed(changes(removed(stored("mary", 3), 11))) == []
+    assert gate.frontier == 11
+
+
+def test_a_change_before_the_snapshot_is_a_bug_of_ours() -> None:
+    """The stream's grammar never lets one through."""
+    with pytest.raises(EngineBug):
+        Gate().feed(changes(put(stored("ada", 1))))
+
+
+# --- rule 2: replies ---------------------------------------------------------
+
+
+def test_a_reply_is_applied_at_once_and_leaves_the_frontier(gate: Gate) -> None:
+    """Own writes need no waiting, and say nothing of other keys."""
+    old, new = gate.entries[ADA], stored("ada", 12)
+    assert gate.reply(ADA, new, at(12)) == [Applied(ADA, old, new, 12)]
+    assert gate.entries[ADA] is new
+    assert gate.frontier == 10
+
+
+def test_the_event_of_a_reply_is_not_applied_again(gate: Gate) -> None:
+    """It is the very change that the reply was of."""
+    gate.reply(ADA, stored("ada", 12), at(12))
+    assert gate.feed(changes(put(stored("ada", 12)))) == []
+    assert gate.take_overtaken() == []
+    assert gate.refused.overtaken == 0
+    assert gate.frontier == 12
+
+
+def test_a_change_past_a_reply_is_applied(gate: Gate) -> None:
+    """Being ahead holds back only what is older."""
+    gate.reply(ADA, stored("ada", 12), at(12))
+    newest = stored("ada", 13)
+    gate.feed(changes(put(newest)))
+    assert gate.entries[ADA] is newest
+
+
+@pytest.mark.parametrize("revision", [9, 10])
+def test_a_reply_at_or_below_the_frontier_is_refused_and_counted(gate: Gate, revision: int) -> None:
+    """The stream has told more than the reply knows."""
+    assert gate.reply(ADA, None, at(revision)) == []
+    assert ADA in gate.entries
+    assert gate.refused.replies == 1
+
+
+@pytest.mark.parametrize("revision", [11, 12])
+def test_a_reply_at_or_below_another_reply_is_refused_and_counted(gate: Gate, revision: int) -> None:
+    """Replies that overtake each other take nothing back."""
+    newest = stored("ada", 12)
+    gate.reply(ADA, newest, at(12))
+    assert gate.reply(ADA, stored("ada", revision), at(revision)) == []
+    assert gate.entries[ADA] is newest
+    assert gate.refused.replies == 1
+
+
+def test_a_deletion_known_by_a_reply_is_a_grave_until_the_frontier_has_passed(gate: Gate) -> None:
+    """An older creation is refused while the grave stands; a later one is applied."""
+    gate.reply(ADA, None, at(13))
+    gate.feed(changes(put(stored("ada", 11)), put(stored("ada", 12, uid="ada2"))))
+    assert ADA not in gate.entries
+    gate.feed(changes(put(stored("ada", 14, uid="ada3"))))
+    assert versions(gate.entries) == {"ada": 14, "grace": 6}
+
+
+def test_a_grave_holds_where_nothing_was(gate: Gate) -> None:
+    """A delete of what is not there says that it is not there at that revision, and so do older events."""
+    assert gate.reply(key("mary"), None, at(13)) == []
+    assert gate.feed(changes(put(stored("mary", 12)))) == []
+    assert key("mary") not in gate.entries
+
+
+def test_a_reply_that_changed_nothing_reports_nothing(gate: Gate) -> None:
+    """A status that says what is stored already answers with the resource as it is, and a later position."""
+    assert gate.reply(ADA, stored("ada", 5), at(14)) == []
+    assert gate.frontier == 10
+
+
+def test_a_reply_before_the_snapshot_is_held() -> None:
+    """What a run's initialiser has written survives a snapshot from before it."""
+    unprimed = Gate()
+    mine = stored("ada", 12)
+    unprimed.reply(ADA, mine, at(12))
+    unprimed.reply(GRACE, None, at(13))
+    unprimed.feed(chunk(stored("ada", 5), stored("grace", 6), stored("mary", 7)))
+    unprimed.feed(end(10))
+    assert versions(unprimed.entries) == {"ada": 12, "mary": 7}
+    assert unprimed.frontier == 10
+
+
+# --- rule 3: snapshots -------------------------------------------------------
+
+
+def test_a_snapshot_is_gathered_aside_until_it_ends(gate: Gate) -> None:
+    """Nobody sees half of one."""
+    assert gate.feed(chunk(stored("ada", 11))) == []
+    assert versions(gate.entries) == {"ada": 5, "grace": 6}
+
+
+def test_a_snapshot_is_the_truth(gate: Gate) -> None:
+    """What it brings is applied, what it doesn't bring is deleted, and all of it is reported."""
+    ada, grace = gate.entries[ADA], gate.entries[GRACE]
+    newer, mary = stored("ada", 12), stored("mary", 13)
+    gate.feed(chunk(newer, mary))
+    applied = gate.feed(end(14))
+    assert sorted(applied) == sorted(
+        [Applied(GRACE, grace, None, 14), Applied(ADA, ada, newer, 12), Applied(key("mary"), None, mary, 13)]
+    )
+    assert versions(gate.entries) == {"ada": 12, "mary": 13}
+    assert gate.frontier == 14
+
+
+def test_a_snapshot_at_the_frontier_is_applied(gate: Gate) -> None:
+    """It mends a cache of which a bookmark was false."""
+    gate.feed(chunk(stored("ada", 5), stored("mary", 9)))
+    gate.feed(end(10))
+    assert versions(gate.entries) == {"ada": 5, "mary": 9}
+
+
+def test_a_snapshot_below_the_frontier_is_thrown_away_and_counted(gate: Gate) -> None:
+    """A lagging replica takes nothing back and deletes nothing."""
+    gate.feed(chunk(stored("ada", 4)))
+    assert gate.feed(end(9)) == []
+    assert versions(gate.entries) == {"ada": 5, "grace": 6}
+    assert gate.refused.snapshots == 1
+    assert gate.frontier == 10
+
+
+def test_what_is_ahead_of_a_snapshot_stays(gate: Gate) -> None:
+    """Neither an older state nor an absence in it counts against a reply that is newer."""
+    gate.reply(ADA, stored("ada", 20), at(20))
+    gate.reply(key("mary"), stored("mary", 21), at(21))
+    gate.reply(GRACE, None, at(22))
+    gate.feed(chunk(stored("ada", 12), stored("grace", 6)))
+    assert gate.feed(end(15)) == []
+    assert versions(gate.entries) == {"ada": 20, "mary": 21}
+
+
+def test_what_a_snapshot_has_caught_up_with_is_its_to_say(gate: Gate) -> None:
+    """At the reply's own revision the snapshot is as new."""
+    gate.reply(ADA, stored("ada", 15), at(15))
+    gate.reply(GRACE, None, at(15))
+    gate.feed(chunk(stored("ada", 16), stored("grace", 16, uid="grace2")))
+    gate.feed(end(16))
+    assert versions(gate.entries) == {"ada": 16, "grace": 16}
+
+
+def test_a_reply_at_the_revision_of_a_snapshot_gives_way_to_it(gate: Gate) -> None:
+    """A key that is ahead of a snapshot is above it, not at it."""
+    gate.reply(ADA, None, at(15))
+    gate.feed(chunk(stored("ada", 15, uid="ada2"), stored("grace", 6)))
+    gate.feed(end(15))
+    assert versions(gate.entries) == {"ada": 15, "grace": 6}
+
+
+def test_what_was_gathered_for_a_stream_that_broke_is_forgotten(gate: Gate) -> None:
+    """The next stream's snapshot stands alone."""
+    gate.feed(chunk(stored("mary", 11)))
+    gate.restart()
+    gate.feed(chunk(stored("ada", 5)))
+    gate.feed(end(12))
+    assert versions(gate.entries) == {"ada": 5}
+
+
+def test_the_first_snapshot_reports_nothing() -> None:
+    """Priming fills the cache and does nothing else."""
+    gate = Gate()
+    gate.feed(chunk(stored("ada", 5)))
+    assert gate.feed(end(10)) == []
+    assert gate.primed
+
+
+# --- rule 4: bookmarks -------------------------------------------------------
+
+
+def test_a_bookmark_moves_the_frontier(gate: Gate) -> None:
+    """So that a type in which nothing happens holds up nobody."""
+    assert gate.feed(bookmark(17)) == []
+    assert gate.frontier == 17
+
+
+def test_a_bookmark_below_the_frontier_moves_nothing(gate: Gate) -> None:
+    """The frontier never falls."""
+    gate.feed(bookmark(7))
+    assert gate.frontier == 10
+
+
+def test_a_bookmark_before_the_snapshot_moves_nothing() -> None:
+    """Nothing is complete before a snapshot has ended."""
+    gate = Gate()
+    gate.feed(bookmark(17))
+    assert (gate.frontier, gate.primed) == (0, False)
+
+
+def test_a_bookmark_ends_what_is_ahead(gate: Gate) -> None:
+    """Once the frontier has passed a reply, the stream has told everything up to it."""
+    gate.reply(ADA, None, at(12))
+    gate.feed(bookmark(12))
+    gate.feed(changes(put(stored("ada", 13, uid="ada2"))))
+    gate.feed(chunk())
+    gate.feed(end(14))
+    assert versions(gate.entries) == {}
+
+
+def test_what_the_frontier_has_passed_is_ahead_no_more(gate: Gate) -> None:
+    """Nothing is remembered of a reply, or of a grave, once it can make no difference."""
+    for name, revision in (("ada", 13), ("grace", 11), ("ada", 15), ("mary", 12)):
+        gate.reply(key(name), None, at(revision))
+    gate.feed(bookmark(13))
+    assert gate._ahead == {ADA: 15}
+    gate.feed(changes(put(stored("ada", 16, uid="ada2"))))
+    assert (gate._ahead, gate._ahead_order) == ({}, [])
+
+
+# --- rule 5: overtaken changes -----------------------------------------------
+
+
+def test_a_change_overtaken_by_a_reply_is_still_mapped(gate: Gate) -> None:
+    """Its state was never held, but the keys that it maps to are owed a look (C6)."""
+    theirs = stored("ada", 11, metadata={"team": "blue"})
+    gate.reply(ADA, stored("ada", 12), at(12))
+    assert gate.feed(changes(put(theirs))) == []
+    assert gate.take_overtaken() == [Applied(ADA, None, theirs, 11)]
+    assert gate.take_overtaken() == []
+    assert gate.refused.overtaken == 1
+
+
+def test_a_deletion_overtaken_by_a_reply_is_still_mapped(gate: Gate) -> None:
+    """By the state that it deleted, which may never have been held."""
+    theirs = stored("ada", 11)
+    gate.reply(ADA, stored("ada", 13, uid="ada2"), at(13))
+    gate.feed(changes(put(theirs), removed(theirs, 12)))
+    assert gate.take_overtaken() == [Applied(ADA, None, theirs, 11), Applied(ADA, theirs, None, 12)]
+
+
+def test_a_state_that_only_a_snapshot_showed_behind_a_reply_is_still_mapped(gate: Gate) -> None:
+    """A snapshot tells the state that the reply has overtaken."""
+    theirs = stored("ada", 11)
+    gate.reply(ADA, stored("ada", 20), at(20))
+    gate.feed(chunk(theirs, stored("grace", 6)))
+    gate.feed(end(15))
+    assert gate.take_overtaken() == [Applied(ADA, None, theirs, 15)]
+
+
+# --- rule 6: one store, and where a stream goes on ---------------------------
+
+
+def test_data_of_another_store_is_refused_by_name(gate: Gate) -> None:
+    """Whatever brings it, and nothing of it is applied."""
+    for item in (end(20, OTHER_STORE), bookmark(20, store_id=OTHER_STORE)):
+        with pytest.raises(StoreChanged):
+            gate.feed(item)
+    with pytest.raises(StoreChanged):
+        gate.reply(ADA, None, at(20, OTHER_STORE))
+    assert versions(gate.entries) == {"ada": 5, "grace": 6}
+    assert gate.frontier == 10
+
+
+def test_a_reply_before_the_first_stream_names_the_store() -> None:
+    """A stream of another one is then refused."""
+    gate = Gate()
+    gate.reply(ADA, None, at(3))
+    with pytest.raises(StoreChanged):
+        gate.feed(end(20, OTHER_STORE))
+
+
+def test_a_reply_of_a_reopened_store_leaves_the_place_to_resume_alone(gate: Gate) -> None:
+    """The frontier is a place in the opening that told it: a new one must not vouch for what it never told."""
+    gate.reply(ADA, stored("ada", 20), at(20, incarnation="opened-again"))
+    assert gate.incarnation == "opened-first"
+
+
+def test_a_snapshot_thrown_away_leaves_the_place_to_resume_alone(gate: Gate) -> None:
+    """A reopened copy that stands below the frontier does not know the frontier."""
+    gate.feed(end(9, incarnation="opened-again"))
+    assert gate.incarnation == "opened-first"
+    gate.feed(end(10, incarnation="opened-again"))
+    assert gate.incarnation == "opened-again"
+
+
+# --- interleavings that once broke a rule ------------------------------------
+
+
+def test_deleting_a_gone_incarnation_doesnt_hide_the_one_that_bears_the_name(gate: Gate) -> None:
+    """The answer to a delete by a gone uid carries who is there, so that its creation isn't taken for stale."""
+    bearer = stored("ada", 12, uid="ada2")
+    gate.reply(ADA, bearer, at(14))
+    assert gate.entries[ADA] is bearer
+    gate.feed(changes(removed(stored("ada", 5), 11), put(bearer)))
+    assert gate.entries[ADA] is bearer
+    gate.feed(bookmark(20))
+    assert gate.entries[ADA] is bearer
+
+
+def test_the_frontier_is_the_highest_revision_of_an_item(gate: Gate) -> None:
+    """A key held above the frontier, and not known to be ahead, would be open to an older reply."""
+    gate.feed(changes(put(stored("ada", 12)), put(stored("grace", 11))))
+    assert gate.frontier == 12
+    assert gate.reply(ADA, stored("ada", 11), at(11)) == []
+    assert versions(gate.entries) == {"ada": 12, "grace": 6}
+
+
+def test_a_change_told_twice_in_one_commit_is_one_change(gate: Gate) -> None:
+    """What is held already is reported as no change."""
+    twice = put(stored("ada", 11))
+    assert len(gate.feed(changes(twice, twice))) == 1
+    assert gate.refused.changes == 1

@@ -1,0 +1,214 @@
+"""Indexes: in step with the entries, and honest about functions that raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.cache import Applied, Index, IndexTable, index, index_many, index_metadata, index_owner
+from headway.errors import DeclarationError
+from headway.resource import Key, Resource, pb
+from tests.helpers.resources import ACCOUNT, TEAM, Team, key, stored
+
+ADA, GRACE = key("ada"), key("grace")
+
+
+class Failures:
+    """Hears which resources an index function raised for."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Key]] = []
+        self.errors: list[Exception] = []
+
+    def __call__(self, name: str, key: Key, error: Exception) -> None:
+        self.heard.append((name, key))
+        self.errors.append(error)
+
+
+def table_of(index: Index[Any], *resources: pb.Resource) -> tuple[IndexTable, Failures]:
+    failures = Failures()
+    table = IndexTable(index, TEAM, failures)
+    table.build({key(resource.id.name): resource for resource in resources if resource.id})
+    return table, failures
+
+
+def content(table: IndexTable) -> dict[Hashable, set[Key]]:
+    return {value: set(table.keys(value)) for value in table.values()}
+
+
+def colour(resource: Resource[Team]) -> str | None:
+    text = resource.metadata.get("colour")
+    if text == "broken":
+        raise ValueError(text)
+    return text
+
+
+def members(resource: Resource[Team]) -> Iterable[str]:
+    for member in resource.data.members:
+        if member == "broken":
+            raise ValueError(member)
+        yield member
+
+
+COLOUR = index("colour", colour)
+MEMBERS = index_many("members", members)
+
+
+def painted(name: str, version: int, text: str | None) -> pb.Resource:
+    return stored(name, version, metadata={} if text is None else {"colour": text})
+
+
+def team(name: str, version: int, *people: str) -> pb.Resource:
+    return stored(name, version, data=Team(members=list(people)))
+
+
+# --- kinds of indexes --------------------------------------------------------
+
+
+def test_an_index_gives_each_resource_one_value_or_none() -> None:
+    """None leaves it out."""
+    table, _ = table_of(COLOUR, painted("ada", 1, "red"), painted("grace", 2, "red"), painted("mary", 3, None))
+    assert content(table) == {"red": {ADA, GRACE}}
+
+
+def test_an_index_of_many_gives_each_resource_any_number_of_values() -> None:
+    """A value that comes twice counts once."""
+    table, _ = table_of(MEMBERS, team("ada", 1, "x", "y", "x"), team("grace", 2, "y"), team("mary", 3))
+    assert content(table) == {"x": {ADA}, "y": {ADA, GRACE}}
+
+
+def test_an_index_of_metadata_reads_the_stored_message() -> None:
+    """A resource without the entry is left out."""
+    table, _ = table_of(index_metadata("colour", "colour"), painted("ada", 1, "red"), painted("grace", 2, None))
+    assert content(table) == {"red": {ADA}}
+
+
+def test_an_index_of_owners_is_by_uid() -> None:
+    """Ownership is of an incarnation."""
+    owner = ACCOUNT.id("boss", uid="boss7")
+    table, _ = table_of(index_owner(), stored("ada", 1, owner=owner), stored("grace", 2))
+    assert content(table) == {"boss7": {ADA}}
+
+
+def test_a_prefix_finds_texts_that_begin_so() -> None:
+    """Values that aren't texts are not asked."""
+    table, _ = table_of(
+        index_many("mixed", lambda resource: [resource.name, 7]), painted("ada", 1, None), painted("adam", 2, None)
+    )
+    assert set(table.keys_from("ada")) == {ADA, key("adam")}
+    assert set(table.keys_from("adam")) == {key("adam")}
+
+
+@pytest.mark.parametrize(("name", "function"), [("", colour), (3, colour), ("colour", "colour")])
+def test_an_index_declared_wrongly_is_refused(name: Any, function: Any) -> None:
+    """At its declaration, not at its first use."""
+    with pytest.raises(DeclarationError):
+        index(name, function)
+
+
+# --- in step -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "make"), [(COLOUR, painted), (MEMBERS, team), (index_metadata("colour", "colour"), painted)]
+)
+def test_an_update_moves_and_a_deletion_removes(declared: Index[Any], make: Callable[..., pb.Resource]) -> None:
+    """And a value that nothing has any more is gone."""
+    first, second = make("ada", 1, "red"), make("ada", 2, "blue")
+    table, _ = table_of(declared, first)
+    table.apply([Applied(ADA, first, second, 2)])
+    assert content(table) == {"blue": {ADA}}
+    table.apply([Applied(ADA, second, None, 3)])
+    assert content(table) == {}
+
+
+def test_a_function_that_changes_its_mind_leaves_nothing_behind() -> None:
+    """It must depend on the resource alone; if it doesn't, the old value is looked for everywhere."""
+    answers = iter(["red", "green", "blue"])
+    table, _ = table_of(index("fickle", lambda _: next(answers)), painted("ada", 1, None))
+    table.apply([Applied(ADA, painted("ada", 1, None), painted("ada", 2, None), 2)])
+    assert content(table) == {"blue": {ADA}}
+
+
+# --- functions that raise ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "good", "bad"),
+    [
+        (COLOUR, painted("ada", 1, "red"), painted("ada", 2, "broken")),
+        (MEMBERS, team("ada", 1, "x", "y"), team("ada", 2, "x", "z", "broken")),
+    ],
+)
+def test_a_function_that_raises_takes_its_resource_out_of_this_index_alone(
+    declared: Index[Any], good: pb.Resource, bad: pb.Resource
+) -> None:
+    """The failure is reported; the others stay; the next good state, or a deletion, ends it."""
+    table, failures = table_of(declared, good)
+    other, _ = table_of(index("name", lambda resource: resource.name), good)
+    for each in (table, other):
+        each.apply([Applied(ADA, good, bad, 2)])
+    assert content(table) == {}
+    assert table.failed == {ADA}
+    assert failures.heard == [(declared.name, ADA)]
+    assert content(other) == {"ada": {ADA}}
+    table.apply([Applied(ADA, bad, good, 3)])
+    assert table.failed == set()
+    assert content(table) == content(table_of(declared, good)[0])
+    table.apply([Applied(ADA, good, bad, 4), Applied(ADA, bad, None, 5)])
+    assert table.failed == set()
+    assert content(table) == {}
+
+
+@pytest.mark.parametrize("value", [["a", "list"], {"a": "dict"}])
+@pytest.mark.parametrize("declare", [index, index_many])
+def test_a_value_that_cant_be_a_key_is_a_failure_of_its_resource(declare: Any, value: object) -> None:
+    """When the index is built as when it is changed."""
+    declared = declare("odd", lambda _: value if declare is index else [value])
+    table, failures = table_of(declared, painted("ada", 1, None))
+    assert table.failed == {ADA}
+    table.apply([Applied(GRACE, None, painted("grace", 2, None), 2)])
+    assert table.failed == {ADA, GRACE}
+    assert failures.heard == [("odd", ADA), ("odd", GRACE)]
+
+
+# --- apply against rebuild ---------------------------------------------------
+
+states = st.lists(
+    st.tuples(st.sampled_from(["ada", "grace", "mary"]), st.none() | st.lists(st.sampled_from(["x", "y", "broken"]))),
+    max_size=12,
+)
+
+
+@given(before=states, after=states)
+def test_following_the_changes_gives_what_building_anew_gives(
+    before: list[tuple[str, list[str] | None]], after: list[tuple[str, list[str] | None]]
+) -> None:
+    """Whatever came and went, and whatever raised."""
+
+    def first(resource: Resource[Team]) -> str | None:
+        return next(iter(members(resource)), None)
+
+    entries: dict[Key, pb.Resource] = {}
+    declared = [MEMBERS, index("first", first)]
+    tables: list[IndexTable] = []
+    for number, (name, people) in enumerate([*before, *after]):
+        if number == len(before):
+            tables = [IndexTable(each, TEAM, Failures()) for each in declared]
+            for table in tables:
+                table.build(entries)
+        old = entries.pop(key(name), None)
+        new = None if people is None else team(name, number + 1, *people)
+        if new is not None:
+            entries[key(name)] = new
+        for table in tables:
+            table.apply([Applied(key(name), old, new, number + 1)])
+    for each, table in zip(declared, tables, strict=False):
+        anew = IndexTable(each, TEAM, Failures())
+        anew.build(entries)
+        assert content(table) == content(anew)
+        assert table.failed == anew.failed

@@ -1,0 +1,312 @@
+"""The client's calls: what they return, what they write, what they leave alone."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from headway.client import Client
+from headway.errors import Conflict, FailedPrecondition, InvalidArgument, NotFound
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    AnyMessage,
+    Condition,
+    ConditionState,
+    Registry,
+    ResourceId,
+    pb,
+)
+from tests.helpers.calls import Calls, Interrupted
+from tests.helpers.declared import (
+    CHILD,
+    HOOKED,
+    NOTE,
+    NOTE_V2,
+    PLANET,
+    REGION,
+    ULID,
+    Memo,
+    Note,
+    a_note,
+    an_id,
+    registry,
+)
+
+READY = Condition(type="ready", state=ConditionState.TRUE)
+
+
+async def test_what_is_written_is_read(client: Client) -> None:
+    """By name or by id, typed; None or NotFound where there is nothing."""
+    written = await client.write(NOTE.new("one", Note(text="hello"), namespace="up", metadata={"a": "b"}))
+    assert (written.data.text, written.metadata) == ("hello", {"a": "b"})
+    assert (written.uid != "", written.version, written.generation != "") == (True, "1", True)
+    for found in (
+        await client.get(NOTE, "one", namespace="up"),
+        await client.read(NOTE, "one", partition="default", namespace="up"),
+        await client.get(NOTE, written.id),
+        await client.read(NOTE, written.id.without_uid()),
+    ):
+        assert found == written
+    assert await client.get(NOTE, "one") is None
+    assert await client.get(NOTE, written.id._replace(uid=ULID)) is None
+    with pytest.raises(NotFound, match="Note one is not there"):
+        await client.read(NOTE, "one")
+
+
+async def test_an_id_of_another_kind_is_refused(client: Client) -> None:
+    """It can't be read as this type; one of another version of the kind is asked for as this one."""
+    with pytest.raises(InvalidArgument, match=r"Child one is not a tests\.v1\.Note: ask for it by its own type"):
+        await client.get(NOTE, CHILD.id("one"))
+    await client.write(NOTE_V2.new("one", Memo(urgent=True)))
+    assert (await client.read(NOTE_V2, NOTE.id("one"))).data.urgent
+    with pytest.raises(InvalidArgument, match=r"is stored as tests\.v2\.Note"):
+        await client.get(NOTE, "one")
+
+
+async def test_lists_are_of_everywhere_unless_told(client: Client) -> None:
+    """In order, by tenancy and prefix, for every scope."""
+    for type in (NOTE, REGION, PLANET):
+        for name in ("b", "a", "ab"):
+            await client.write(type.new(name))
+    await client.write(NOTE.new("c", namespace="up"))
+    await client.write(REGION.new("c", partition="up"))
+    for type in (REGION, PLANET):
+        assert [each.name for each in await client.list(type)][:3] == ["a", "ab", "b"]
+    assert [each.name for each in await client.list(NOTE)] == ["a", "ab", "b", "c"]
+    assert [each.name for each in await client.list(NOTE, name_prefix="a")] == ["a", "ab"]
+    assert [each.name for each in await client.list(NOTE, namespace="up")] == ["c"]
+    assert [each.name for each in await client.list(REGION, partition="up")] == ["c"]
+    assert await client.list(CHILD) == []
+
+
+async def test_what_a_resource_owns_is_listed_typed(client: Client, calls: Calls) -> None:
+    """Of every registered type; one that this program doesn't know doesn't spoil the others (H-w17)."""
+    boss = await client.write(NOTE.new("boss"))
+    await client.write(CHILD.new("one", owner=boss))
+    await client.write(PLANET.new("two", owner=boss.id))
+    await client.write(NOTE_V2.new("three", owner=boss))
+    assert [(type(each.data), each.name) for each in await client.list_by_owner(boss)] == [
+        (Note, "one"),
+        (Memo, "three"),
+        (Note, "two"),
+    ]
+    small = Registry()
+    small.register(CHILD)
+    assert [each.name for each in await Client(calls.channel, small).list_by_owner(boss.id)] == ["one"]
+    with pytest.raises(InvalidArgument, match=r"owner\.uid is required"):
+        await client.list_by_owner(boss.id.without_uid())
+
+
+async def test_what_was_read_is_written_only_over_what_was_read(client: Client) -> None:
+    """A version comes with it; the second of two writers is told."""
+    await client.write(NOTE.new("one"))
+    mine, theirs = await client.read(NOTE, "one"), await client.read(NOTE, "one")
+    mine.data.text, theirs.data.text = "mine", "theirs"
+    await client.write(theirs)
+    with pytest.raises(Conflict, match="is stored at version 2, not 1; read it again"):
+        await client.write(mine)
+    assert (await client.read(NOTE, "one")).data.text == "theirs"
+
+
+async def test_apply_writes_only_what_differs(client: Client, calls: Calls) -> None:
+    """Data, metadata and, where it is new, the owner; otherwise no commit, whatever the bytes were."""
+    boss = await client.write(NOTE.new("boss"))
+    wanted = CHILD.new("one", Note(text="a", counts={"x": 1, "y": 2}), owner=boss, metadata={"a": "b"})
+    first = await client.apply(wanted)
+    here = calls.revision
+    for same in (
+        wanted,
+        CHILD.new("one", Note(text="a", counts={"y": 2, "x": 1}), owner=boss, metadata={"a": "b"}),
+        CHILD.new("one", Note(text="a", counts={"x": 1, "y": 2}), owner=boss.id.without_uid(), metadata={"a": "b"}),
+        CHILD.new("one", Note(text="a", counts={"x": 1, "y": 2}), metadata={"a": "b"}),
+    ):
+        assert await client.apply(same) == first
+        assert calls.revision == here
+    for number, other in enumerate(
+        [
+            CHILD.new("one", Note(text="b"), metadata={"a": "b"}),
+            CHILD.new("one", Note(text="b"), metadata={"a": "c"}),
+            CHILD.new("one", Note(text="b")),
+        ],
+        start=1,
+    ):
+        applied = await client.apply(other)
+        assert applied.uid == first.uid
+        assert calls.revision == here + number
+    assert applied.owner == boss.id
+
+
+async def test_apply_leaves_finalizers_and_mark_alone(client: Client, calls: Calls) -> None:
+    """Unless the wanted metadata has them: they are others' to set and to remove."""
+    resource = NOTE.new("one", Note(text="a"))
+    resource.finalizers = {"cleanup"}
+    await client.write(resource)
+    assert (await client.apply(NOTE.new("one", Note(text="b")))).finalizers == {"cleanup"}
+    await client.delete(NOTE.id("one"))
+    here = calls.revision
+    assert (await client.apply(NOTE.new("one", Note(text="b")))).is_deleting
+    assert calls.revision == here
+    with pytest.raises(InvalidArgument, match="marked for deletion"):
+        await client.apply(NOTE.new("one", Note(text="c")))
+
+
+async def test_apply_of_something_that_was_read_ignores_what_it_was_read_with(client: Client, calls: Calls) -> None:
+    """Its version and its statuses may be old by now; its uid is what it is about."""
+    await client.write(NOTE.new("one", Note(text="a")))
+    read = await client.read(NOTE, "one")
+    await client.write_status(read, "mine", [READY])
+    await client.write(NOTE.new("one", Note(text="b")))
+    applied = await client.apply(read)
+    assert (applied.data.text, list(applied.status)) == ("a", ["mine"])
+    here = calls.revision
+    await client.apply(applied)
+    assert calls.revision == here
+    await client.delete(read)
+    with pytest.raises(FailedPrecondition, match="is not there any more"):
+        await client.apply(read)
+    await client.write(NOTE.new("one"))
+    with pytest.raises(FailedPrecondition, match="is stored with uid"):
+        await client.apply(read)
+
+
+async def test_apply_runs_again_when_others_were_faster(calls: Calls) -> None:
+    """A conflict is not the caller's concern; one that never ends is said so."""
+    interrupted = Interrupted(calls.backend)
+    client = Client(Calls(interrupted, registry()).channel, registry())
+    await calls.write(a_note("one"))
+    others = iter(range(100))
+
+    async def other() -> None:
+        await calls.write(a_note("one", f"theirs {next(others)}"))
+
+    interrupted.before_commit = [other, other]
+    assert (await client.apply(NOTE.new("one", Note(text="mine")))).data.text == "mine"
+    interrupted.before_commit = [other] * 8
+    with pytest.raises(Conflict, match="Note one kept being changed by others while it was applied"):
+        await client.apply(NOTE.new("one", Note(text="never")))
+
+
+async def test_apply_over_trusts_what_the_caller_has_read(client: Client, calls: Calls) -> None:
+    """And says so when it isn't so any more; what the caller has done to its copy since doesn't count as read."""
+    assert (await client.apply_over(None, NOTE.new("one", Note(text="a")))).data.text == "a"
+    current = await client.read(NOTE, "one")
+    current.data.text = "changed"
+    current.metadata["more"] = "x"
+    here = calls.revision
+    unchanged = await client.apply_over(current, NOTE.new("one", Note(text="a")))
+    assert (unchanged.data.text, unchanged.metadata, calls.revision) == ("a", {}, here)
+    assert (await client.apply_over(current, NOTE.new("one", Note(text="changed")))).data.text == "changed"
+    with pytest.raises(Conflict):
+        await client.apply_over(current, NOTE.new("one", Note(text="late")))
+
+
+async def test_a_status_that_nobody_stored_is_written_whatever_the_resource_was_read_with(client: Client) -> None:
+    """A reconcile that says "busy" and then again what it had read must end with the latter."""
+    await client.write(NOTE.new("one"))
+    ready = await client.write_status(await client.read(NOTE, "one"), "mine", [READY])
+    busy = Condition(type="ready", state=ConditionState.FALSE)
+    await client.write_status(ready, "mine", [busy])
+    again = await client.write_status(ready, "mine", [READY])
+    assert again.status["mine"].conditions == [READY]
+    assert (await client.read(NOTE, "one")).status["mine"].conditions == [READY]
+
+
+async def test_a_status_changed_in_place_is_written(client: Client) -> None:
+    """What the caller does to its own copy is no proof of what is stored."""
+    await client.write(NOTE.new("one"))
+    resource = await client.write_status(await client.read(NOTE, "one"), "mine", [READY])
+    resource.status["mine"].conditions[0].message = "changed"
+    written = await client.write_status(resource, "mine", resource.status["mine"].conditions)
+    assert written.status["mine"].conditions[0].message == "changed"
+
+
+async def test_a_status_says_what_it_has_seen_and_makes_no_commit_twice(client: Client, calls: Calls) -> None:
+    """The resource's generation, unless another is given."""
+    one = await client.write(NOTE.new("one"))
+    first = await client.write_status(one, "mine", [READY])
+    assert first.status["mine"].observed_generation == one.generation
+    here = calls.revision
+    assert await client.write_status(one, "mine", [READY]) == first
+    assert calls.revision == here
+    other = await client.write_status(one, "mine", [READY], observed_generation=ULID)
+    assert other.status["mine"].observed_generation == ULID
+    await client.delete(one)
+    with pytest.raises(NotFound, match=f"Note one with uid {one.uid} is not there"):
+        await client.write_status(one, "mine", [READY])
+
+
+async def test_delete_says_what_is_left(client: Client) -> None:
+    """None when it is gone, the marked resource when finalizers hold it."""
+    plain = await client.write(NOTE.new("one"))
+    with pytest.raises(Conflict, match="is stored at version 1, not 7"):
+        await client.delete(plain, version="7")
+    assert await client.delete(plain, version=plain.version) is None
+    assert await client.delete(plain) is None
+    assert await client.delete(NOTE.id("one")) is None
+    held = NOTE.new("one")
+    held.finalizers = {"cleanup"}
+    held = await client.write(held)
+    assert await client.delete(plain) is None, "another incarnation is not what was asked about"
+    left = await client.delete(held)
+    assert left is not None
+    assert left.is_deleting
+    assert DELETION_TIMESTAMP in left.metadata
+
+
+async def test_a_name_that_was_given_away_again_is_no_deletion_held_back(calls: Calls) -> None:
+    """Another incarnation that came while this one was deleted is not what is left of it."""
+    interrupted = Interrupted(calls.backend)
+    client = Client(Calls(interrupted, registry()).channel, registry())
+    await calls.write(a_note("one"))
+
+    async def replace() -> None:
+        await calls.delete(an_id("one"))
+        await calls.write(a_note("one"))
+
+    interrupted.before_commit = [replace]
+    assert await client.delete(NOTE.id("one")) is None
+    assert await calls.names(NOTE) == ["one"]
+
+
+async def test_an_unregistered_type_is_refused_with_what_would_be_right(client: Client) -> None:
+    """By the client where it needs the type, by the server otherwise: the same words."""
+    with pytest.raises(
+        InvalidArgument, match=r"type tests\.v1\.Noté is not registered; did you mean 'tests\.v1\.Note'"
+    ):
+        await client.delete(ResourceId(NOTE.name._replace(kind="Noté"), "one"))
+
+
+async def test_a_client_of_the_origins_api_meets_the_same_rules(client: Client, calls: Calls) -> None:
+    """What raw messages have stored, the client reads, and what hooks fill in, both see."""
+    await calls.write(a_note("one", "", HOOKED))
+    assert (await client.read(HOOKED, "one")).data.text == "untitled"
+    resource = a_note("two", "", NOTE)
+    resource.data = AnyMessage(type_url=NOTE.type_url, value=b"")
+    await calls.write(resource)
+    assert (await client.read(NOTE, "two")).data == Note()
+    await calls.write(pb.Resource(id=an_id("three")))
+    assert (await client.read(NOTE, "three")).data == Note()
+
+
+async def test_many_at_once_lose_nothing(client: Client) -> None:
+    """Blanket and versioned writers of one resource: every version is somebody's, once."""
+    await client.write(NOTE.new("one", Note(counts={})))
+    conflicts = 0
+
+    async def count(name: str) -> None:
+        nonlocal conflicts
+        for _ in range(5):
+            while True:
+                resource = await client.read(NOTE, "one")
+                resource.data.counts[name] = resource.data.counts.get(name, 0) + 1
+                try:
+                    await client.write(resource)
+                    break
+                except Conflict:
+                    conflicts += 1
+
+    async with trio.open_nursery() as nursery:
+        for number in range(4):
+            nursery.start_soon(count, f"writer-{number}")
+    assert (await client.read(NOTE, "one")).data.counts == {f"writer-{number}": 5 for number in range(4)}
+    assert conflicts > 0

@@ -1,0 +1,322 @@
+"""How calls fail: whose fault it is, whether a write may have happened, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway import errors
+from headway.client import Client, LeaseClient, client_error
+from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable
+from headway.resource import Key, Position, Resource, ResourceId, ResourceType, pb
+from headway.rpc import Metadata
+from headway.service import FENCED
+from headway.storage import MemoryBackend
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, REGION, Note, registry
+
+ALWAYS = {
+    Status.INVALID_ARGUMENT: errors.InvalidArgument,
+    Status.NOT_FOUND: errors.NotFound,
+    Status.ABORTED: errors.Conflict,
+    Status.ALREADY_EXISTS: errors.Conflict,
+    Status.FAILED_PRECONDITION: errors.FailedPrecondition,
+    Status.PERMISSION_DENIED: errors.PermissionDenied,
+    Status.UNAUTHENTICATED: errors.PermissionDenied,
+    Status.OUT_OF_RANGE: errors.HistoryGone,
+    Status.UNIMPLEMENTED: errors.InvalidArgument,
+}
+
+
+class Failing:
+    """A channel whose every call ends as it is told to, a write's after it has happened."""
+
+    def __init__(self, ending: BaseException | object, *, settles_writes: bool = False) -> None:
+        self.ending = ending
+        self.settles_writes = settles_writes
+        self.requests: list[Any] = []
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        assert (path[0], metadata) == ("/", None)
+        self.requests.append(request)
+        await trio.lowlevel.checkpoint()
+        if isinstance(self.ending, BaseException):
+            raise self.ending
+        return reply_type() if self.ending is None else self.ending
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        raise NotImplementedError
+
+
+class Heard:
+    """Meets `Writes` and notes what it is told."""
+
+    def __init__(self, fence: pb.Fence | None = None, store_id: str = "") -> None:
+        self.fence = fence
+        self.store_id = store_id
+        self.acknowledgements: list[tuple[ResourceType[Any], Key, pb.Resource | None, Position]] = []
+        self.unknowns: list[OutcomeUnknown | None] = []
+        self.refusals: list[pb.Fence | None] = []
+
+    def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
+        self.acknowledgements.append((type, key, stored, position))
+
+    def unknown(self, error: OutcomeUnknown | None) -> None:
+        self.unknowns.append(error)
+
+    def refused(self, fence: pb.Fence | None) -> None:
+        self.refusals.append(fence)
+
+
+def held() -> Resource[Note]:
+    return NOTE.view(pb.Resource(id=NOTE.id("one", uid="uid").message()))
+
+
+WRITES: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "write": lambda client: client.write(NOTE.new("one")),
+    "apply_over": lambda client: client.apply_over(None, NOTE.new("one")),
+    "write_status": lambda client: client.write_status(held(), "mine", []),
+    "delete": lambda client: client.delete(NOTE.id("one")),
+}
+READS: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "read": lambda client: client.read(NOTE, "one"),
+    "list": lambda client: client.list(NOTE),
+    "list_by_owner": lambda client: client.list_by_owner(NOTE.id("one", uid="uid")),
+}
+
+
+@pytest.mark.parametrize("status", [each for each in Status if each is not Status.OK], ids=lambda each: each.name)
+@pytest.mark.parametrize("way", [*WRITES, *READS])
+async def test_every_status_has_an_error_of_its_own(way: str, status: Status) -> None:
+    """What a service says before it has done anything is the same for all; anything else leaves a write unknown."""
+    heard = Heard()
+    client = Client(Failing(GRPCError(status, "why")), registry(), heard)
+    with pytest.raises(HeadwayError, match="why") as caught:
+        await (WRITES | READS)[way](client)
+    assert isinstance(caught.value.__cause__, GRPCError)
+    if status in ALWAYS:
+        assert type(caught.value) is ALWAYS[status]
+    elif way in WRITES:
+        assert type(caught.value) is OutcomeUnknown
+    elif status is Status.DATA_LOSS:
+        assert type(caught.value) is errors.StoreChanged
+    else:
+        assert type(caught.value) is Unavailable
+    assert heard.unknowns == ([caught.value] if type(caught.value) is OutcomeUnknown else [])
+    assert heard.acknowledgements == []
+
+
+def test_a_fenced_write_has_an_error_of_its_own() -> None:
+    """It looks like any failed precondition but for its words."""
+    error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}by term 3"), write=True)
+    assert type(error) is Fenced
+    assert str(error) == "by term 3"
+
+
+def test_an_error_without_words_has_its_statuss_name() -> None:
+    """Never an empty line in somebody's log."""
+    assert str(client_error(GRPCError(Status.NOT_FOUND))) == "NOT_FOUND"
+
+
+async def test_unavailable_is_no_effect_only_where_the_channel_settles_writes(backend: MemoryBackend) -> None:
+    """In the process a store that can't write says so; over a network the same status may stand for a lost reply."""
+    for settles, expected in ((True, Unavailable), (False, OutcomeUnknown)):
+        client = Client(
+            Failing(GRPCError(Status.UNAVAILABLE, "why"), settles_writes=settles), registry(), heard := Heard()
+        )
+        with pytest.raises(HeadwayError) as caught:
+            await client.write(NOTE.new("one"))
+        assert type(caught.value) is expected
+        assert len(heard.unknowns) == (not settles)
+
+    class Broken(MemoryBackend):
+        async def commit(self, *_: object) -> Position:
+            raise StoreUnusable("the disk is full. Nothing was written")
+
+    with pytest.raises(Unavailable, match="the disk is full"):
+        await Client(Calls(Broken(), registry()).channel, registry()).write(NOTE.new("one"))
+    assert backend.position.revision == 0
+
+
+async def test_a_store_that_does_not_know_leaves_a_write_unknown() -> None:
+    """In the process too: the commit may have reached the disk."""
+
+    class Broken(MemoryBackend):
+        async def commit(self, *_: object) -> Position:
+            raise OutcomeUnknown("the disk failed while a commit was being made durable")
+
+    client = Client(Calls(Broken(), registry()).channel, registry(), heard := Heard())
+    with pytest.raises(OutcomeUnknown, match="the disk failed"):
+        await client.write(NOTE.new("one"))
+    assert len(heard.unknowns) == 1
+
+
+@pytest.mark.parametrize("broken", ["read", "list", "list_by_owner"])
+async def test_a_store_that_cannot_be_read_is_unavailable(broken: str) -> None:
+    """And no bug of the service: nothing is reported as unexpected."""
+
+    class Broken(MemoryBackend):
+        async def _fail(self, *_: object) -> Any:
+            raise StoreUnusable("the store is closed")
+
+        read = list = list_by_owner = _fail  # type: ignore[assignment]  # every way to read
+
+    calls = Calls(Broken(), registry())
+    with pytest.raises(Unavailable, match="the store is closed"):
+        await READS[broken](Client(calls.channel, registry()))
+    assert calls.unexpected == []
+
+
+@pytest.mark.parametrize("way", WRITES)
+async def test_a_crashed_handler_leaves_a_write_unknown(way: str) -> None:
+    """Whether it crashed before or after its commit is not known."""
+
+    class Broken(MemoryBackend):
+        async def read(self, *_: object) -> Any:
+            raise RuntimeError("a bug")
+
+        def read_nowait(self, *_: object) -> Any:
+            raise RuntimeError("a bug")
+
+    calls = Calls(Broken(), registry())
+    client = Client(calls.channel, registry(), heard := Heard())
+    held = NOTE.view(pb.Resource(id=NOTE.id("one", uid="uid").message(), generation="01ARZ3NDEKTSV4RRFFQ69G5FAV"))
+    call = client.write_status(held, "mine", []) if way == "write_status" else WRITES[way](client)
+    with pytest.raises(OutcomeUnknown, match="UNKNOWN: Internal Server Error"):
+        await call
+    assert len(heard.unknowns) == len(calls.unexpected) == 1
+
+
+@pytest.mark.parametrize("way", WRITES)
+async def test_a_cancelled_write_is_unknown_unless_the_channel_settles_it(way: str) -> None:
+    """C5: in the process cancellation comes before the commit or after the answer; over a network, whenever."""
+    for settles in (True, False):
+        client = Client(Failing(None, settles_writes=settles), registry(), heard := Heard())
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await WRITES[way](client)
+        assert scope.cancelled_caught
+        assert heard.unknowns == ([] if settles else [None])
+        assert heard.acknowledgements == []
+
+
+@pytest.mark.parametrize("way", READS)
+async def test_a_cancelled_read_is_nobodys_concern(way: str) -> None:
+    """It had no effect."""
+    client = Client(Failing(None), registry(), heard := Heard())
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await READS[way](client)
+    assert scope.cancelled_caught
+    assert heard.unknowns == []
+
+
+@pytest.mark.parametrize("way", WRITES)
+async def test_a_channel_that_breaks_its_promise_leaves_a_write_unknown(way: str) -> None:
+    """It should raise nothing but GRPCErrors; whatever else comes goes on as it is, and is held for unknown."""
+    client = Client(Failing(OSError("connection reset"), settles_writes=True), registry(), heard := Heard())
+    with pytest.raises(OSError, match="connection reset"):
+        await WRITES[way](client)
+    assert heard.unknowns == [None]
+
+
+@pytest.mark.parametrize("way", WRITES)
+async def test_a_write_answered_by_half_is_unknown(way: str) -> None:
+    """Without its position nobody can tell what is newer; that it has failed is not true either."""
+    resource = pb.Resource(id=NOTE.id("one", uid="uid").message())
+    for reply in (None, pb.WriteResponse(resource=resource), pb.WriteResponse(position=pb.Position())):
+        client = Client(Failing(reply), registry(), heard := Heard())
+        if reply is not None and way == "delete":
+            continue
+        with pytest.raises(OutcomeUnknown, match="a write was answered without"):
+            await WRITES[way](client)
+        assert len(heard.unknowns) == 1
+        assert heard.acknowledgements == []
+
+
+@pytest.mark.parametrize("way", [each for each in WRITES if each != "apply_over"])
+async def test_every_write_carries_the_fence_and_the_store(way: str) -> None:
+    """So that the store can refuse it in its own transaction; a refusal is told with the fence that it was of."""
+    fence = pb.Fence(controller="painter", term=3)
+    channel = Failing(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}x"))
+    with pytest.raises(Fenced):
+        await WRITES[way](Client(channel, registry(), heard := Heard(fence, "here")))
+    assert (heard.refusals, heard.unknowns) == ([fence], [])
+    (request,) = channel.requests
+    assert request.fence == fence
+    assert request.store_id == "here"
+
+
+async def test_a_write_is_acknowledged_before_anybody_else_gets_a_turn(calls: Calls) -> None:
+    """C5: between the answer and the caller's next step nothing can read a cache that doesn't have it."""
+    heard, watching = Heard(), ExitStack()
+    channel = Failing(None)
+
+    async def answer(path: str, request: object, reply_type: type[Any], **_: object) -> Any:
+        reply = await calls.channel.unary(path, request, reply_type)
+        watching.enter_context(trio.testing.assert_no_checkpoints())
+        return reply
+
+    channel.unary = answer  # type: ignore[method-assign]  # from each answer on no checkpoint is allowed
+    client = Client(channel, registry(), heard)
+    resource = NOTE.new("one")
+    resource.finalizers = {"a"}
+    written = await client.write(resource)
+    watching.close()
+    for call in (
+        lambda: client.write(NOTE.new("one", Note(text="x"))),
+        lambda: client.write_status(written, "mine", []),
+        lambda: client.delete(REGION.id("none")),
+        lambda: client.delete(written),
+    ):
+        count = len(heard.acknowledgements)
+        await call()
+        watching.close()
+        assert len(heard.acknowledgements) == count + 1
+    types = [NOTE, NOTE, NOTE, REGION, NOTE]
+    assert [type for type, *_ in heard.acknowledgements] == types
+    last = heard.acknowledgements[-1]
+    assert last[2] is not None
+    assert last[2].version == str(last[3].revision)
+
+
+async def test_an_acknowledgement_is_told_under_the_key_that_the_store_has(client: Client, calls: Calls) -> None:
+    """Also for an id whose tenancy was left to the defaults."""
+    heard = Heard()
+    client = Client(calls.channel, registry(), heard)
+    await client.delete(ResourceId(NOTE.name, "one"))
+    await client.delete(ResourceId(REGION.name, "one"))
+    await client.write(NOTE.new("one"))
+    keys = [key for _, key, *_ in heard.acknowledgements]
+    assert keys == [("default", "default", "one"), ("default", "", "one"), ("default", "default", "one")]
+    assert [stored is None for _, _, stored, _ in heard.acknowledgements] == [True, True, False]
+    assert [position.revision for *_, position in heard.acknowledgements] == [0, 0, 1]
+
+
+async def test_fences_are_raised_and_settled_by_a_client_of_their_own(calls: Calls) -> None:
+    """With the errors that everything else has."""
+    lease = LeaseClient(calls.channel)
+    first = await lease.raise_fence("painter", "here")
+    assert (first.fence.term, first.position, first.settled) == (1, calls.backend.position, 1)
+    await lease.record_settled(first.fence, 7)
+    second = await lease.raise_fence("painter", "here")
+    assert (second.fence.term, second.settled) == (2, 7)
+    with pytest.raises(Fenced, match="the fence of painter is at"):
+        await lease.raise_fence("painter", "here", term=1)
+    with pytest.raises(Fenced):
+        await lease.record_settled(first.fence, 9)
+    with pytest.raises(Unavailable, match="INTERNAL: why"):
+        await LeaseClient(Failing(GRPCError(Status.INTERNAL, "why"))).raise_fence("painter", "here")
+    with pytest.raises(Unavailable, match="without a fence or a position"):
+        await LeaseClient(Failing(None)).raise_fence("painter", "here")

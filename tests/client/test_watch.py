@@ -1,0 +1,127 @@
+"""Watching by the client: typed events, one at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
+from headway.errors import HistoryGone, InvalidArgument, StoreChanged
+from headway.resource import Kind, Position, Resource, StreamItem
+from headway.rpc import InProcessChannel
+from headway.storage import MemoryBackend, Watch, Within
+from tests.helpers.calls import Calls, Interrupted
+from tests.helpers.declared import NOTE, NOTE_V2, PLANET, REGION, UNKNOWN, Note, registry
+
+
+async def test_events_are_typed_and_in_order(client: Client, calls: Calls) -> None:
+    """What is there, its end, then each change with its revision; a deletion shows what was there."""
+    written = await client.write(NOTE.new("one", Note(text="a")))
+    async with client.watch(NOTE) as events:
+        assert await anext(events) == Upserted(written, 1)
+        assert await anext(events) == SnapshotEnd(calls.backend.position)
+        changed = await client.write(NOTE.new("one", Note(text="b")))
+        event = await anext(events)
+        assert isinstance(event, Upserted)
+        assert isinstance(event.resource, Resource)
+        assert (event.resource, event.resource.data, event.revision) == (changed, Note(text="b"), 2)
+        await client.delete(changed)
+        assert await anext(events) == Deleted(changed, 3)
+        await client.write(PLANET.new("one"))
+        assert await anext(events) == Progress(calls.backend.position)
+
+
+async def test_a_watch_is_of_everywhere_unless_told(client: Client) -> None:
+    """For every scope; by tenancy and prefix."""
+    for type in (NOTE, REGION, PLANET):
+        await client.write(type.new("one"))
+    await client.write(NOTE.new("two", namespace="up"))
+    for type in (NOTE, REGION, PLANET):
+        async with client.watch(type) as events:
+            assert isinstance(event := await anext(events), Upserted)
+            assert event.resource.name == "one"
+    async with client.watch(NOTE, namespace="up", name_prefix="t") as events:
+        assert isinstance(event := await anext(events), Upserted)
+        assert event.resource.name == "two"
+        assert isinstance(await anext(events), SnapshotEnd)
+
+
+async def test_a_watch_resumes(client: Client, calls: Calls) -> None:
+    """After a position only what came later; it begins by saying so."""
+    await client.write(NOTE.new("one"))
+    seen = calls.backend.position
+    two = await client.write(NOTE.new("two"))
+    async with client.watch(NOTE, resume_after=seen) as events:
+        assert await anext(events) == Progress(seen)
+        assert await anext(events) == Upserted(two, 2)
+
+
+async def test_a_resource_that_becomes_another_version_is_a_deletion_that_can_be_decoded(client: Client) -> None:
+    """H-w9: its data is not the other version's bytes taken for this one's."""
+    async with client.watch(NOTE) as events:
+        await anext(events)
+        await client.write(NOTE.new("one"))
+        await anext(events)
+        await client.write(NOTE_V2.new("one"))
+        event = await anext(events)
+        assert isinstance(event, Deleted)
+        assert (event.resource.type, event.resource.data, event.revision) == (NOTE, Note(), 2)
+
+
+async def test_a_watch_fails_with_the_clients_errors(client: Client, calls: Calls) -> None:
+    """Wherever it fails: on entry, at its first item, or later."""
+    async with client.watch(UNKNOWN) as events:
+        with pytest.raises(InvalidArgument, match="not registered"):
+            await anext(events)
+    here = calls.backend.position
+    async with client.watch(NOTE, resume_after=here._replace(store_id="elsewhere")) as events:
+        with pytest.raises(StoreChanged, match="is of store elsewhere"):
+            await anext(events)
+    backend = MemoryBackend(max_changes=3)
+    short = Client(Calls(backend, registry()).channel, registry())
+    async with short.watch(NOTE) as events:
+        await anext(events)
+        for number in range(9):
+            await short.write(NOTE.new(f"note-{number}"))
+        with pytest.raises(HistoryGone, match="too far behind"):
+            await anext(events)
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+
+    async def enter() -> None:
+        async with Client(InProcessChannel(), registry()).watch(NOTE):
+            pass
+
+    with pytest.raises(InvalidArgument, match="Method not found"):
+        await enter()
+
+
+async def test_a_watch_is_read_inside_its_block(client: Client) -> None:
+    """And says so; one that is never entered is nothing."""
+    events = client.watch(NOTE)
+    with pytest.raises(RuntimeError, match=r"async with client\.watch"):
+        await anext(events)
+
+
+async def test_leaving_the_block_lets_go_of_the_stores_watch() -> None:
+    """Whatever it was about to say."""
+    closed: list[object] = []
+
+    class Closing:
+        def __init__(self, watch: Watch) -> None:
+            self._watch = watch
+
+        async def next(self) -> StreamItem:
+            return await self._watch.next()
+
+        def close(self) -> None:
+            closed.append(self)
+
+    class Noting(Interrupted):
+        async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> Watch:
+            return Closing(await super().watch(kind, within, resume_after))
+
+    client = Client(Calls(Noting(MemoryBackend()), registry()).channel, registry())
+    async with client.watch(NOTE) as events:
+        await anext(events)
+        assert closed == []
+    assert len(closed) == 1

@@ -1,0 +1,148 @@
+"""Declaring an app and its controllers: every misuse is refused where it stands, with the right form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import headway
+from headway import DeclarationError, field
+from headway.errors import InvalidArgument
+
+
+@headway.message
+class Thing:
+    name: str = field(1)
+
+
+app = headway.App("misused")
+THING = app.type("test", "v1", "Thing", Thing)
+OTHER = app.type("test", "v1", "Other", Thing)
+STRANGER = headway.App("stranger").type("test", "v1", "Stranger", Thing)
+
+
+async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
+    """A reconciler as it should be."""
+
+
+async def no_arguments() -> None:
+    """Takes too little."""
+
+
+def plain(rt: headway.Runtime, request: headway.Request) -> None:
+    """Isn't async."""
+
+
+async def async_mapper(resource: headway.Resource[Any], cache: headway.CacheReader) -> list[headway.ResourceId]:
+    """A mapper must not wait."""
+    return [resource.id for _ in (cache,)]
+
+
+def lonely_mapper(resource: headway.Resource[Any]) -> list[headway.ResourceId]:
+    """Takes no cache."""
+    return [resource.id]
+
+
+INDEX: headway.Index[Thing] = headway.index("name", lambda thing: thing.name)
+
+MISUSES: list[tuple[str, Mapping[str, Any]]] = [
+    ("manages has 'Thing', which is no type", {"manages": "Thing"}),
+    ("manages has test.v1.Stranger, which is not a type of app 'misused'", {"manages": STRANGER}),
+    ("watches has test.v1.Stranger", {"watches": {STRANGER: headway.map_owner()}}),
+    ("watches must be a mapping", {"watches": [OTHER]}),
+    ("watches[test.v1.Other] must be a mapper, such as headway.map_owner(), not None", {"watches": {OTHER: None}}),
+    ("watches[test.v1.Other] must be a plain function", {"watches": {OTHER: async_mapper}}),
+    ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: lonely_mapper}}),
+    ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: headway.map_owner}}),
+    ("indexes must be a mapping", {"indexes": [INDEX]}),
+    ("must be a list of indexes", {"indexes": {THING: INDEX}}),
+    ("indexes[test.v1.Thing] must hold indexes", {"indexes": {THING: ["name"]}}),
+    ("indexes[test.v1.Thing] has two indexes of one name", {"indexes": {THING: [INDEX, INDEX]}}),
+    ("which the controller neither manages nor watches", {"indexes": {OTHER: [INDEX]}}),
+    ("which is the engine's own", {"indexes": {THING: [headway.index_owner("headway.owner")]}}),
+    ("sources must be a mapping", {"sources": [reconcile]}),
+    ("source 'clock' must take 2 arguments", {"sources": {"clock": no_arguments}}),
+    ("source 'clock' <function plain", {"sources": {"clock": plain}}),
+    ("the initialiser must take 1 arguments", {"initialiser": reconcile}),
+    ("the initialiser must be an async function, not 3", {"initialiser": 3}),
+    ("concurrency must be a whole number from 1 on, not 0", {"concurrency": 0}),
+    ("concurrency must be a whole number from 1 on, not True", {"concurrency": True}),
+    ("concurrency must be a whole number from 1 on, not 2.0", {"concurrency": 2.0}),
+    ("deadline must be a number of seconds above 0, not 0", {"deadline": 0}),
+    ("deadline must be a number of seconds above 0, not nan", {"deadline": math.nan}),
+    ("deadline must be a number of seconds above 0, not '5'", {"deadline": "5"}),
+    ("backoff must be a headway.Backoff(base, maximum), not 5", {"backoff": 5}),
+    ("a controller's name", {"name": "Not A Name"}),
+]
+
+
+@pytest.mark.parametrize(("says", "arguments"), MISUSES, ids=[f"{index}" for index in range(len(MISUSES))])
+def test_a_misuse_is_refused_by_name_and_with_the_form(says: str, arguments: Mapping[str, Any]) -> None:
+    """The error names the argument, what was given and the controller, and shows how it is done; nothing is kept."""
+    with pytest.raises(DeclarationError) as caught:
+        app.controller(**{"manages": THING, **arguments})(reconcile)
+
+    assert says in str(caught.value)
+    assert "@app.controller(manages=TEAM" in str(caught.value)
+    assert str(caught.value).startswith("controller ")
+    assert not app.controllers
+
+
+@pytest.mark.parametrize("function", [plain, no_arguments, "reconcile", None])
+def test_a_reconciler_must_be_an_async_function_of_two(function: Any) -> None:
+    """What decorates something else is refused."""
+    with pytest.raises(DeclarationError, match="the reconciler"):
+        app.controller(manages=THING, name="thing")(function)
+
+
+def test_a_name_is_taken_once() -> None:
+    """Two controllers of one app can't share a name, given or taken from the function."""
+    own = headway.App("own")
+    thing = own.type("test", "v1", "Thing", Thing)
+    own.controller(manages=thing)(reconcile)
+
+    with pytest.raises(DeclarationError, match="the name 'reconcile' is taken"):
+        own.controller(manages=thing, name="reconcile")(reconcile)
+
+
+def test_a_function_gives_its_name_with_hyphens() -> None:
+    """Underscores are not allowed in names, so they become hyphens."""
+    own = headway.App("own")
+
+    @own.controller(manages=own.type("test", "v1", "Thing", Thing))
+    async def keep_things(rt: headway.Runtime, request: headway.Request) -> None:
+        """Do nothing."""
+
+    assert list(own.controllers) == ["keep-things"]
+
+
+def test_an_object_with_an_async_call_may_reconcile() -> None:
+    """A reconciler may be an object; then it needs a name."""
+    own = headway.App("own")
+
+    class Reconciler:
+        async def __call__(self, rt: headway.Runtime, request: headway.Request) -> None:
+            """Do nothing."""
+
+    own.controller(manages=own.type("test", "v1", "Thing", Thing), name="object")(Reconciler())
+
+    assert list(own.controllers) == ["object"]
+
+
+@pytest.mark.parametrize("name", ["", "With Blank", "UPPER", 3])
+def test_an_app_needs_a_name_that_is_one(name: Any) -> None:
+    """The app's name is part of its fences' names."""
+    with pytest.raises(DeclarationError, match="an app's name"):
+        headway.App(name)
+
+
+@pytest.mark.parametrize("seconds", [-1, math.inf, math.nan, "5", None])
+def test_a_requeue_needs_a_time_that_can_come(seconds: Any) -> None:
+    """However it is made, a requeue is refused where it is made, and not when the queue gets it."""
+    with pytest.raises(InvalidArgument, match="a number of seconds from 0 on"):
+        headway.requeue_after(seconds)
+    with pytest.raises(InvalidArgument, match="a number of seconds from 0 on"):
+        headway.RequeueAfter(seconds)

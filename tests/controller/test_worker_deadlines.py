@@ -1,0 +1,81 @@
+"""A worker's one cancel scope: its deadline is that of the reconcile under way, and of no other."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+import headway
+from headway import field
+from headway.events import Reconciled, RunEnded
+
+
+@headway.message
+class Note:
+    """A payload."""
+
+    text: str = field(1)
+
+
+async def _sleep_and_raise() -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        raise ValueError("raised beside the cancellation")
+
+
+async def _first_attempt(name: str) -> None:
+    if name == "slow":
+        await trio.sleep_forever()
+    elif name == "late":
+        await trio.sleep(1.9)
+    elif name == "swallows":
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            return
+    elif name == "beside":
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_sleep_and_raise)
+    elif name == "raises":
+        raise KeyError(name)
+
+
+async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Errors, timeouts and deadlines that pass while a worker is idle are told apart, key by key."""
+    assert autojump_clock.autojump_threshold == 0
+    app = headway.App("deadlines")
+    type = app.type("deadlines", "v1", "Note", Note)
+    events: list[object] = []
+
+    @app.controller(manages=type, deadline=2.0, concurrency=2)
+    async def notes(rt: headway.Runtime, request: headway.Request) -> None:
+        assert rt.controller == "notes"
+        if request.attempt == 1:
+            await _first_attempt(request.id.name)
+
+    async with headway.open_engine("memory:", app, report=events.append) as engine:
+        for name in ("raises", "slow", "beside", "swallows", "late", *(f"quick-{number}" for number in range(30))):
+            await engine.client.write(type.new(name))
+        await engine.wait_settled()
+        await trio.sleep(10)
+        await engine.client.write(type.new("after"))
+        await engine.wait_settled()
+
+    first: dict[str, tuple[str, str, float]] = {}
+    for event in events:
+        assert not isinstance(event, RunEnded)
+        if isinstance(event, Reconciled):
+            error = event.error.__class__.__name__ if event.error else ""
+            first.setdefault(event.id.name, (event.outcome, error, round(event.seconds, 3)))
+    assert {name: found for name, found in first.items() if not name.startswith("quick")} == {
+        "raises": ("failed", "KeyError", 0.0),
+        "slow": ("failed", "ReconcileTimeout", 2.0),
+        "beside": ("failed", "ExceptionGroup", 2.0),
+        "swallows": ("done", "", 2.0),
+        "late": ("done", "", 1.9),
+        "after": ("done", "", 0.0),
+    }
+    assert {found for name, found in first.items() if name.startswith("quick")} == {("done", "", 0.0)}

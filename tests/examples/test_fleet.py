@@ -1,0 +1,258 @@
+"""The main job as a person sees it: `make run`, killed processes, bad commands, bad manifests, Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import trio
+
+import headway
+from examples.fleet import apps, endpoints, instances
+from examples.fleet.declared import APP, ENDPOINTS, App, app
+from examples.fleet.instances import HEALTH_INTERVAL, Keeper
+from tests.examples.fleet_kit import ended
+from tests.examples.fleet_observer import MARK, all_killed, answering, kill, living
+from tests.examples.fleet_run import PATIENCE, Folder
+
+CONTROLLERS = (apps.apps, endpoints.endpoints)  # declared by their modules
+MARGIN = 0.5
+BACK_WITHIN = 2.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    folder = Folder(tmp_path)
+    with all_killed(folder.path):
+        yield folder
+
+
+# --- Killed processes -----------------------------------------------------
+
+
+async def test_a_killed_process_is_back_and_its_address_was_gone(folder: Folder) -> None:
+    """After a kill -9 its address is unlisted within a health check, and listed again, with a new process, in 2 s."""
+    folder.declare(replicas=2, web=folder.web())
+    async with folder.run() as run:
+        both = await run.line("endpoints", folder.name("web"), ", ")
+        addresses = run.lines[both - 1].split(": ")[1].split(", ")
+        by_pid = {answering(address): address for address in addresses}
+        killed, other = living(folder.path)
+        address = by_pid[killed.pid]
+        kill(killed)
+        at = time.monotonic()
+        gone = await run.line("endpoints", f": {by_pid[other.pid]}", after=both)
+        assert address not in run.lines[gone - 1]
+        assert time.monotonic() - at < HEALTH_INTERVAL + MARGIN
+        await run.line("endpoints", address, after=gone)
+        assert time.monotonic() - at < BACK_WITHIN
+        assert answering(address) not in (killed.pid, other.pid)
+        assert answering(by_pid[other.pid]) == other.pid
+
+
+async def test_what_a_killed_engine_leaves_is_adopted_by_the_next_run(folder: Folder) -> None:
+    """kill -9 of the engine, and run it again: the same processes, each started once; Ctrl-C then stops them all."""
+    folder.declare(replicas=2, web=folder.web())
+    async with folder.run() as run:
+        await run.line("endpoints", folder.name("web"), ", ")
+        before = living(folder.path)
+        assert await run.end(signal.SIGKILL) == -signal.SIGKILL
+        assert sorted(living(folder.path)) == sorted(before)
+        async with folder.run() as again:
+            await again.line("APP", "WANTED", "INSTANCE")
+            await again.line(f"process {before[0].pid}")
+            await again.line(f"process {before[1].pid}")
+            assert sorted(living(folder.path)) == sorted(before)
+            assert len(folder.starts.read_text().splitlines()) == 2
+            assert await again.end(signal.SIGINT) == 130
+            assert living(folder.path) == []
+
+
+async def test_what_died_while_no_engine_ran_is_started_again(folder: Folder) -> None:
+    """The store still says that it is healthy: the next run unlists it, starts it once, and adopts the other."""
+    folder.declare(replicas=2, web=folder.web())
+    async with folder.run() as run:
+        await run.line("endpoints", folder.name("web"), ", ")
+        dead, other = living(folder.path)
+        await run.end(signal.SIGKILL)
+    kill(dead)
+    async with folder.run() as again:
+        down = await again.line("instance", "down")
+        listed = await again.line("endpoints", folder.name("web"), ", ", after=down)
+        assert sorted(answering(address) for address in again.lines[listed - 1].split(": ")[1].split(", ")) == sorted(
+            process.pid for process in living(folder.path)
+        )
+        assert other in living(folder.path)
+        assert len(folder.starts.read_text().splitlines()) == 3
+
+
+async def test_a_process_that_no_instance_knows_is_stopped(folder: Folder) -> None:
+    """Somebody has removed the store: the next run starts the fleet anew, and stops what the former one has left."""
+    folder.declare(replicas=2, web=folder.web())
+    async with folder.run() as run:
+        await run.line("endpoints", folder.name("web"), ", ")
+        await run.end(signal.SIGKILL)
+    former = living(folder.path)
+    for file in folder.path.glob("fleet.db*"):
+        file.unlink()
+    async with folder.run() as again:
+        await again.line("endpoints", folder.name("web"), ", ")
+        for process in former:
+            await ended(process.pid)
+        assert len(living(folder.path)) == 2
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+async def test_an_exit_is_heard_when_it_happens(folder: Folder, monkeypatch: pytest.MonkeyPatch, adopted: bool) -> None:
+    """With a health check once an hour a killed process is back at once too, be it adopted or our own."""
+    monkeypatch.setattr(instances, "HEALTH_INTERVAL", 3600.0)
+    wanted = APP.new(folder.name("web"), App(command=folder.web(), replicas=1, environment={MARK: str(folder.path)}))
+    if adopted:
+        async with engine_of(folder) as client:
+            await client.apply(wanted)
+            await addresses_of(client, 1)
+    async with engine_of(folder) as client:
+        await client.apply(wanted)
+        await addresses_of(client, 1)
+        (process,) = living(folder.path)
+        listed: list[int] = []
+        with trio.fail_after(PATIENCE):
+            async with client.watch(ENDPOINTS) as changes:
+                async for change in changes:
+                    if isinstance(change, headway.SnapshotEnd):
+                        kill(process)
+                    elif isinstance(change, headway.Upserted):
+                        listed.append(len(change.resource.data.addresses))
+                    if len(listed) == 3:
+                        break
+        assert listed == [1, 0, 1]
+
+
+@asynccontextmanager
+async def engine_of(folder: Folder) -> AsyncIterator[headway.Client]:
+    """An engine in this process, that ends without stopping its processes."""
+    with mock.patch.dict(app.controllers):
+        Keeper(folder.path / "processes").declare()
+        async with headway.open_engine(f"sqlite:{folder.path / 'fleet.db'}", app, report=lambda _: None) as engine:
+            yield engine.client
+
+
+async def addresses_of(client: headway.Client, count: int) -> None:
+    """Wait until the one app has so many Endpoints."""
+    with trio.fail_after(PATIENCE):
+        async with client.watch(ENDPOINTS) as changes:
+            async for change in changes:
+                if isinstance(change, headway.Upserted) and len(change.resource.data.addresses) == count:
+                    return
+
+
+# --- Bad commands ---------------------------------------------------------
+
+
+async def test_an_app_that_crashes_at_once_rests_and_harms_no_other(folder: Folder) -> None:
+    """The pauses between its starts grow; the other app's process is listed all the time, and is never another one."""
+    crashes = folder.path / "crashes"
+    folder.declare(web=folder.web(), crashing=["sh", "-c", f"date +%s.%N >> {crashes}; exit 3"])
+    async with folder.run() as run:
+        healthy = await run.line("endpoints", folder.name("web"), "127.0.0.1")
+        (web,) = living(folder.path)
+        position = 0
+        for _start in range(4):  # each has a pid of its own, and so a line
+            position = await run.line("instance", folder.name("crashing"), "process ", after=position)
+        _, second, third, fourth = (float(start) for start in crashes.read_text().split())
+        # One start again at once is granted; then each pause is twice the last.
+        assert third - second > 0.4
+        assert fourth - third > 0.9
+        assert web in living(folder.path)
+        assert not [line for line in run.lines[healthy:] if line.startswith(f"endpoints {folder.name('web')}")]
+
+
+async def test_a_command_that_does_not_exist_is_named(folder: Folder) -> None:
+    """The failure has the command's name, in a line and in the table; the fleet is not as declared: exit code 1."""
+    folder.declare(web=folder.web(), missing=["no-such-command"])
+    async with folder.run("--for", "2") as run:
+        await run.line("instance", folder.name("missing"), "no-such-command")
+        assert await run.end() == 1
+        table = run.lines[await run.line("APP", "WANTED", "INSTANCE") :]
+        assert [line for line in table if folder.name("missing") in line and "no-such-command" in line]
+        assert [line for line in table if folder.name("web") in line and ", healthy" in line]
+        assert living(folder.path) == []
+
+
+# --- Ends -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_an_engine_told_to_stop_stops_its_processes(folder: Folder, number: signal.Signals) -> None:
+    """Ctrl-C, and a polite kill: it ends in a few seconds, says so, and no process is left."""
+    folder.declare(replicas=2, web=folder.web())
+    async with folder.run() as run:
+        await run.line("endpoints", folder.name("web"), ", ")
+        at = time.monotonic()
+        assert await run.end(number) == 130
+        assert time.monotonic() - at < 5
+        assert living(folder.path) == []
+        assert "Traceback" not in run.text
+        assert run.lines[-1].startswith("stopped")
+
+
+async def test_a_bounded_run_shows_all_and_ends_well(folder: Folder) -> None:
+    """Priming by controller and type, a line for each change, the table; then exit code 0 and nothing left."""
+    folder.declare(replicas=2, web=folder.web())
+    async with folder.run("--for", "2") as run:
+        for controller, types in {
+            "apps": ("App", "Instance"),
+            "instances": ("Instance",),
+            "endpoints": ("Endpoints", "App", "Instance"),
+        }.items():
+            for type in types:
+                primed = await run.line(f"primed    {controller}: {type},")
+                assert primed <= await run.line(f"running   {controller}:")
+        for process in ("0:", "1:"):
+            wanted = await run.line("instance", process, "wanted, on port")
+            await run.line("instance", process, ", healthy", after=wanted)
+        await run.line("endpoints", folder.name("web"), ", ")
+        table = await run.line("APP", "WANTED", "INSTANCE", "PORT", "STATE", "ENDPOINTS")
+        assert run.lines[table].split()[:2] == [folder.name("web"), "2"]
+        assert await run.end() == 0
+        assert living(folder.path) == []
+
+
+# --- What can't run -------------------------------------------------------
+
+
+async def test_an_unknown_field_in_the_manifest_is_named(folder: Folder) -> None:
+    """A message with the field, no traceback, an exit code that isn't 0, and nothing was started."""
+    folder.declare(web=folder.web())
+    folder.manifest.write_text(folder.manifest.read_text().replace('"replicas"', '"replicaz"'))
+    async with folder.run() as run:
+        assert await run.end() == 2
+        assert "replicaz" in run.text
+        assert "Traceback" not in run.text
+        assert living(folder.path) == []
+
+
+async def test_a_manifest_that_is_not_there_is_named(folder: Folder) -> None:
+    """A message with its path, no traceback, and an exit code that isn't 0."""
+    async with folder.run() as run:
+        assert await run.end() == 2
+        assert str(folder.manifest) in run.text
+        assert "Traceback" not in run.text
+
+
+async def test_a_folder_in_use_is_left_alone(folder: Folder) -> None:
+    """A second engine names the first, ends with an exit code that isn't 0, and stops none of its processes."""
+    folder.declare(replicas=2, web=folder.web())
+    async with folder.run() as first:
+        await first.line("endpoints", folder.name("web"), ", ")
+        running = sorted(living(folder.path))
+        async with folder.run() as run:
+            assert await run.end() == 2
+            assert str(first.process.pid) in run.text
+            assert "Traceback" not in run.text
+            assert sorted(living(folder.path)) == running

@@ -1,0 +1,178 @@
+"""The service's verbs by raw messages, through a channel inside the process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.headway.lease import v1 as lease_pb
+from headway.resource import Bookmark, Key, Kind, Position, Registry, ResourceType, StreamItem, pb, position
+from headway.rpc import InProcessChannel
+from headway.service import WATCH_LIST, LeaseService, ResourceService
+from headway.storage import Backend, Fence, Operation, Raised, Watch, Within
+from tests.helpers.declared import a_type, an_id, uid_of
+
+RESOURCES = "/headway.resource.v1.ResourceService/"
+LEASES = "/headway.lease.v1.LeaseService/"
+
+Reply = Any
+
+
+class Calls:
+    """Calls a service over a store. ``unexpected`` holds what handlers raised that is no answer."""
+
+    def __init__(self, backend: Backend, registry: Registry) -> None:
+        self.backend = backend
+        self.unexpected: list[BaseException] = []
+        self.channel = InProcessChannel(
+            ResourceService(backend, registry),
+            LeaseService(backend),
+            report=lambda _, error: self.unexpected.append(error),
+        )
+
+    async def read(self, id: pb.Id | None, **rest: Any) -> pb.ReadResponse:
+        return await self.channel.unary(f"{RESOURCES}Read", pb.ReadRequest(id=id, **rest), pb.ReadResponse)
+
+    async def write(self, resource: pb.Resource | None, **rest: Any) -> pb.WriteResponse:
+        request = pb.WriteRequest(resource=resource, **rest)
+        return await self.channel.unary(f"{RESOURCES}Write", request, pb.WriteResponse)
+
+    async def stored(self, resource: pb.Resource, **rest: Any) -> pb.Resource:
+        """Write, and the resource as stored."""
+        reply = await self.write(resource, **rest)
+        assert reply.resource is not None
+        return reply.resource
+
+    async def write_status(
+        self, id: pb.Id | None, status: pb.Status | None, *, key: str = "mine", **rest: Any
+    ) -> pb.WriteStatusResponse:
+        request = pb.WriteStatusRequest(id=id, key=key, status=status, **rest)
+        return await self.channel.unary(f"{RESOURCES}WriteStatus", request, pb.WriteStatusResponse)
+
+    async def list_type(
+        self, type: pb.Type | None, tenancy: pb.Tenancy | None = None, name_prefix: str = "", **rest: Any
+    ) -> pb.ListResponse:
+        request = pb.ListRequest(type=type, tenancy=tenancy, name_prefix=name_prefix, **rest)
+        return await self.channel.unary(f"{RESOURCES}List", request, pb.ListResponse)
+
+    async def list_by_owner(self, owner: pb.Id | None) -> pb.ListByOwnerResponse:
+        request = pb.ListByOwnerRequest(owner=owner)
+        return await self.channel.unary(f"{RESOURCES}ListByOwner", request, pb.ListByOwnerResponse)
+
+    async def delete(self, id: pb.Id | None, **rest: Any) -> pb.DeleteResponse:
+        return await self.channel.unary(f"{RESOURCES}Delete", pb.DeleteRequest(id=id, **rest), pb.DeleteResponse)
+
+    async def mutate_and_validate(self, resource: pb.Resource | None) -> pb.MutateAndValidateResponse:
+        request = pb.MutateAndValidateRequest(resource=resource)
+        return await self.channel.unary(f"{RESOURCES}MutateAndValidate", request, pb.MutateAndValidateResponse)
+
+    def watch(
+        self, type: pb.Type | None, tenancy: pb.Tenancy | None = None, name_prefix: str = "", **rest: Any
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        request = pb.WatchListRequest(type=type, tenancy=tenancy, name_prefix=name_prefix, **rest)
+        return self.channel.stream(WATCH_LIST, request)
+
+    async def raise_fence(
+        self, controller: str = "painter", member: str = "", *, term: int = 0, number: int = 0
+    ) -> lease_pb.RaiseResponse:
+        request = lease_pb.RaiseRequest(controller=controller, member=member, term=term, number=number)
+        return await self.channel.unary(f"{LEASES}Raise", request, lease_pb.RaiseResponse)
+
+    async def record_settled(self, fence: pb.Fence | None, revision: int) -> None:
+        request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
+        await self.channel.unary(f"{LEASES}RecordSettled", request, lease_pb.RecordSettledResponse)
+
+    async def uid(self, name: str, type: ResourceType[Any]) -> str:
+        return uid_of((await self.read(an_id(name, type))).resource)
+
+    async def names(self, type: ResourceType[Any]) -> list[str]:
+        """What there is of a type, by List with every tenancy."""
+        reply = await self.list_type(a_type(type), pb.Tenancy(partition="*", namespace="*"))
+        return [each.id.name for each in reply.resources if each.id is not None]
+
+    @property
+    def revision(self) -> int:
+        return self.backend.position.revision
+
+
+async def refused(call: Awaitable[object], status: Status, *said: str) -> str:
+    """Hold that a call is refused with this status and a message that says all this; returns the message."""
+    with pytest.raises(GRPCError) as caught:
+        await call
+    assert caught.value.status is status, caught.value
+    message = caught.value.message or ""
+    for part in said:
+        assert part in message, message
+    return message
+
+
+def at(message: pb.Position | None) -> Position:
+    """The position of an answer, which must have one."""
+    here = position(message)
+    assert here is not None
+    return here
+
+
+async def take(items: AsyncIterator[StreamItem], count: int) -> list[StreamItem]:
+    """The next so many items of a stream that say anything: bookmarks are left out, but for the resuming one."""
+    taken: list[StreamItem] = []
+    while len(taken) < count:
+        item = await anext(items)
+        if not isinstance(item, Bookmark) or item.resumed:
+            taken.append(item)
+    return taken
+
+
+class Interrupted:
+    """A store where others get a turn between a verb's read and its commit: ``before_commit``, one for each."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+        self.before_commit: list[Callable[[], Awaitable[object]]] = []
+        self.commits = 0
+
+    @property
+    def position(self) -> Position:
+        return self._inner.position
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        return await self._inner.read(kind, key)
+
+    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
+        return await self._inner.list(kind, within)
+
+    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+        return await self._inner.list_by_owner(owner_uid)
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        self.commits += 1
+        if self.before_commit:
+            await self.before_commit.pop(0)()
+        return await self._inner.commit(operations, fence)
+
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> Watch:
+        return await self._inner.watch(kind, within, resume_after)
+
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        return await self._inner.raise_fence(controller, member, term, number)
+
+    async def record_settled(self, fence: Fence, revision: int) -> None:
+        await self._inner.record_settled(fence, revision)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+
+def _meets_the_protocol(inner: Backend) -> Backend:
+    return Interrupted(inner)

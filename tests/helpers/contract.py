@@ -1,0 +1,220 @@
+"""What a controller saw, held to C1 to C7 as it happens, against the store's own record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import headway
+from headway.cache import CacheReader
+from headway.events import RunStarted
+from headway.resource import Key, Kind, ResourceType, TypeName, position, resource_key
+from headway.testing import Call, ScriptedChannel
+from tests.helpers.pools import PoolsApp
+from tests.helpers.truth import RecordingBackend
+
+
+class Seen(NamedTuple):
+    """A reconcile as it started."""
+
+    name: str
+    term: int
+    frontiers: Mapping[TypeName, int]
+
+
+class Witness:
+    """Stands in the reconciler and the mappers of a `PoolsApp`; its checks raise AssertionError, named by clause.
+
+    What it finds is kept in ``broken`` too, because a reconciler's error is the engine's to retry.
+    """
+
+    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: RecordingBackend) -> None:
+        self.pools, self.channel, self.store = pools, channel, store
+        pools.around, pools.looked = self.reconciling, self.mapping
+        self.events: list[object] = []
+        self.reconciles: list[Seen] = []
+        self.broken: list[str] = []
+        # The starting revision of the present run, and what its subscriptions had reached when it began.
+        self.started = 0
+        self.joined = 0
+        self._running: list[tuple[int, str]] = []
+        # The lowest version at which a key may be seen from now on.
+        self._lowest: dict[tuple[TypeName, Key], int] = {}
+
+    def report(self, event: object) -> None:
+        """For `open_engine`."""
+        self.events.append(event)
+        if isinstance(event, RunStarted):
+            self.started = event.starting_revision
+            self.joined = self.store.position.revision
+
+    def heard(self, kind: type[Any]) -> list[Any]:
+        """The events of a kind so far."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def running(self) -> int:
+        """How many reconciles are under way."""
+        return len(self._running)
+
+    def check(self) -> None:
+        """Raise what has been found broken so far."""
+        assert not self.broken, "\n".join(self.broken)
+
+    # --- in the user's functions ---
+
+    @contextmanager
+    def reconciling(self, rt: headway.Runtime, request: headway.Request) -> Iterator[None]:
+        """Around one reconcile."""
+        name = request.id.name
+        with self._named():
+            self._one_at_a_time(rt.term, name)
+            self._sees_the_truth(rt.cache)
+            self._sees_what_triggered_it(rt.cache, request)
+            self._is_not_behind_its_predecessor(rt)
+            self._has_no_write_in_the_open(rt)
+        self.reconciles.append(Seen(name, rt.term, self._frontiers(rt.cache)))
+        self._running.append((rt.term, name))
+        try:
+            yield
+        finally:
+            self._running.remove((rt.term, name))
+
+    def mapping(self, resource: headway.Resource[Any], cache: CacheReader) -> None:
+        """In one mapper call."""
+        with self._named():
+            self._sees_the_truth(cache)
+            low = min(self._frontiers(cache).values())
+            assert low >= int(resource.version), f"C4: {resource.id} at {resource.version} was mapped at {low}"
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.broken.append(f"{type(error).__name__}: {error}")
+            raise
+
+    # --- the clauses ---
+
+    def _one_at_a_time(self, term: int, name: str) -> None:
+        others = self._running
+        assert all(name != running for _, running in others), f"C7: {name} is reconciled twice at once"
+        assert len(others) < self.pools.concurrency, f"C7: {len(others)} others are being reconciled"
+        assert all(term == running for running, _ in others), f"C7: runs {others} overlap with {term}"
+
+    def _sees_the_truth(self, cache: CacheReader) -> None:
+        """The cache is primed and holds what the store held at its frontier, and the acknowledged writes."""
+        types: tuple[ResourceType[Any], ...] = self.pools.types
+        for resource_type in types:
+            frontier = cache.revision(resource_type)
+            assert frontier >= self.started, f"C1: {resource_type.name} is at {frontier}, below {self.started}"
+            held = {each.id.key: int(each.version) for each in cache.list(resource_type)}
+            honest = self.channel.is_honest(resource_type)
+            self._does_not_go_back(resource_type.name, held, frontier if honest else 0)
+            self._shows_own_writes(resource_type.kind, held)
+            if honest:
+                expected = self.store.versions(resource_type, frontier) | self._ahead(resource_type.kind, frontier)
+                there = {key: version for key, version in expected.items() if version}
+                assert held == there, f"C1, C2: {resource_type.name} at {frontier} holds {held}, not {there}"
+
+    def _does_not_go_back(self, name: TypeName, held: Mapping[Key, int], frontier: int) -> None:
+        for key, version in held.items():
+            lowest = self._lowest.get((name, key), 0)
+            assert version >= lowest, f"C2: {name} {key[2]} is at {version}, and was at or deleted before {lowest}"
+            self._lowest[name, key] = version
+        for (other, key), lowest in self._lowest.items():
+            if other == name and key not in held:
+                self._lowest[other, key] = max(lowest, frontier + 1)
+
+    def _shows_own_writes(self, kind: Kind, held: Mapping[Key, int]) -> None:
+        for key, revision, there in self._acknowledged(kind):
+            version = held.get(key, 0)
+            deleted = any(
+                commit.new is None and commit.revision > revision
+                for commit in self.store.commits
+                if (commit.kind, commit.key) == (kind, key)
+            )
+            if there:
+                assert version >= revision or (not version and deleted), f"C5: {key[2]} written at {revision} is unseen"
+            else:
+                assert not version or version > revision, f"C5: {key[2]} deleted at {revision} is still seen"
+
+    def _sees_what_triggered_it(self, cache: CacheReader, request: headway.Request) -> None:
+        low = min(self._frontiers(cache).values())
+        for reason in request.reasons:
+            assert reason.revision <= low, f"C4: {request.id} was triggered by {reason} and sees {low}"
+
+    def _is_not_behind_its_predecessor(self, rt: headway.Runtime) -> None:
+        raised = [self._raised(call) for call in self.channel.done if call.method == "Raise" and call.known]
+        start = max(revision for term, number, revision in raised if term == rt.term and not number)
+        for commit in self.store.commits:
+            if commit.fence is not None and commit.fence.term < rt.term:
+                assert commit.revision < start, f"C3: {commit.fence} wrote at {commit.revision}, after {start}"
+        low = min(self._frontiers(rt.cache).values())
+        assert low >= start, f"C3: the run of {rt.term} began at {start} and sees {low}"
+
+    def _has_no_write_in_the_open(self, rt: headway.Runtime) -> None:
+        raised = [self._raised(call) for call in self.channel.done if call.method == "Raise" and call.known]
+        low = min(self._frontiers(rt.cache).values())
+        for fence in self.channel.unknown:
+            assert fence is not None, "C8: a write had no fence"
+            settling = [revision for *above, revision in raised if above > [fence.term, fence.number]]
+            assert settling, f"C5: a write under {fence.number} is not settled"
+            assert min(settling) <= low, f"C5: it was settled at {min(settling)}, and the cache is at {low}"
+
+    def last_changes_were_seen(self) -> None:
+        """C6, once everything has settled: after each resource's last change its keys had a look at it."""
+        last = {(commit.kind, commit.key): commit for commit in self.store.commits}
+        pools = self.store.resources(self.pools.pool)
+        for commit in last.values():
+            now, before = self._names(commit.kind, commit.new), self._names(commit.kind, commit.old)
+            # What was moved away from a pool that isn't there, while no run was there, nobody can know.
+            known = commit.new is None or commit.revision > self.joined
+            for name in now | {name for name in before if known or name in pools}:
+                assert any(
+                    seen.name == name and frontier >= commit.revision
+                    for seen in self.reconciles
+                    for type_name, frontier in seen.frontiers.items()
+                    if type_name.unversioned == commit.kind
+                ), f"C6: nobody looked at {name} after {commit.kind[1]} {commit.key[2]} changed at {commit.revision}"
+
+    # --- what they need ---
+
+    def _names(self, kind: Kind, message: Any) -> set[str]:
+        if message is None:
+            return set()
+        if kind == self.pools.pool.kind:
+            return {resource_key(message)[2]}
+        if kind == self.pools.member.kind:
+            return {self.pools.member.view(message).data.pool} - {""}
+        owner = self.pools.summary.view(message).owner
+        return set() if owner is None else {owner.name}
+
+    def _frontiers(self, cache: CacheReader) -> dict[TypeName, int]:
+        return {each.name: cache.revision(each) for each in self.pools.types}
+
+    def _acknowledged(self, kind: Kind) -> Iterator[tuple[Key, int, bool]]:
+        for call in self.channel.done:
+            if call.known and call.method in ("Write", "Delete"):
+                id = call.request.resource.id if call.method == "Write" else call.request.id
+                if (id.type.group, id.type.kind) == kind:
+                    key = (id.tenancy.partition, id.tenancy.namespace, id.name)
+                    at = position(call.reply.position)
+                    assert at is not None
+                    yield key, at.revision, call.reply.resource is not None
+
+    def _ahead(self, kind: Kind, frontier: int) -> dict[Key, int]:
+        ahead: dict[Key, tuple[int, int]] = {}
+        for key, revision, there in self._acknowledged(kind):
+            if revision > frontier:
+                ahead[key] = max(ahead.get(key, (0, 0)), (revision, revision if there else 0))
+        return {key: version for key, (_, version) in ahead.items()}
+
+    @staticmethod
+    def _raised(call: Call) -> tuple[int, int, int]:
+        fence = call.reply.fence
+        at = position(call.reply.position)
+        assert at is not None
+        return fence.term, fence.number, at.revision

@@ -1,0 +1,141 @@
+"""The app under test: a pool's summary lists the members that refer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import trio
+
+import headway
+from headway import field
+from headway.cache import CacheReader
+
+
+@headway.message
+class Pool:
+    note: str = field(1)
+
+
+@headway.message
+class Member:
+    pool: str = field(1)
+
+
+@headway.message
+class Summary:
+    members: list[str] = field(1)
+
+
+Around = Callable[[headway.Runtime, headway.Request], AbstractContextManager[None]]
+Reconciler = Callable[[headway.Runtime, headway.Request], Awaitable[headway.RequeueAfter | None]]
+Initialiser = Callable[[headway.Runtime], Awaitable[None]]
+Concerned = Iterable[headway.ResourceId | headway.Resource[Any]]
+
+
+def _nothing_around(*_: object) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def _nobody_looks(*_: object) -> None:
+    pass
+
+
+class SourceFailed(Exception):
+    """What the source of a `PoolsApp` raises when it is told to."""
+
+
+class PoolsApp:
+    """One controller with a managed type, two watched types, an index and a source.
+
+    Attributes:
+        around: is entered around each reconcile.
+        looked: is called with what each mapper is called with.
+        pause: seconds that each reconcile takes before it reads anything.
+        rest: seconds that each reconcile takes after it has done everything.
+        at_start: the pools that the source has reconciled when it begins.
+        linger: seconds that each reconcile takes to end when it is cancelled.
+    """
+
+    def __init__(self, *, concurrency: int = 2, deadline: float = 20.0) -> None:
+        self.app = app = headway.App("test")
+        self.pool = app.type("test", "v1", "Pool", Pool)
+        self.member = app.type("test", "v1", "Member", Member)
+        self.summary = app.type("test", "v1", "Summary", Summary)
+        self.types = (self.pool, self.member, self.summary)
+        self.concurrency = concurrency
+        self._deadline = deadline
+        self.around: Around = _nothing_around
+        self.looked: Callable[[headway.Resource[Any], CacheReader], None] = _nobody_looks
+        self.pause = self.rest = self.linger = 0.0
+        self.at_start: list[str] = []
+        self._enqueue: Callable[[headway.ResourceId], None]
+        self._failing = trio.Event()
+        self.replace(self._reconcile)
+
+    def replace(
+        self, reconcile: Reconciler, initialiser: Callable[[headway.Runtime], Awaitable[None]] | None = None
+    ) -> None:
+        """Have another reconciler, between the same mappers and the same source."""
+        self.app.controllers.clear()
+        self.app.controller(
+            manages=self.pool,
+            watches={self.member: self._map_member, self.summary: self._map_summary},
+            indexes={self.member: [headway.index("pool", lambda member: member.data.pool)]},
+            sources={"trouble": self._source},
+            initialiser=initialiser,
+            concurrency=self.concurrency,
+            deadline=self._deadline,
+            backoff=headway.Backoff(0.01, 5.0),
+            name="pools",
+        )(reconcile)
+
+    def _map_member(self, member: headway.Resource[Member], cache: CacheReader) -> Concerned:
+        self.looked(member, cache)
+        return [self.pool.id(member.data.pool)] if member.data.pool else []
+
+    def _map_summary(self, summary: headway.Resource[Summary], cache: CacheReader) -> Concerned:
+        self.looked(summary, cache)
+        return headway.map_owner()(summary, cache)
+
+    def fail_source(self) -> None:
+        """Make the source raise, and the run end."""
+        self._failing.set()
+
+    def poke(self, name: str) -> None:
+        """Have a pool reconciled for no other reason."""
+        self._enqueue(self.pool.id(name))
+
+    async def _source(self, _: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
+        self._enqueue = enqueue
+        for name in self.at_start:
+            self.poke(name)
+        await self._failing.wait()
+        self._failing = trio.Event()
+        raise SourceFailed
+
+    async def _reconcile(self, rt: headway.Runtime, request: headway.Request) -> None:
+        with self.around(rt, request):
+            try:
+                if self.pause:
+                    await trio.sleep(self.pause)
+                await self._converge(rt, request.id)
+                if self.rest:
+                    await trio.sleep(self.rest)
+            except trio.Cancelled:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(self.linger)
+                raise
+
+    async def _converge(self, rt: headway.Runtime, id: headway.ResourceId) -> None:
+        pool, summary = rt.cache.get(self.pool, id), rt.cache.get(self.summary, id.name)
+        owner = None if summary is None or summary.owner is None else summary.owner.uid
+        if summary is not None and (pool is None or owner != pool.uid):
+            await rt.client.delete(summary, version=summary.version)
+        if pool is None:
+            return
+        members = [member.name for member in rt.cache.index(self.member, "pool", id.name)]
+        async with rt.outputs(self.summary, owner=pool) as wanted:
+            if members:
+                await wanted.apply(id.name, Summary(members=members))

@@ -1,0 +1,103 @@
+"""Types, stored resources and stream items for the tests of what hears and believes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import headway
+from headway import field
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Position,
+    ResourceId,
+    ResourceType,
+    SnapshotChunk,
+    pb,
+)
+
+
+@headway.message
+class Team:
+    members: list[str] = field(1)
+
+
+@headway.message
+class Account:
+    login: str = field(1)
+
+
+TEAM: ResourceType[Team] = ResourceType("staff", "v1", "Team", Team)
+ACCOUNT: ResourceType[Account] = ResourceType("staff", "v1", "Account", Account)
+
+STORE, OTHER_STORE = "store-one", "store-two"
+INCARNATION = "opened-first"
+
+
+def key(name: str) -> Key:
+    """The key of a name in the default tenancy."""
+    return ("default", "default", name)
+
+
+def stored(
+    name: str,
+    version: int,
+    *,
+    uid: str = "",
+    type: ResourceType[Any] = TEAM,
+    metadata: dict[str, str] | None = None,
+    owner: ResourceId | None = None,
+    data: Any = None,
+    status: dict[str, pb.Status] | None = None,
+) -> pb.Resource:
+    """A resource as a store has it; its uid is ``name`` with a 1 unless given."""
+    message: pb.Resource = type.new(name, data, metadata=metadata, owner=owner).message()
+    assert message.id is not None
+    message.id.uid = uid or f"{name}1"
+    message.version = str(version)
+    message.generation = f"{version:026d}"
+    message.status = status or {}
+    return message
+
+
+def at(revision: int, store_id: str = STORE, incarnation: str = INCARNATION) -> Position:
+    """A position in the test's store."""
+    return Position(store_id, incarnation, revision)
+
+
+def chunk(*resources: pb.Resource) -> SnapshotChunk:
+    """A piece of a snapshot."""
+    return SnapshotChunk(list(resources))
+
+
+def end(revision: int, store_id: str = STORE, incarnation: str = INCARNATION) -> EndOfSnapshot:
+    """The end of a snapshot."""
+    return EndOfSnapshot(at(revision, store_id, incarnation))
+
+
+def bookmark(revision: int, *, resumed: bool = False, store_id: str = STORE) -> Bookmark:
+    """A bookmark."""
+    return Bookmark(at(revision, store_id), resumed)
+
+
+def put(resource: pb.Resource, *, more: bool = False) -> Change:
+    """The change that stored this."""
+    return Change(int(resource.version), resource, False, more)
+
+
+def removed(resource: pb.Resource, revision: int, *, more: bool = False) -> Change:
+    """The change that deleted this, at a revision of its own."""
+    return Change(revision, resource, True, more)
+
+
+def changes(*each: Change) -> Changes:
+    """An item of changes."""
+    return Changes(list(each))
+
+
+def versions(entries: dict[Key, pb.Resource]) -> dict[str, int]:
+    """What is held, as name and revision."""
+    return {each[2]: int(resource.version) for each, resource in entries.items()}

@@ -1,0 +1,91 @@
+"""A channel whose streams say what a test has written down, at the times that it has written down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import trio
+
+from headway.resource import Position, StreamItem, pb, position
+from headway.rpc import Metadata
+
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Nothing comes for so many seconds."""
+
+    seconds: float
+
+
+SILENCE = Pause(1e9)
+
+Line = StreamItem | Exception | Pause
+
+
+class Opening(NamedTuple):
+    """A stream was opened at this time, to resume there."""
+
+    time: float
+    resume_after: Position | None
+
+
+class ScriptedChannel:
+    """Each stream that is opened plays the next script; when all are played, streams stay silent.
+
+    Attributes:
+        openings: the streams that were opened.
+        open: how many are open now.
+    """
+
+    settles_writes = True
+
+    def __init__(self, scripts: Iterable[list[Line]]) -> None:
+        self._scripts = list(scripts)
+        self.openings: list[Opening] = []
+        self.open = 0
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        raise NotImplementedError("a scripted channel has streams alone")
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        assert path == "/headway.resource.v1.ResourceService/WatchList"
+        assert isinstance(request, pb.WatchListRequest)
+        assert metadata is None
+        self.openings.append(Opening(trio.current_time(), position(request.resume_after)))
+        return self._opened(self._scripts.pop(0) if self._scripts else [SILENCE])
+
+    @asynccontextmanager
+    async def _opened(self, script: list[Line]) -> AsyncIterator[AsyncIterator[Any]]:
+        self.open += 1
+        try:
+            yield _Lines(script)
+        finally:
+            self.open -= 1
+
+
+class _Lines:
+    def __init__(self, script: list[Line]) -> None:
+        self._script = script
+
+    def __aiter__(self) -> _Lines:
+        return self
+
+    async def __anext__(self) -> StreamItem:
+        await trio.lowlevel.checkpoint()
+        while self._script:
+            line = self._script.pop(0)
+            if isinstance(line, Exception):
+                raise line
+            if not isinstance(line, Pause):
+                return line
+            await trio.sleep(line.seconds)
+        raise StopAsyncIteration

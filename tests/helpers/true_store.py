@@ -1,0 +1,263 @@
+"""The dumb model of a store, and the dumb checker of a gate: both recompute everything from a plain list of commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Any, NamedTuple
+
+from headway.cache import Applied, Gate
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Position,
+    ResourceType,
+    StreamItem,
+    pb,
+    resource_key,
+)
+from tests.helpers.resources import stored
+
+
+class TrueChange(NamedTuple):
+    """What one commit did to one key. A side that is None: nothing was, or is, there."""
+
+    type: ResourceType[Any]
+    key: Key
+    old: pb.Resource | None
+    new: pb.Resource | None
+
+
+class Reply(NamedTuple):
+    """What a write was answered: at the position this is what bears the key."""
+
+    key: Key
+    stored: pb.Resource | None
+    position: Position
+
+
+class TrueStore:
+    """Everything that ever happened, in order."""
+
+    def __init__(self, store_id: str) -> None:
+        self.store_id = store_id
+        self.commits: list[tuple[int, list[TrueChange]]] = []
+        self.head = 0
+        self._uids = 0
+
+    @property
+    def revisions(self) -> list[int]:
+        """0, and every commit's revision."""
+        return [0, *(revision for revision, _ in self.commits)]
+
+    def position(self, revision: int) -> Position:
+        return Position(self.store_id, "opened-first", revision)
+
+    def state(self, type: ResourceType[Any], revision: int) -> dict[Key, pb.Resource]:
+        """What was there at a revision, recomputed from the first commit on."""
+        entries: dict[Key, pb.Resource] = {}
+        for at, commit in self.commits:
+            if at > revision:
+                break
+            for change in commit:
+                if change.type is type and change.new is not None:
+                    entries[change.key] = change.new
+                elif change.type is type:
+                    del entries[change.key]
+        return entries
+
+    def commit(self, gap: int, what: list[tuple[ResourceType[Any], str, str]]) -> None:
+        """Write or delete names, all in one commit. A deletion of what isn't there is left out."""
+        revision = self.head + gap
+        done: dict[tuple[str, Key], TrueChange] = {}
+        for type, name, verb in what:
+            key = ("default", "default", name)
+            old = self.state(type, self.head).get(key)
+            if (type.name.kind, key) in done or (old is None and verb == "delete"):
+                continue
+            new = None if verb == "delete" else stored(name, revision, type=type, uid=self._uid_after(old))
+            done[type.name.kind, key] = TrueChange(type, key, old, new)
+        self.head = revision
+        self.commits.append((revision, list(done.values())))
+
+    def _uid_after(self, old: pb.Resource | None) -> str:
+        if old is not None and old.id is not None:
+            return old.id.uid
+        self._uids += 1
+        return f"incarnation-{self._uids}"
+
+    def changes(self, type: ResourceType[Any], after: int, upto: int) -> list[Change]:
+        """The stream's changes of a type with their `more`."""
+        found: list[Change] = []
+        for revision, commit in self.commits:
+            ours = [change for change in commit if change.type is type] if after < revision <= upto else []
+            for index, change in enumerate(ours):
+                resource = change.old if change.new is None else change.new
+                assert resource is not None
+                found.append(Change(revision, resource, change.new is None, index < len(ours) - 1))
+        return found
+
+    def true_change(self, type: ResourceType[Any], key: Key, revision: int) -> TrueChange:
+        """What the commit at a revision did to a key."""
+        commit = next(commit for at, commit in self.commits if at == revision)
+        return next(change for change in commit if change.type is type and change.key == key)
+
+    def reply(self, type: ResourceType[Any], name: str) -> Reply:
+        """What a write of this name is answered now, whatever the verb: who bears the name, and when."""
+        key = ("default", "default", name)
+        return Reply(key, self.state(type, self.head).get(key), self.position(self.head))
+
+
+def _version(resource: pb.Resource | None) -> int:
+    return 0 if resource is None else int(resource.version)
+
+
+class Touch(NamedTuple):
+    """A consumer that maps old and new states has mapped this state while it knew the key up to ``known``."""
+
+    key: Key
+    version: int
+    known: int
+
+
+@dataclass
+class GateChecker:
+    """Watches one gate from outside and holds everything it says and holds against the true store.
+
+    Attributes:
+        sound: whether all that was checked so far was right.
+        hidden: keys of which a server has kept a change to itself: until the next snapshot nobody can know them.
+    """
+
+    store: TrueStore
+    type: ResourceType[Any]
+    gate: Gate
+    hidden: set[Key] = dataclass_field(default_factory=set)
+    sound: bool = True
+    frontier: int = 0
+    replayed: dict[Key, pb.Resource] = dataclass_field(default_factory=dict)
+    # The lowest revision that what is held under a key may have from now on.
+    floors: dict[Key, int] = dataclass_field(default_factory=dict)
+    ahead: dict[Key, int] = dataclass_field(default_factory=dict)
+    touches: set[Touch] = dataclass_field(default_factory=set)
+
+    def fed(self, item: StreamItem, was_primed: bool, applied: list[Applied], overtaken: list[Applied]) -> None:
+        """The gate has been fed an item and has answered with this."""
+        self.sound = False
+        before = self.frontier
+        told = item.changes[-1].revision if isinstance(item, Changes) else 0
+        if isinstance(item, Bookmark | EndOfSnapshot):
+            told = item.position.revision
+        assert self.gate.frontier == max(before, told), "the frontier is not what the streams have told"
+        held_before = dict(self.replayed)
+        self._move_frontier()
+        snapshot_applied = isinstance(item, EndOfSnapshot) and (not was_primed or item.position.revision >= before)
+        if snapshot_applied and not was_primed and not applied:
+            # Priming: what is there is the backlog, which the run maps.
+            self.replayed = dict(self.gate.entries)
+            for key, resource in self.replayed.items():
+                self._touch(key, resource)
+        self._note(applied, overtaken)
+        if snapshot_applied:
+            self.hidden.clear()
+        self.check()
+        if isinstance(item, Changes):
+            self._check_told(item, before)
+        elif snapshot_applied and isinstance(item, EndOfSnapshot):
+            self._check_bridged(held_before, item.position.revision)
+        self.sound = True
+
+    def replied(self, reply: Reply, applied: list[Applied], overtaken: list[Applied]) -> None:
+        """The gate has been told a reply."""
+        self.sound = False
+        revision = reply.position.revision
+        if revision > self.frontier:
+            self.ahead[reply.key] = max(self.ahead.get(reply.key, 0), revision)
+        if reply.key not in self.hidden:
+            self._raise_floor(reply.key, revision if reply.stored is None else _version(reply.stored))
+        self._note(applied, overtaken)
+        self.check()
+        self.sound = True
+
+    def check(self) -> None:
+        """What must be so at any time."""
+        gate = self.gate
+        assert gate.frontier == self.frontier
+        assert gate._ahead == self.ahead, "what is remembered of replies is not what the frontier has still to reach"
+        assert gate.entries == self.replayed, "what was reported doesn't add up to what is held"
+        for key, resource in gate.entries.items():
+            assert _version(resource) >= self.floors.get(key, 0), f"{key} went back"
+        states: dict[int, dict[Key, pb.Resource]] = {}
+        for key in {*gate.entries, *self.ahead, *self.store.state(self.type, self.frontier)} - self.hidden:
+            known = self._known(key)
+            if known not in states:
+                states[known] = self.store.state(self.type, known)
+            truth = states[known].get(key) if gate.primed or key in self.ahead else None
+            assert gate.entries.get(key) is truth, f"{key} is not as it was at {known}"
+
+    def _move_frontier(self) -> None:
+        assert self.gate.frontier >= self.frontier, "the frontier fell"
+        self.frontier = self.gate.frontier
+        self.ahead = {key: revision for key, revision in self.ahead.items() if revision > self.frontier}
+
+    def _note(self, applied: list[Applied], overtaken: list[Applied]) -> None:
+        for key, old, new, revision in applied:
+            assert old is not new, "what didn't change was reported as a change"
+            assert self.replayed.get(key) is old, "a change's old state is not what was held"
+            if new is None:
+                del self.replayed[key]
+                if not any(each.key == key and each.new is not None for each in applied):
+                    self._raise_floor(key, revision)
+            else:
+                assert old is None or (old.id and new.id and old.id.uid == new.id.uid), "two incarnations in one change"
+                assert _version(new) >= self.floors.get(key, 0), f"{key} went back on the way"
+                self.replayed[key] = new
+                self._raise_floor(key, _version(new))
+            self._touch(key, old)
+            self._touch(key, new)
+        for key, old, new, _ in overtaken:
+            self._touch(key, old)
+            self._touch(key, new)
+
+    def _touch(self, key: Key, resource: pb.Resource | None) -> None:
+        if resource is not None:
+            self.touches.add(Touch(key, _version(resource), self._known(key)))
+
+    def _known(self, key: Key) -> int:
+        return max(self.frontier, self.ahead.get(key, 0))
+
+    def _raise_floor(self, key: Key, revision: int) -> None:
+        self.floors[key] = max(self.floors.get(key, 0), revision)
+
+    def _check_told(self, item: Changes, before: int) -> None:
+        """Every change that was told is mapped by its true old and new state, by one who sees the change (C6)."""
+        for revision, resource, _, _ in item.changes:
+            key = resource_key(resource)
+            if key in self.hidden:
+                continue
+            held = self.gate.entries.get(key)
+            assert held is None or _version(held) >= revision, "a told change is not held"
+            if revision > before:
+                change = self.store.true_change(self.type, key, revision)
+                self._check_touched(key, change.old, revision)
+                self._check_touched(key, change.new, revision)
+
+    def _check_bridged(self, held_before: dict[Key, pb.Resource], revision: int) -> None:
+        """What a snapshot changed is mapped by what was held and by what it brought."""
+        truth = self.store.state(self.type, revision)
+        for key in {*held_before, *truth}:
+            held, brought = held_before.get(key), truth.get(key)
+            if held is not brought:
+                self._check_touched(key, brought, revision)
+                if self.ahead.get(key, 0) <= revision:
+                    self._check_touched(key, held, revision)
+
+    def _check_touched(self, key: Key, resource: pb.Resource | None, revision: int) -> None:
+        if resource is not None:
+            version = _version(resource)
+            assert any(
+                touch.key == key and touch.version == version and touch.known >= revision for touch in self.touches
+            ), f"{key} at {version} was never mapped by one who knew revision {revision}"

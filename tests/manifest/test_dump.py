@@ -1,0 +1,123 @@
+"""Resources to YAML and back: nothing is lost, and the text is the one a person would write."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.manifest import dump, dump_all, load
+from headway.resource import Resource
+from tests.manifest.messages import (
+    APP,
+    CHOICE,
+    EVERY,
+    FIELDS,
+    NODE,
+    REGISTRY,
+    App,
+    Choice,
+    Every,
+    Limits,
+    Policy,
+    every,
+)
+from tests.manifest.messages import text as texts
+
+names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+
+
+def back(resource: Resource[Any]) -> Resource[Any]:
+    [loaded] = load(dump(resource), REGISTRY)
+    return loaded
+
+
+@given(every)
+def test_every_payload_comes_back_equal(payload: Every) -> None:
+    """Whatever a payload holds, its YAML loads to a resource that is equal to the byte."""
+    resource = EVERY.new("one", payload)
+    assert back(resource) == resource
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS))
+def test_no_field_kind_is_left_out_of_the_round_trip(name: str) -> None:
+    """Each field alone comes back, so that a rare one can't hide behind the others."""
+
+    @given(FIELDS[name])
+    def comes_back(value: Any) -> None:
+        resource = EVERY.new("one", Every(**{name: value}))
+        assert back(resource) == resource
+
+    comes_back()
+
+
+def test_every_kind_of_field_is_generated() -> None:
+    """A field that is added to the message has to be added to the strategies."""
+    assert set(Every.__dataclass_fields__) == set(FIELDS)
+
+
+@given(names, names, st.none() | names, st.dictionaries(texts, texts, max_size=3))
+def test_id_owner_and_metadata_come_back(
+    name: str, namespace: str, owner: str | None, metadata: dict[str, str]
+) -> None:
+    """What stands around the payload comes back too, owners of another namespace and scope included."""
+    owners = [None] if owner is None else [APP.id(owner), APP.id(owner, namespace=namespace), NODE.id(owner)]
+    for owner_id in owners:
+        resource = APP.new(name, namespace=namespace, owner=owner_id, metadata=metadata)
+        assert back(resource) == resource
+
+
+def test_an_owner_in_a_namespace_comes_back_to_a_resource_that_has_none() -> None:
+    """A cluster-scoped resource lends its owner no units, so the dump names them."""
+    resource = NODE.new("one", owner=APP.id("web", partition="east"))
+    assert back(resource) == resource
+
+
+def test_the_text_is_what_a_person_would_write() -> None:
+    """Fields in the order of their declaration, defaults left out, text as a block, enums by name."""
+    app = App(
+        command=["sh", "-c", "set -e\nexec web\n"],
+        environment={"Z": "yes", "A": "1.10"},
+        policy=Policy.NO,
+        limits=Limits(memory=512),
+    )
+    resource = APP.new(
+        "web", app, namespace="prod", owner=APP.id("all", namespace="prod"), metadata={"b": "2", "a": ""}
+    )
+    assert dump(resource) == (
+        "type: fleet.v1.App\nname: web\nnamespace: prod\n"
+        "metadata:\n  a: ''\n  b: '2'\n"
+        "owner:\n  type: fleet.v1.App\n  name: all\n"
+        "data:\n  command:\n  - sh\n  - -c\n  - |\n    set -e\n    exec web\n"
+        "  environment:\n    Z: 'yes'\n    A: '1.10'\n"
+        "  policy: 'NO'\n  limits:\n    memory: 512\n"
+    )
+
+
+def test_what_the_store_assigns_is_not_dumped() -> None:
+    """Version, uid and the mark of a deletion can't be given, so that they are not written either."""
+    resource = APP.new("web", metadata={"finalizers": "a", "deletionTimestamp": "2024-01-01T00:00:00Z"})
+    message = resource.message()
+    message.version, message.generation = "7", "8"
+    assert message.id is not None
+    message.id.uid = "9"
+    assert dump(APP.view(message)) == "type: fleet.v1.App\nname: web\nmetadata:\n  finalizers: a\n"
+
+
+def test_an_empty_arm_and_an_empty_optional_message_are_not_a_default() -> None:
+    """Being there is what they say."""
+    assert "choice: {}" in dump(EVERY.new("one", Every(choice=Choice())))
+    assert "port: 0" in dump(CHOICE.new("one", Choice(port=0)))
+
+
+def test_several_resources_are_several_documents() -> None:
+    """dump_all writes what load reads, in its order."""
+    resources: list[Resource[Any]] = [APP.new("b"), NODE.new("a"), EVERY.new("c")]
+    assert load(dump_all(resources), REGISTRY) == resources
+    assert load(dump_all([]), REGISTRY) == []
+
+
+def test_equal_values_are_written_without_aliases() -> None:
+    """A value that is held twice is written twice."""
+    shared = Limits(memory=1)
+    assert "*" not in dump(EVERY.new("one", Every(parts=[shared, shared], limits_of={"a": shared})))

@@ -1,0 +1,139 @@
+"""What a manifest may say, and the resources that it stands for."""
+
+import datetime
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.errors import CallerError
+from headway.manifest import ManifestError, Problem, load, load_file
+from headway.resource import ResourceId
+from tests.manifest.messages import APP, CHOICE, NODE, REGISTRY, App, Choice, Limits, Policy
+
+WEB = """\
+type: fleet.v1.App
+name: web
+namespace: prod
+metadata: {team: core}
+owner: {type: fleet.v1.Node, name: one}
+data:
+  command: [python3, web.py]
+  replicas: 3
+  environment: {GREETING: hello}
+"""
+
+
+def test_a_document_becomes_the_resource_that_the_program_would_make() -> None:
+    """Every part of the document has its place in the resource."""
+    app = App(command=["python3", "web.py"], replicas=3, environment={"GREETING": "hello"})
+    expected = APP.new("web", app, namespace="prod", owner=NODE.id("one"), metadata={"team": "core"})
+    assert load(WEB, REGISTRY) == [expected]
+
+
+@pytest.mark.parametrize("type", ["fleet.v1.App", "App", "{group: fleet, version: v1, kind: App}", "'App'"])
+def test_a_type_is_written_in_full_in_parts_or_by_a_kind_of_its_own(type: str) -> None:
+    """All forms mean the same type."""
+    assert load(f"type: {type}\nname: web", REGISTRY) == [APP.new("web")]
+
+
+def test_documents_come_in_their_order_and_empty_ones_are_skipped() -> None:
+    """An empty document, a comment and a null stand for nothing."""
+    text = "---\n---\n# nothing\n---\ntype: App\nname: b\n---\nnull\n---\n{type: Node, name: a}\n---\n"
+    assert load(text, REGISTRY) == [APP.new("b"), NODE.new("a")]
+    assert load("", REGISTRY) == []
+
+
+def test_every_kind_of_value_is_read() -> None:
+    """Enums by name or number, base64, moments of any zone, durations, map keys of other kinds than text."""
+    text = """
+type: App
+name: web
+data:
+  policy: NEVER
+  limits: {cpu: 1e3, memory: 0x10}
+  paused: yes
+  icon: |
+    aGVs
+    bG8=
+  since: 2024-02-29T14:30:00.25+02:00
+  gracePeriod: -1.5s
+  note: null
+  ports: {80: {}, 443: {cpu: 1}}
+"""
+    [resource] = load(text, REGISTRY)
+    assert resource.data == App(
+        policy=Policy.NEVER,
+        limits=Limits(cpu=1000.0, memory=16),
+        paused=True,
+        icon=b"hello",
+        since=datetime.datetime(2024, 2, 29, 12, 30, 0, 250_000, datetime.UTC),
+        grace_period=datetime.timedelta(seconds=-1.5),
+        ports={80: Limits(), 443: Limits(cpu=1.0)},
+    )
+    assert load("{type: App, name: a, data: {policy: 1}}", REGISTRY)[0].data == App(policy=Policy.NEVER)
+
+
+def test_generated_classes_are_read_as_declared_ones() -> None:
+    """A oneof's arm, a wrapper, a name that Python had to change, an enum member by its name in the .proto file."""
+    [resource] = load("{type: Choice, name: a, data: {port: 0, wrapped: 5, from: x, state: STATE_TRUE}}", REGISTRY)
+    [same] = load("{type: Choice, name: a, data: {path: ~, port: 0, wrapped: 5, from_: x, state: 'TRUE'}}", REGISTRY)
+    data = resource.data
+    assert (data.path, data.port, data.wrapped, data.from_, data.state.name) == (None, 0, 5, "x", "TRUE")
+    assert resource == same == CHOICE.new("a", Choice(port=0, wrapped=5, from_="x", state=data.state))
+
+
+def test_an_alias_stands_for_what_it_names() -> None:
+    """Anchors and aliases work within their document."""
+    text = "{type: App, name: a, data: {command: [&x hello, *x], environment: &e {A: b}, limits: {}}}"
+    assert load(text, REGISTRY)[0].data == App(command=["hello", "hello"], environment={"A": "b"})
+
+
+def test_an_owner_is_looked_for_beside_its_resource() -> None:
+    """Units of tenancy that an owner doesn't give are those of the resource; a scope without units has none."""
+    text = "{type: App, name: a, partition: east, namespace: prod, owner: {type: %s, name: b}}"
+    assert load(text % "App", REGISTRY)[0].owner == ResourceId(APP.name, "b", "east", "prod")
+    assert load(text % "Node", REGISTRY)[0].owner == ResourceId(NODE.name, "b")
+
+
+def test_names_of_one_kind_may_repeat_in_other_namespaces_and_kinds() -> None:
+    """Only the same id twice is refused."""
+    text = "{type: App, name: a}\n---\n{type: App, name: a, namespace: b}\n---\n{type: Node, name: a}"
+    assert len(load(text, REGISTRY)) == 3
+
+
+def test_a_file_is_named_in_its_problems(tmp_path: Path) -> None:
+    """The path as given is the source; a file that isn't there is the OSError it always is."""
+    path = tmp_path / "web.yaml"
+    path.write_text(WEB)
+    assert load_file(path, REGISTRY) == load(WEB, REGISTRY)
+    path.write_bytes(b"type: App\nname: w\xc3\xa9\nnamespace: \xff\n")
+    with pytest.raises(ManifestError) as caught:
+        load_file(str(path), REGISTRY)
+    assert str(caught.value) == f"{path}:3:12: the byte 0xff is not UTF-8 (invalid start byte): save the file as UTF-8"
+    with pytest.raises(FileNotFoundError):
+        load_file(tmp_path / "other.yaml", REGISTRY)
+
+
+def test_an_error_carries_its_problems() -> None:
+    """It is a CallerError and a ValueError, its text is one line a problem, and it survives pickling."""
+    with pytest.raises(ManifestError) as caught:
+        load("type: App\nnmae: web", REGISTRY, source="web.yaml")
+    error = caught.value
+    assert isinstance(error, CallerError)
+    assert isinstance(error, ValueError)
+    assert error.problems == (
+        Problem("web.yaml", 1, 1, "", "name is required"),
+        Problem("web.yaml", 2, 1, "nmae", "a document has no field 'nmae'; did you mean 'name'?"),
+    )
+    assert str(error) == "\n".join(map(str, error.problems))
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.problems, str(again)) == (error.problems, str(error))
+
+
+def test_importing_headway_does_not_import_yaml() -> None:
+    """Who uses no manifests pays for none."""
+    code = "import sys, headway; sys.exit('yaml' in sys.modules or 'headway.manifest' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,113 @@
+"""YAML itself: what its syntax, its tags and its aliases may not do, told in our words with the place."""
+
+import time
+
+import pytest
+
+from headway.manifest import ManifestError, load
+from headway.manifest._yaml import ALIASED_LIMIT, DEPTH_LIMIT
+from tests.manifest.messages import REGISTRY
+
+
+def problem_of(text: str) -> str:
+    with pytest.raises(ManifestError) as caught:
+        load(text, REGISTRY, source="f")
+    return str(caught.value.problems[-1])
+
+
+SYNTAX = {
+    "name: a: b": "1:8: a ': ' can't stand here: quote the text that it is in, or mend the indentation",
+    "type: App\n name: b": "2:6: a ': ' can't stand here: quote the text that it is in, or mend the indentation",
+    "name: - b": "1:7: a '- ' can't stand here: begin the list on a line of its own",
+    "name: @b": "1:7: no value can begin with this character: quote the value (a tab can't indent)",
+    "data:\n\tname: b": "2:1: no value can begin with this character: quote the value (a tab can't indent)",
+    "a: [1, 2\nb: c": "2:2: a list in brackets goes on here without ',' or ']' (it began at line 1, column 4)",
+    "a: {b: c": "1:9: a map in braces goes on here without ',' or '}' (it began at line 1, column 4)",
+    "a: {b: c\n": "2:1: a map in braces goes on here without ',' or '}' (it began at line 1, column 4)",
+    "{a:, b: c}": "1:3: a ':' can't stand here: quote the text that it is in, or write a space after it "
+    "(it began at line 1, column 2)",
+    "a: 'b": "1:6: the text ends inside quotes (it began at line 1, column 4)",
+    "- a\nb: c": "2:1: a list goes on here without '- ', or the indentation is not that of the lines above "
+    "(it began at line 1, column 1)",
+    "a: 'b' c": "1:8: a key can't begin here: the indentation is not that of the lines above, or a quote is missing "
+    "(it began at line 1, column 1)",
+    "a: ]": "1:4: a value should stand here",
+    'a: "\\q"': '1:5: no such escape in "double quotes": write \\\\ for a backslash, or use single quotes '
+    "(it began at line 1, column 4)",
+    "a: *": "1:5: '&' and '*' are followed by a name here: quote the text (it began at line 1, column 4)",
+    "a: !b!c d": "1:4: a manifest holds plain values only: take the tag away, or quote the text",
+    "--- a\n... b": "2:5: a new document begins with '---' on a line of its own",
+    "%YAML 3.0\n---\na": "1:1: this is not YAML: found incompatible YAML document",
+    "a: é\nb: \0": "2:4: the character U+0000 can't stand in a manifest: write it as an escape in double quotes",
+    "a: \ud800": "1:4: the character U+D800 can't stand in a manifest: write it as an escape in double quotes",
+}
+
+MEANING = {
+    "a: !!python/object:os.system {}": "1:4: a: the tag !!python/object:os.system can't stand here: "
+    "a manifest holds plain values only, so take it away",
+    "a: [!!python/name:os.system x]": "1:5: a[0]: the tag !!python/name:os.system can't stand here: "
+    "a manifest holds plain values only, so take it away",
+    "a: !secret x": "1:4: a: the tag !secret can't stand here: a manifest holds plain values only, so take it away",
+    "a: !!set {}": "1:4: a: the tag !!set can't stand here: a manifest holds plain values only, so take it away",
+    "a: !!int x": "1:4: a: the tag !!int can't stand here: a manifest holds plain values only, so take it away",
+    "a: *b": "1:4: a: the alias *b names nothing: no &b stands before it",
+    "a: &b [*b]": "1:8: a[0]: the alias *b stands inside what it names",
+    "? [a]\n: b": "1:3: a list can't be a key; a key is a single text, number or boolean",
+    "a: &b {c: d}\ne:\n  <<: *b": "3:3: e: merging with '<<' is not supported: write the fields out",
+    "a: {b: 1, b: 2}": "1:11: a.b: the key 'b' was given before, at line 1, column 5: keep one of them",
+    "type: App\nname: a\ntype: Node": "3:1: type: the key 'type' was given before, at line 1, column 1: "
+    "keep one of them",
+}
+
+
+@pytest.mark.parametrize("text", SYNTAX)
+def test_a_syntax_error_is_told_in_our_words_with_its_place(text: str) -> None:
+    """Where it was found, and where that began which is wrong."""
+    assert problem_of(text) == f"f:{SYNTAX[text]}"
+
+
+@pytest.mark.parametrize("text", MEANING)
+def test_what_yaml_could_do_but_a_manifest_may_not_is_refused_with_its_place(text: str) -> None:
+    """Tags that make objects, aliases without an end, keys that are no text, keys given twice."""
+    with pytest.raises(ManifestError) as caught:
+        load(text, REGISTRY, source="f")
+    assert f"f:{MEANING[text]}" in str(caught.value).splitlines()
+
+
+def test_tags_of_plain_values_may_be_written() -> None:
+    """`!!str` is another way to quote; a tag that says what is there anyway changes nothing."""
+    text = "!!map {type: !!str App, name: ! a, data: {replicas: !!int 3, command: !!seq [!!str 1]}}"
+    assert load(text, REGISTRY)[0].data.command == ["1"]
+
+
+def test_a_billion_laughs_are_refused_at_once() -> None:
+    """Aliases are counted before they are followed."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    began = time.perf_counter()
+    problem = problem_of("\n".join(lines))
+    assert problem.endswith(f"aliases make this text longer by more than {ALIASED_LIMIT} values")
+    assert problem.startswith("f:5:")
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("opening", ["[", "- ", "{a: ", "? "])
+def test_nesting_is_bounded(opening: str) -> None:
+    """A text of brackets alone ends in a problem, not in the end of the stack."""
+    assert f"nested deeper than {DEPTH_LIMIT} levels" in problem_of(opening * 20_000)
+
+
+def test_nesting_by_aliases_is_bounded_too() -> None:
+    """Each level is short; together they would be as deep as one likes."""
+    lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 120)]
+    assert f"with its aliases this is nested deeper than {DEPTH_LIMIT} levels" in problem_of("\n".join(lines))
+
+
+def test_columns_count_characters() -> None:
+    """Not bytes, whatever stands before them; a byte order mark is no column."""
+    assert "f:1:9: ['é😀']: the key" in problem_of("\ufeff{é😀: 1, é😀: 2}")
+
+
+def test_lines_are_counted_however_they_end() -> None:
+    """Windows files have the same lines."""
+    assert problem_of("type: App\r\nname: a\r\nnmae: b\r\n").startswith("f:3:1: ")

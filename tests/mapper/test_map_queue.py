@@ -1,0 +1,178 @@
+"""The map queue: nothing early, nothing merged, nothing lost."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from headway.cache import Applied
+from headway.mapper import MapItem, MapQueue
+from headway.resource import TypeName
+from tests.helpers.resources import ACCOUNT, TEAM, key, stored
+
+
+def change(revision: int, name: str = "ada") -> Applied:
+    return Applied(key(name), None, stored(name, revision), revision)
+
+
+def taken(queue: MapQueue, complete: int) -> list[tuple[int, str]]:
+    """Everything that is handed out, as revision and name."""
+    found = []
+    while (item := queue.take(complete)) is not None:
+        found.append((item.revision, item.applied.key[2]))
+    return found
+
+
+def test_a_change_waits_until_every_type_has_reached_it() -> None:
+    """It is handed out at its revision, not before (C4)."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(11)])
+    assert taken(queue, 10) == []
+    assert taken(queue, 11) == [(11, "ada")]
+    assert not queue
+
+
+def test_changes_come_in_order_of_revision_then_of_arrival() -> None:
+    """Across types, and however they arrived."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(12, "c"), change(13, "e")])
+    queue.push(ACCOUNT.name, [change(11, "a"), change(12, "d")])
+    queue.push(TEAM.name, [change(11, "b")])
+    assert taken(queue, 12) == [(11, "a"), (11, "b"), (12, "c"), (12, "d")]
+    assert taken(queue, 13) == [(13, "e")]
+
+
+def test_changes_of_one_key_are_never_merged() -> None:
+    """Each has an old and a new state of its own."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(11), change(12), change(12)])
+    assert len(queue) == 3
+    assert taken(queue, 20) == [(11, "ada"), (12, "ada"), (12, "ada")]
+
+
+def test_the_backlog_comes_when_no_change_is_ready() -> None:
+    """In its order; a change that isn't ready doesn't hold it up, and one that has become so goes first."""
+    queue = MapQueue()
+    queue.push_backlog(TEAM.name, [change(3, "x"), change(2, "y")])
+    queue.push(TEAM.name, [change(11, "live"), change(12, "later")])
+    first, second = queue.take(11), queue.take(11)
+    assert first is not None
+    assert second is not None
+    assert (first.applied.key, first.backlog) == (key("live"), False)
+    assert (second.applied.key, second.backlog, second.revision) == (key("x"), True, 0)
+    assert taken(queue, 12) == [(12, "later"), (0, "y")]
+
+
+def test_a_failed_change_is_kept_until_its_time_and_holds_up_nobody() -> None:
+    """And its failures are counted."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(11, "bad"), change(12, "good")])
+    item = queue.take(12)
+    assert item is not None
+    queue.keep(item, 5.0)
+    assert (len(queue), queue.next_due()) == (2, 5.0)
+    assert taken(queue, 12) == [(12, "good")]
+    assert queue.take_due(4.9) is None
+    again = queue.take_due(5.0)
+    assert again == item._replace(failures=1)
+    queue.keep(again, 7.0)
+    assert queue.take_due(7.0) == item._replace(failures=2)
+    assert (len(queue), queue.next_due(), queue.take_due(100.0)) == (0, None, None)
+
+
+def test_failed_changes_come_in_order_of_their_times() -> None:
+    """Not in that of their failing."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(11, "a"), change(12, "b"), change(13, "c")])
+    for due in (9.0, 7.0, 7.0):
+        item = queue.take(20)
+        assert item is not None
+        queue.keep(item, due)
+    order = [queue.take_due(10.0) for _ in range(3)]
+    assert [item.applied.key[2] for item in order if item is not None] == ["b", "c", "a"]
+
+
+class MapQueueMachine(RuleBasedStateMachine):
+    """Against three plain lists that are searched from end to end each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = MapQueue()
+        self.waiting: list[tuple[int, int]] = []
+        self.backlog: list[int] = []
+        self.failed: list[tuple[float, int, int, int]] = []
+        self.held: list[MapItem] = []
+        self.complete = 0
+        self.now = 0.0
+        self.pushed = 0
+        self.done = 0
+
+    def _number(self) -> Applied:
+        # Every change has a name of its own, so that none can stand in for another.
+        self.pushed += 1
+        return Applied(key(f"n{self.pushed}"), None, None, 0)
+
+    @rule(revisions=st.lists(st.integers(1, 9), max_size=4), type=st.sampled_from([TEAM.name, ACCOUNT.name]))
+    def push(self, revisions: list[int], type: TypeName) -> None:
+        applied = []
+        for revision in revisions:
+            applied.append(self._number()._replace(revision=revision))
+            self.waiting.append((revision, self.pushed))
+        self.queue.push(type, applied)
+
+    @rule(count=st.integers(1, 3))
+    def push_backlog(self, count: int) -> None:
+        for _ in range(count):
+            self.queue.push_backlog(TEAM.name, [self._number()])
+            self.backlog.append(self.pushed)
+
+    @rule(complete=st.integers(0, 9))
+    def reach(self, complete: int) -> None:
+        self.complete = complete
+
+    @rule()
+    def take(self) -> None:
+        item = self.queue.take(self.complete)
+        ready = sorted(each for each in self.waiting if each[0] <= self.complete)
+        if ready:
+            self.waiting.remove(ready[0])
+            self._expect(item, ready[0][1], 0)
+        elif self.backlog:
+            self._expect(item, self.backlog.pop(0), 0)
+        else:
+            assert item is None
+
+    @precondition(lambda self: self.held)
+    @rule(delay=st.integers(0, 3), index=st.integers(0))
+    def fail(self, delay: int, index: int) -> None:
+        item = self.held.pop(index % len(self.held))
+        self.queue.keep(item, self.now + delay)
+        number = int(item.applied.key[2].removeprefix("n"))
+        self.failed.append((self.now + delay, item.order, number, item.failures + 1))
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def succeed(self) -> None:
+        self.held.pop()
+        self.done += 1
+
+    @rule(seconds=st.integers(0, 2))
+    def take_due(self, seconds: int) -> None:
+        self.now += seconds
+        item = self.queue.take_due(self.now)
+        due = sorted(each for each in self.failed if each[0] <= self.now)
+        if due:
+            self.failed.remove(due[0])
+            self._expect(item, due[0][2], due[0][3])
+        else:
+            assert item is None
+
+    def _expect(self, item: MapItem | None, number: int, failures: int) -> None:
+        assert item is not None
+        assert (item.applied.key, item.failures) == (key(f"n{number}"), failures)
+        self.held.append(item)
+        assert len(self.queue) == len(self.waiting) + len(self.backlog) + len(self.failed)
+        assert len(self.queue) + len(self.held) + self.done == self.pushed
+
+
+TestMapQueue = MapQueueMachine.TestCase

@@ -1,0 +1,110 @@
+"""The ready-made mappers, and what is made of what a mapper returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.cache import CacheReader, SharedType, index_many
+from headway.errors import DeclarationError
+from headway.events import ignore
+from headway.mapper import ids_of, map_index, map_owner, map_same_name, mapper_name
+from headway.resource import Key, Resource, ResourceId, ResourceType
+from tests.helpers.resources import ACCOUNT, TEAM, Account, Team, chunk, end, key, stored
+
+TEAM_2: ResourceType[Team] = ResourceType("staff", "v2", "Team", Team)
+
+
+def accounts_of(team: Resource[Team]) -> list[ResourceId]:
+    return [ACCOUNT.id(name) for name in team.data.members]
+
+
+def fail(name: str, key: Key, error: Exception) -> None:
+    raise AssertionError(f"{name} of {key}") from error
+
+
+def cache(*teams: Any) -> CacheReader:
+    """The cache of a controller that manages teams, indexed by what they refer to."""
+    shared = SharedType(TEAM, ignore)
+    shared.feed(chunk(*teams))
+    shared.feed(end(30))
+    reader = CacheReader("teams", TEAM, [ACCOUNT])
+    reader.open({TEAM.name: shared.subscribe([index_many("accounts", accounts_of)], fail)})
+    return reader
+
+
+def account(name: str, **more: Any) -> Resource[Account]:
+    return ACCOUNT.view(stored(name, 7, type=ACCOUNT, **more))
+
+
+# --- the mappers -------------------------------------------------------------
+
+
+def test_the_owner_is_mapped_to_where_it_is_of_the_managed_type() -> None:
+    """In whatever version of it; an owner of another type, or none, is nobody's concern."""
+    for owner in (TEAM.id("core", uid="core1"), TEAM_2.id("core")):
+        assert list(map_owner()(account("ada", owner=owner), cache())) == [owner]
+    assert list(map_owner()(account("ada", owner=ACCOUNT.id("boss")), cache())) == []
+    assert list(map_owner()(account("ada"), cache())) == []
+
+
+def test_the_same_name_is_mapped_to_in_the_same_tenancy() -> None:
+    """Of the managed type, whatever its incarnation."""
+    there = ACCOUNT.view(ACCOUNT.new("ada", namespace="apart").message())
+    assert list(map_same_name()(there, cache())) == [TEAM.id("ada", namespace="apart")]
+    assert list(map_same_name()(account("ada"), cache())) == [TEAM.id("ada")]
+
+
+def test_those_that_refer_to_it_are_mapped_to_by_an_index_of_theirs() -> None:
+    """By the id without its uid, since references have none."""
+    teams = [stored(name, 1, data=Team(members=who)) for name, who in (("a", ["ada"]), ("b", ["ada", "x"]), ("c", []))]
+    found = map_index("accounts")(account("ada"), cache(*teams))
+    assert ids_of(found, TEAM) == ([key("a"), key("b")], [])
+
+
+def test_a_mapper_by_index_takes_a_name() -> None:
+    """A function given by mistake is refused when it is declared."""
+    with pytest.raises(DeclarationError, match="name of an index"):
+        map_index(lambda team: team)  # type: ignore[arg-type]  # what is tested
+
+
+def test_a_mapper_is_named_in_reports() -> None:
+    """By its function, or by whatever it is."""
+
+    class Odd:
+        def __call__(self, *_: object) -> list[Resource[Any]]:
+            return []
+
+        def __repr__(self) -> str:
+            return "<an odd one>"
+
+    assert mapper_name(map_owner()).endswith("owner")
+    assert mapper_name(Odd()) == "<an odd one>"
+
+
+# --- what a mapper returned --------------------------------------------------
+
+
+def test_ids_and_resources_of_the_managed_type_are_keys() -> None:
+    """Of any version, from any iterable, in their order."""
+    given = (each for each in (TEAM.id("b"), TEAM.view(stored("a", 1)), TEAM_2.id("c")))
+    assert ids_of(given, TEAM) == ([key("b"), key("a"), key("c")], [])
+    assert ids_of([], TEAM) == ([], [])
+
+
+@pytest.mark.parametrize("result", [None, "core", TEAM.id("core"), TEAM.new("core"), 7])
+def test_what_is_no_list_is_named(result: object) -> None:
+    """Also where it could be iterated by accident: a text, and an id, which is a tuple."""
+    keys, problems = ids_of(result, TEAM)
+    assert keys == []
+    assert len(problems) == 1
+
+
+def test_what_is_wrong_in_a_list_is_named_and_the_rest_is_kept() -> None:
+    """Each wrong thing by a sentence of its own."""
+    keys, problems = ids_of([TEAM.id("a"), ACCOUNT.id("b"), "c", None, TEAM.id("d")], TEAM)
+    assert keys == [key("a"), key("d")]
+    assert len(problems) == 3
+    assert "Account" in problems[0]
+    assert "'c'" in problems[1]

@@ -1,0 +1,263 @@
+"""The work queue's rules for what comes in and in which order it goes out, on hand-made times."""
+
+import pytest
+
+from headway.queue import BACKLOG, QueueStatistics, Taken
+from tests.queue.machines import drain, make, take
+
+# ---- merging
+
+
+def test_keys_come_out_in_the_order_of_their_first_add() -> None:
+    """A repeat neither moves a key back nor makes it come out twice."""
+    queue = make()
+    for key in "abca":
+        queue.add(key, "change", 0.0)
+    assert drain(queue, 0.0) == ["a", "b", "c"]
+
+
+def test_what_is_taken_says_why_since_when_and_which_attempt() -> None:
+    """The reasons are in order of their adds, and the time is that of the first."""
+    queue = make()
+    queue.add("a", "first", 1.0)
+    queue.add("a", "second", 2.0)
+    assert take(queue, 3.0) == Taken("a", ("first", "second"), 0, 1.0, 1)
+
+
+def test_of_many_reasons_the_first_three_and_last_five_are_kept() -> None:
+    """What lies between is counted, so that a stream of changes costs bounded memory."""
+    queue = make()
+    for number in range(20):
+        queue.add("a", str(number), 0.0)
+    taken = take(queue, 0.0)
+    assert taken.reasons == ("0", "1", "2", "15", "16", "17", "18", "19")
+    assert taken.omitted == 12
+
+
+def test_a_key_in_hand_is_not_handed_out_again() -> None:
+    """An add while the key is in hand waits until it is reported back."""
+    queue = make()
+    queue.add("a", "one", 0.0)
+    take(queue, 0.0)
+    queue.add("a", "two", 1.0)
+    assert queue.take(1.0) is None
+
+
+def test_a_dirty_key_comes_back_once_and_behind_the_others() -> None:
+    """Any number of adds while the key is in hand make one more run, at the end of the line."""
+    queue = make()
+    queue.add("a", "one", 0.0)
+    take(queue, 0.0)
+    queue.add("b", "other", 1.0)
+    queue.add("a", "two", 2.0)
+    queue.add("a", "three", 3.0)
+    queue.succeeded("a", 4.0)
+    assert take(queue, 4.0).key == "b"
+    assert take(queue, 4.0) == Taken("a", ("two", "three"), 0, 2.0, 1)
+    queue.succeeded("a", 5.0)
+    assert queue.take(5.0) is None
+
+
+# ---- delays
+
+
+def test_a_delayed_add_is_ready_when_it_is_due_and_not_before() -> None:
+    """Due means at the very moment, and the key has wanted to run since then."""
+    queue = make()
+    queue.add_after("a", "later", 10.0, 0.0)
+    assert queue.take(9.999) is None
+    assert queue.next_due() == 10.0
+    assert take(queue, 12.0).queued_at == 10.0
+
+
+def test_delayed_keys_come_out_in_order_of_due_time() -> None:
+    """The order in which they were added doesn't matter."""
+    queue = make()
+    queue.add_after("late", "x", 3.0, 0.0)
+    queue.add_after("early", "x", 1.0, 0.0)
+    queue.add_after("middle", "x", 2.0, 0.0)
+    assert drain(queue, 5.0) == ["early", "middle", "late"]
+
+
+@pytest.mark.parametrize("dues", [(10.0, 5.0), (5.0, 10.0)])
+def test_the_earliest_of_several_delays_counts(dues: tuple[float, float]) -> None:
+    """Whichever came first, the key runs once, at the earlier time."""
+    queue = make()
+    for due in dues:
+        queue.add_after("a", "later", due, 0.0)
+    assert queue.next_due() == 5.0
+    assert drain(queue, 5.0) == ["a"]
+    assert drain(queue, 20.0) == []
+
+
+def test_a_direct_add_overrides_a_delay_which_then_never_fires() -> None:
+    """The key is ready at once, and nothing is left for the old due time."""
+    queue = make()
+    queue.add_after("a", "later", 10.0, 0.0)
+    queue.add("a", "now", 1.0)
+    assert take(queue, 1.0) == Taken("a", ("later", "now"), 0, 1.0, 1)
+    queue.succeeded("a", 2.0)
+    assert queue.next_due() is None
+    assert queue.take(10.0) is None
+
+
+def test_a_delay_that_is_over_is_a_direct_add() -> None:
+    """A due time at or before now queues the key at once."""
+    queue = make()
+    queue.add_after("a", "now", 5.0, 5.0)
+    assert queue.next_due() is None
+    assert drain(queue, 5.0) == ["a"]
+
+
+def test_a_delayed_add_of_a_ready_key_only_adds_its_reason() -> None:
+    """The key is going to run anyway, and does so once."""
+    queue = make()
+    queue.add("a", "now", 0.0)
+    queue.add_after("a", "later", 10.0, 0.0)
+    assert take(queue, 0.0).reasons == ("now", "later")
+    queue.succeeded("a", 0.0)
+    assert queue.next_due() is None
+
+
+@pytest.mark.parametrize("dues", [(10.0, 8.0), (8.0, 10.0)])
+def test_a_delayed_add_of_a_key_in_hand_waits_for_both(dues: tuple[float, float]) -> None:
+    """The key is delayed once it has been reported back, until the earliest due time."""
+    queue = make()
+    queue.add("a", "now", 0.0)
+    take(queue, 0.0)
+    for due in dues:
+        queue.add_after("a", "later", due, 0.0)
+    queue.succeeded("a", 1.0)
+    assert queue.scheduled() == {"a": 8.0}
+    assert queue.owed() == []
+
+
+def test_overriding_delays_again_and_again_costs_no_memory() -> None:
+    """Places given up in the heap are cleared out, though none of them has come due."""
+    queue = make()
+    for number in range(10_000):
+        queue.add_after("a", "later", 1_000_000.0 - number, 0.0)
+    assert queue._delays.places() <= 130
+    assert queue.next_due() == 990_001.0
+
+
+# ---- priorities
+
+
+def test_live_keys_go_before_the_backlog() -> None:
+    """What has just changed isn't kept waiting by what was there at the start."""
+    queue = make()
+    queue.add("old", "start", 0.0, priority=BACKLOG)
+    queue.add("new", "change", 1.0)
+    assert drain(queue, 1.0) == ["new", "old"]
+
+
+def test_after_eight_live_keys_one_backlog_key_goes_first() -> None:
+    """The backlog gets one turn in nine, however many live keys there are."""
+    queue = make()
+    for number in range(3):
+        queue.add(f"old{number}", "start", 0.0, priority=BACKLOG)
+    for number in range(20):
+        queue.add(f"new{number}", "change", 0.0)
+    order = drain(queue, 0.0)
+    assert [order.index(f"old{number}") for number in range(3)] == [8, 17, 22]
+
+
+def test_a_live_change_raises_a_backlog_key() -> None:
+    """Merging takes the better priority, and never the worse."""
+    queue = make()
+    queue.add("other", "start", 0.0, priority=BACKLOG)
+    queue.add("a", "start", 0.0, priority=BACKLOG)
+    queue.add("a", "change", 1.0)
+    queue.add("a", "start", 2.0, priority=BACKLOG)
+    assert drain(queue, 2.0) == ["a", "other"]
+
+
+def test_a_failed_backlog_key_stays_backlog() -> None:
+    """A retry doesn't overtake live keys only because the key has failed."""
+    queue = make()
+    queue.add("old", "start", 0.0, priority=BACKLOG)
+    take(queue, 0.0)
+    assert queue.failed("old", "error", 0.0) == 1.0
+    queue.promote(1.0)
+    queue.add("new", "change", 1.0)
+    assert drain(queue, 1.0) == ["new", "old"]
+
+
+# ---- seen from outside
+
+
+def test_owed_is_all_but_what_is_only_scheduled() -> None:
+    """Ready, in hand and resting keys are owed; requeued and delayed ones are scheduled."""
+    queue = make()
+    for key in ("resting", "requeued", "hand", "ready"):
+        queue.add(key, "change", 0.0)
+    for _ in range(3):
+        take(queue, 0.0)
+    queue.failed("resting", "error", 0.0)
+    queue.requeue_after("requeued", 7.0, "poll", 0.0)
+    queue.add_after("delayed", "later", 9.0, 0.0)
+    assert sorted(queue.owed()) == ["hand", "ready", "resting"]
+    assert queue.scheduled() == {"requeued": 7.0, "delayed": 9.0}
+
+
+def test_statistics_count_every_state() -> None:
+    """Each key is counted where it is, and adds that join a waiting run are counted as merged."""
+    queue = make()
+    for key in ("resting", "hand"):
+        queue.add(key, "change", 1.0)
+        take(queue, 1.0)
+    queue.failed("resting", "error", 1.0)
+    queue.add_after("delayed", "later", 9.0, 1.0)
+    queue.add("old", "start", 3.0, priority=BACKLOG)
+    queue.add("new", "change", 4.0)
+    queue.add("new", "change", 5.0)
+    assert queue.statistics() == QueueStatistics(
+        ready=2,
+        backlog=1,
+        delayed_by_failure=1,
+        scheduled=1,
+        in_hand=1,
+        oldest_queued_at=3.0,
+        adds=6,
+        merged=1,
+    )
+
+
+def test_idle_means_that_nothing_is_owed() -> None:
+    """Ready, in hand and resting are busy; scheduled is idle."""
+    queue = make()
+    assert queue.is_idle()
+    queue.add("a", "change", 0.0)
+    assert not queue.is_idle()
+    take(queue, 0.0)
+    assert not queue.is_idle()
+    queue.failed("a", "error", 0.0)
+    assert not queue.is_idle()
+    take(queue, 1.0)
+    queue.requeue_after("a", 5.0, "poll", 1.0)
+    assert queue.is_idle()
+
+
+def test_a_closed_queue_takes_nothing_in_and_gives_nothing_out() -> None:
+    """Stop means stop: three ready keys are not handed out any more, but they are still owed."""
+    queue = make()
+    for key in "abc":
+        queue.add(key, "change", 0.0)
+    queue.close()
+    queue.add("d", "change", 1.0)
+    queue.add_after("e", "later", 5.0, 1.0)
+    assert queue.take(9.0) is None
+    assert queue.next_due() is None
+    assert queue.owed() == ["a", "b", "c"]
+
+
+def test_a_key_in_hand_at_the_close_is_owed_until_it_is_reported() -> None:
+    """A reconcile that still ends well owes nothing; one that never reports does."""
+    queue = make()
+    for key in "ab":
+        queue.add(key, "change", 0.0)
+        take(queue, 0.0)
+    queue.close()
+    queue.succeeded("a", 1.0)
+    assert queue.owed() == ["b"]

@@ -1,0 +1,188 @@
+"""What becomes of a key that is reported back, and what the queue refuses."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from headway.queue import NotInHandError, Taken
+from tests.queue.machines import Queue, fail, make, take
+
+# ---- reporting back
+
+
+def test_failures_in_a_row_double_the_rest_up_to_the_cap() -> None:
+    """Each rest is what the back-off says, and the attempt counts them."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    now, rests, attempts = 0.0, [], []
+    for _ in range(8):
+        attempts.append(take(queue, now).attempt)
+        rests.append(queue.failed("a", "error", now))
+        assert queue.take(now) is None
+        now += rests[-1]
+    assert rests == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert attempts == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_retry_still_carries_the_reasons_nobody_has_acted_on() -> None:
+    """The failure is added to what the key was queued for, and doesn't replace it."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 0.0)
+    queue.failed("a", "error", 0.0)
+    assert take(queue, 1.0).reasons == ("change", "error")
+
+
+def test_a_failed_key_that_is_dirty_is_ready_at_once_and_keeps_its_count() -> None:
+    """A change may have mended it; if it hasn't, the next rest is the longer one."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 0.0)
+    queue.add("a", "mend", 0.5)
+    assert queue.failed("a", "error", 1.0) == 0.0
+    assert take(queue, 1.0) == Taken("a", ("change", "mend", "error"), 0, 0.5, 2)
+    assert queue.failed("a", "error", 1.0) == 2.0
+
+
+def test_a_delayed_add_can_shorten_a_rest_but_not_lengthen_it() -> None:
+    """Earliest due wins, also between a back-off and a delay from before the failure."""
+    queue = make()
+    queue.add("short", "change", 0.0)
+    queue.add("long", "change", 0.0)
+    take(queue, 0.0), take(queue, 0.0)
+    queue.add_after("short", "later", 0.25, 0.0)
+    queue.add_after("long", "later", 50.0, 0.0)
+    assert queue.failed("short", "error", 0.0) == 0.25
+    assert queue.failed("long", "error", 0.0) == 1.0
+    assert sorted(queue.owed()) == ["long", "short"]
+
+
+def test_a_change_ends_the_rest_of_a_failed_key_but_not_its_count() -> None:
+    """A direct add during the back-off is looked at at once, as the next attempt."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 0.0)
+    fail(queue, "a", 0.0, times=3)
+    queue.add("a", "mend", 5.0)
+    assert take(queue, 5.0).attempt == 4
+    assert queue.next_due() is None
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        lambda queue: queue.succeeded("a", 9.0),
+        lambda queue: queue.dropped("a", 9.0),
+        lambda queue: queue.requeue_after("a", 0.0, "again", 9.0),
+    ],
+    ids=["succeeded", "dropped", "requeue_after"],
+)
+def test_every_report_but_failure_forgets_the_failures(report: Callable[[Queue], None]) -> None:
+    """After it the key's next failure rests as long as a first one."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 0.0)
+    fail(queue, "a", 0.0, times=3)
+    assert take(queue, 8.0).attempt == 4
+    report(queue)
+    queue.add("a", "change", 9.0)
+    assert take(queue, 9.0).attempt == 1
+    assert queue.failed("a", "error", 9.0) == 1.0
+
+
+def test_a_requeue_runs_again_after_its_delay() -> None:
+    """The key is scheduled, with the reason that was given."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 0.0)
+    queue.requeue_after("a", 30.0, "poll", 1.0)
+    assert queue.take(30.0) is None
+    assert take(queue, 31.0) == Taken("a", ("poll",), 0, 31.0, 1)
+
+
+@pytest.mark.parametrize("delay", [0.0, -5.0])
+def test_a_requeue_without_delay_is_ready_at_once(delay: float) -> None:
+    """Zero and less mean now, and the key has wanted to run since now."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 0.0)
+    queue.requeue_after("a", delay, "again", 1.0)
+    assert take(queue, 1.0) == Taken("a", ("again",), 0, 1.0, 1)
+
+
+def test_a_change_wins_over_the_delay_of_a_requeue() -> None:
+    """A key that is dirty when it asks for a delay is ready at once, and runs once."""
+    queue = make()
+    queue.add("a", "one", 0.0)
+    take(queue, 0.0)
+    queue.add("a", "two", 1.0)
+    queue.requeue_after("a", 30.0, "poll", 2.0)
+    assert take(queue, 2.0).reasons == ("two", "poll")
+    queue.succeeded("a", 3.0)
+    assert queue.take(100.0) is None
+
+
+def test_a_dropped_key_that_is_dirty_runs_again() -> None:
+    """Giving up on one run doesn't lose the change that came during it."""
+    queue = make()
+    queue.add("a", "one", 0.0)
+    take(queue, 0.0)
+    queue.add("a", "two", 1.0)
+    queue.dropped("a", 2.0)
+    assert take(queue, 2.0).reasons == ("two",)
+
+
+# ---- refusals
+
+
+REPORTS: dict[str, Callable[[Queue, str], object]] = {
+    "succeeded": lambda queue, key: queue.succeeded(key, 1.0),
+    "failed": lambda queue, key: queue.failed(key, "error", 1.0),
+    "requeue_after": lambda queue, key: queue.requeue_after(key, 1.0, "poll", 1.0),
+    "dropped": lambda queue, key: queue.dropped(key, 1.0),
+}
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
+@pytest.mark.parametrize("key", ["absent", "ready", "scheduled"])
+def test_reporting_a_key_that_is_not_in_hand_raises_and_changes_nothing(
+    report: Callable[[Queue, str], object], key: str
+) -> None:
+    """The error names the key and its state, and the queue is as before."""
+    queue = make()
+    queue.add("ready", "change", 0.0)
+    queue.add_after("scheduled", "later", 10.0, 0.0)
+    before = (queue.statistics(), queue.owed(), queue.scheduled())
+    with pytest.raises(NotInHandError, match=f"'{key}' is .*, not in hand"):
+        report(queue, key)
+    assert (queue.statistics(), queue.owed(), queue.scheduled()) == before
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -math.inf])
+def test_times_that_are_no_times_raise_and_change_nothing(seconds: float) -> None:
+    """A due time or delay that isn't finite would never fire, or break the order of the others."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 0.0)
+    before = queue.statistics()
+    with pytest.raises(ValueError, match=r"due is .* finite"):
+        queue.add_after("b", "later", seconds, 0.0)
+    with pytest.raises(ValueError, match=r"delay is .* finite"):
+        queue.requeue_after("a", seconds, "poll", 0.0)
+    assert queue.statistics() == before
+
+
+def test_a_priority_that_does_not_exist_raises_and_changes_nothing() -> None:
+    """There are two priorities, and the error names them."""
+    queue = make()
+    with pytest.raises(ValueError, match=r"priority is 2: it must be LIVE \(0\) or BACKLOG \(1\)"):
+        queue.add("a", "change", 0.0, priority=2)  # type: ignore[arg-type]
+    assert queue.statistics().adds == 0
+    assert queue.is_idle()
+
+
+def test_a_share_for_the_backlog_below_one_is_refused() -> None:
+    """With 0 live keys per backlog key the live keys would starve."""
+    with pytest.raises(ValueError, match="live_per_backlog is 0"):
+        make(live_per_backlog=0)

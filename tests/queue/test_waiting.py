@@ -1,0 +1,223 @@
+"""Workers at the queue: who sleeps, who is woken, and when. No test sleeps for real."""
+
+import trio
+from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
+
+from headway.queue import WaitingQueue
+from tests.queue.workers import Looks, Workers, let_pass, start, take_key
+
+# ---- waking
+
+
+async def test_take_is_a_checkpoint_though_a_key_is_ready(queue: WaitingQueue[str, str]) -> None:
+    """A worker that never runs dry lets the other tasks run."""
+    queue.add("a", "change")
+    with assert_checkpoints():
+        assert await take_key(queue) == "a"
+
+
+async def test_take_waits_until_a_key_is_added(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """A sleeping worker gets the key at the moment of the add."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await let_pass(autojump_clock, 5)
+        queue.add("a", "change")
+        await wait_all_tasks_blocked()
+        assert workers.taken == [("a", 5.0)]
+        queue.close()
+
+
+async def test_each_key_wakes_one_worker_and_no_more(
+    machine: Looks, queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """Of eight sleepers, two keys wake two: each looks, takes, and looks once more before it sleeps."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 8)
+        machine.looks = 0
+        queue.add("a", "change")
+        queue.add("a", "again")
+        queue.add("b", "change")
+        await wait_all_tasks_blocked()
+        assert sorted(key for key, _ in workers.taken) == ["a", "b"]
+        assert machine.looks == 4
+        queue.close()
+
+
+async def test_keys_added_together_are_all_in_hand_together(queue: WaitingQueue[str, str]) -> None:
+    """As many workers run at once as there are keys, though all adds came in one step."""
+    in_hand: list[str] = []
+
+    async def work() -> None:
+        in_hand.append(await take_key(queue))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        for key in "abcd":
+            queue.add(key, "change")
+    assert sorted(in_hand) == ["a", "b", "c", "d"]
+
+
+async def test_a_key_that_a_late_comer_takes_first_costs_nobody_a_wake_up(
+    queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """The woken worker that finds nothing sleeps again, and the next add wakes it again."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        queue.add("a", "change")
+        assert queue._machine.take(trio.current_time()) is not None
+        await wait_all_tasks_blocked()
+        assert workers.taken == []
+        queue.add("b", "change")
+        await wait_all_tasks_blocked()
+        assert [key for key, _ in workers.taken] == ["b"]
+        queue.succeeded("a")
+        queue.close()
+
+
+async def test_a_dirty_key_wakes_a_sleeper_when_it_is_reported_back(
+    queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """The add while it was in hand wakes nobody; the report does."""
+    queue.add("a", "one")
+    await take_key(queue)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 2)
+        queue.add("a", "two")
+        await wait_all_tasks_blocked()
+        assert workers.taken == []
+        queue.succeeded("a")
+        await wait_all_tasks_blocked()
+        assert [key for key, _ in workers.taken] == ["a"]
+        queue.close()
+
+
+# ---- time
+
+
+async def test_a_delayed_key_is_taken_when_it_is_due(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Workers that fell asleep before the delayed add keep its time all the same."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 3)
+        queue.add_after("late", "later", 9.0)
+        queue.add_after("early", "later", 4.0)
+        await let_pass(autojump_clock, 20)
+        assert workers.taken == [("early", 4.0), ("late", 9.0)]
+        queue.close()
+
+
+async def test_a_sooner_delay_moves_the_alarm_forward(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """The one sleeper with a deadline is told when a sooner key comes."""
+    queue.add_after("late", "later", 100.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        queue.add_after("early", "later", 1.0)
+        await let_pass(autojump_clock, 200)
+        assert workers.taken == [("early", 1.0), ("late", 100.0)]
+        queue.close()
+
+
+async def test_waiting_for_time_is_no_busy_loop(
+    machine: Looks, queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Four workers and a key due in an hour look a handful of times, not once a tick or once each."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 4)
+        machine.looks = 0
+        queue.add_after("a", "later", 3600.0)
+        await let_pass(autojump_clock, 3600.5)
+        assert workers.taken == [("a", 3600.0)]
+        # One is made the timekeeper, takes at the due time, and looks once more.
+        assert machine.looks == 3
+        queue.close()
+
+
+async def test_keys_due_together_are_in_hand_together(queue: WaitingQueue[str, str], autojump_clock: MockClock) -> None:
+    """The timekeeper takes one of them and wakes others for the rest."""
+    in_hand: list[tuple[str, float]] = []
+
+    async def work() -> None:
+        in_hand.append((await take_key(queue), autojump_clock.current_time()))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        for key in "abc":
+            queue.add_after(key, "later", 2.0)
+    assert sorted(in_hand) == [("a", 2.0), ("b", 2.0), ("c", 2.0)]
+
+
+async def test_a_timekeeper_that_leaves_with_a_key_is_followed_by_another(
+    queue: WaitingQueue[str, str], autojump_clock: MockClock
+) -> None:
+    """While the first is busy with one due key, a second is there for the next."""
+    taken: list[tuple[str, float]] = []
+
+    async def work_for_an_hour() -> None:
+        while (one := await queue.take()) is not None:
+            taken.append((one.key, trio.current_time()))
+            await let_pass(autojump_clock, 3600)
+            queue.succeeded(one.key)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(work_for_an_hour)
+        await wait_all_tasks_blocked()
+        for number in range(1, 4):
+            queue.add_after(f"key{number}", "later", float(number))
+        await let_pass(autojump_clock, 10)
+        assert taken == [("key1", 1.0), ("key2", 2.0), ("key3", 3.0)]
+        queue.close()
+
+
+async def test_a_failed_key_is_retried_after_its_rest(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Another worker that was asleep takes it when the back-off is over."""
+    queue.add("a", "change")
+    await take_key(queue)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 2)
+        assert queue.failed("a", "error") == 1.0
+        await let_pass(autojump_clock, 5)
+        assert workers.taken == [("a", 1.0)]
+        queue.close()
+
+
+async def test_a_change_during_a_rest_is_taken_at_once(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """The timekeeper is woken for it though its deadline is far off, and the retry never fires."""
+    queue.add("a", "change")
+    await take_key(queue)
+    queue.failed("a", "error")
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await let_pass(autojump_clock, 0.25)
+        queue.add("a", "mend")
+        await let_pass(autojump_clock, 5)
+        assert workers.taken == [("a", 0.25)]
+        queue.close()
+
+
+async def test_a_requeue_is_taken_after_its_delay(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Its delay counts from the report."""
+    queue.add("a", "change")
+    await take_key(queue)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await let_pass(autojump_clock, 1)
+        queue.requeue_after("a", 30.0, "poll")
+        await let_pass(autojump_clock, 60)
+        assert workers.taken == [("a", 31.0)]
+        queue.close()

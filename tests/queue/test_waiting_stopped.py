@@ -1,0 +1,269 @@
+"""Workers that are held, cancelled or closed, and who waits for the queue to be idle."""
+
+import pytest
+import trio
+from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
+
+from headway.queue import BACKLOG, NotInHandError, QueueStatistics, WaitingQueue
+from tests.queue.workers import Looks, Workers, let_pass, start, take_key
+
+# ---- the hold
+
+
+async def test_while_held_no_key_is_taken(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Ready and due keys wait for the release, and are then taken at once."""
+    queue.hold()
+    queue.add("ready", "change")
+    queue.add_after("due", "later", 2.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 2)
+        await let_pass(autojump_clock, 10)
+        assert queue.held
+        assert workers.taken == []
+        queue.release()
+        await wait_all_tasks_blocked()
+        assert sorted(workers.taken) == [("due", 10.0), ("ready", 10.0)]
+        queue.close()
+
+
+async def test_a_hold_reaches_a_worker_that_was_woken_and_has_not_run(
+    queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """Between the add and the worker's turn the queue is held: the key stays, and the release brings it."""
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        queue.add("a", "change")
+        queue.hold()
+        await wait_all_tasks_blocked()
+        assert workers.taken == []
+        queue.release()
+        await wait_all_tasks_blocked()
+        assert [key for key, _ in workers.taken] == ["a"]
+        queue.close()
+
+
+async def test_a_hold_past_a_due_time_is_no_busy_loop(
+    machine: Looks, queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """Nobody looks or spins while nothing may be taken, and the time is kept again after the release."""
+    queue.add_after("during", "later", 2.0)
+    queue.add_after("after", "later", 20.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        machine.looks = 0
+        queue.hold()
+        await let_pass(autojump_clock, 10)
+        assert machine.looks == 0
+        queue.release()
+        await let_pass(autojump_clock, 30)
+        assert workers.taken == [("during", 10.0), ("after", 20.0)]
+        queue.close()
+
+
+# ---- cancellation
+
+
+async def test_a_cancelled_take_takes_nothing(queue: WaitingQueue[str, str]) -> None:
+    """Cancelled before it began, though a key was ready, it leaves the key in the queue."""
+    queue.add("a", "change")
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await queue.take()
+    assert scope.cancelled_caught
+    assert queue.statistics().in_hand == 0
+    assert await take_key(queue) == "a"
+
+
+async def test_a_key_added_as_its_only_sleeper_is_cancelled_is_not_lost(
+    queue: WaitingQueue[str, str], workers: Workers
+) -> None:
+    """The wake-up doesn't go to a worker that is on its way out."""
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def cancelled_worker() -> None:
+            with scope:
+                await queue.take()
+
+        nursery.start_soon(cancelled_worker)
+        await wait_all_tasks_blocked()
+        await start(nursery, workers, 1)
+        scope.cancel()
+        queue.add("a", "change")
+        await wait_all_tasks_blocked()
+        assert scope.cancelled_caught
+        assert [key for key, _ in workers.taken] == ["a"]
+        queue.close()
+
+
+async def test_a_worker_cancelled_after_it_was_woken_has_the_key_in_hand(
+    queue: WaitingQueue[str, str],
+) -> None:
+    """Told to look and cancelled in one step, it still returns the key rather than losing it."""
+    got: list[str] = []
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def work() -> None:
+            with scope:
+                got.append(await take_key(queue))
+
+        nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        queue.add("a", "change")
+        scope.cancel()
+    assert got == ["a"]
+    assert queue.owed() == ["a"]
+
+
+async def test_a_cancelled_timekeeper_is_followed_by_another(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """The delayed key is taken on time by a worker that had no deadline before."""
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def cancelled_worker() -> None:
+            with scope:
+                await queue.take()
+
+        queue.add_after("a", "later", 10.0)
+        nursery.start_soon(cancelled_worker)
+        await wait_all_tasks_blocked()
+        await start(nursery, workers, 2)
+        await let_pass(autojump_clock, 1)
+        scope.cancel()
+        await let_pass(autojump_clock, 20)
+        assert workers.taken == [("a", 10.0)]
+        queue.close()
+
+
+# ---- idleness and the end
+
+
+async def test_wait_idle_waits_for_what_is_in_hand_and_resting(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """It returns when the retry has succeeded, not when the first attempt has ended."""
+    queue.add("a", "change")
+    await take_key(queue)
+    queue.failed("a", "error")
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 1)
+        await queue.wait_idle()
+        assert autojump_clock.current_time() == 1.0
+        assert workers.taken == [("a", 1.0)]
+        queue.close()
+
+
+async def test_wait_idle_does_not_wait_for_what_is_scheduled(queue: WaitingQueue[str, str]) -> None:
+    """A key that asked to run again later leaves the queue idle; the wait is a checkpoint all the same."""
+    queue.add("a", "change")
+    await take_key(queue)
+    queue.requeue_after("a", 30.0, "poll")
+    with assert_checkpoints():
+        await queue.wait_idle()
+    assert list(queue.scheduled()) == ["a"]
+
+
+async def test_wait_idle_counts_a_scheduled_key_that_has_come_due(
+    queue: WaitingQueue[str, str], autojump_clock: MockClock
+) -> None:
+    """Once its time has come the key is owed, though no worker has looked yet."""
+    queue.add_after("a", "later", 1.0)
+    assert queue.is_idle()
+    await let_pass(autojump_clock, 2)
+    assert not queue.is_idle()
+    assert queue.owed() == ["a"]
+
+
+async def test_wait_idle_raises_when_the_queue_is_closed_owing(queue: WaitingQueue[str, str]) -> None:
+    """Nobody will do what is owed, so waiting for it would be for ever."""
+    queue.add("a", "change")
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await queue.wait_idle()
+
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        queue.close()
+
+
+async def test_close_ends_every_waiting_take_at_once(queue: WaitingQueue[str, str], workers: Workers) -> None:
+    """Sleepers, the timekeeper, and those who come later get None, with keys still in the queue."""
+    queue.hold()
+    for key in "abc":
+        queue.add(key, "change")
+    queue.add_after("d", "later", 10.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 3)
+        queue.close()
+        await wait_all_tasks_blocked()
+        assert workers.ended == 3
+    queue.release()
+    assert queue.closed
+    assert await queue.take() is None
+    assert workers.taken == []
+    assert queue.owed() == ["a", "b", "c"]
+
+
+async def test_close_ends_a_timekeeper(
+    queue: WaitingQueue[str, str], workers: Workers, autojump_clock: MockClock
+) -> None:
+    """It doesn't wait for a due time that no longer matters."""
+    queue.add_after("a", "later", 10.0)
+    async with trio.open_nursery() as nursery:
+        await start(nursery, workers, 2)
+        queue.close()
+    assert workers.ended == 2
+    assert autojump_clock.current_time() == 0.0
+
+
+async def test_everything_added_under_load_is_taken_and_never_twice_at_once(
+    queue: WaitingQueue[str, str], autojump_clock: MockClock
+) -> None:
+    """Five workers, fifty keys added again and again, failures and requeues between: nothing is left over."""
+    in_hand: set[str] = set()
+    runs: dict[str, int] = {}
+
+    async def work() -> None:
+        while (taken := await queue.take()) is not None:
+            key = taken.key
+            assert key not in in_hand
+            in_hand.add(key)
+            await let_pass(autojump_clock, 0.01 * (len(runs) % 3))
+            in_hand.remove(key)
+            runs[key] = runs.get(key, 0) + 1
+            if runs[key] % 4 == 1:
+                queue.failed(key, "error")
+            elif runs[key] % 4 == 2:
+                queue.requeue_after(key, 0.5, "poll")
+            elif runs[key] % 4 == 3:
+                queue.dropped(key)
+            else:
+                queue.succeeded(key)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(work)
+        for number in range(200):
+            queue.add(f"key{number % 50}", "change", priority=BACKLOG if number % 3 else 0)
+            await let_pass(autojump_clock, 0.003)
+        await queue.wait_idle()
+        assert len(runs) == 50
+        assert min(runs.values()) >= 2
+        assert not in_hand
+        queue.close()
+
+
+async def test_the_errors_of_the_machine_come_through(queue: WaitingQueue[str, str]) -> None:
+    """A report of a key that isn't in hand is refused here as there, and changes nothing."""
+    with pytest.raises(NotInHandError):
+        queue.succeeded("a")
+    with pytest.raises(ValueError, match="due"):
+        queue.add_after("a", "later", float("nan"))
+    assert queue.statistics() == QueueStatistics(0, 0, 0, 0, 0, None, 0, 0)

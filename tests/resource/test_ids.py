@@ -1,0 +1,90 @@
+"""Ids, type names, keys and positions, and their way to the wire and back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.resource import (
+    Position,
+    ResourceId,
+    TypeName,
+    decode,
+    encode,
+    pb,
+    position,
+    resource_id,
+    resource_key,
+    type_name,
+)
+
+TEAM = TypeName("staff", "v1", "Team")
+
+texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
+types = st.builds(TypeName, texts, texts, texts)
+ids = st.builds(ResourceId, types, texts, texts, texts, texts)
+
+
+@given(ids)
+def test_an_id_comes_back_from_its_message(id: ResourceId) -> None:
+    """Through bytes too, whatever it holds: a message without a field is one that holds nothing there."""
+    message = id.message()
+    assert resource_id(message) == id
+    assert resource_id(decode(pb.Id, encode(message))) == id
+    assert type_name(message.type) == id.type
+
+
+@given(ids)
+def test_a_message_is_new_each_time(id: ResourceId) -> None:
+    """What is made of an id shares nothing that can be changed."""
+    first, second = id.message(), id.message()
+    assert first == second
+    assert first is not second
+    assert first.type is not second.type
+    assert first.tenancy is not second.tenancy
+
+
+@given(ids, texts)
+def test_a_reference_is_an_id_without_uid(id: ResourceId, section: str) -> None:
+    """By name, of a section or of the whole."""
+    reference = id.reference(section)
+    assert reference.type is not None
+    assert reference.tenancy is not None
+    assert type_name(reference.type) == id.type
+    tenancy = reference.tenancy
+    assert (tenancy.partition, tenancy.namespace, reference.name) == id.key
+    assert reference.section == section
+
+
+def test_absent_parts_are_empty() -> None:
+    """No id, no type, no tenancy: none of them is an error here."""
+    nothing = ResourceId(TypeName("", "", ""), "")
+    assert resource_id(None) == resource_id(pb.Id()) == nothing
+    assert type_name(None) == type_name(pb.Type()) == TypeName("", "", "")
+    assert resource_id(pb.Id(name="core", uid="u", type=TEAM.message())) == ResourceId(TEAM, "core", uid="u")
+
+
+def test_a_key_is_partition_namespace_and_name() -> None:
+    """Of an id and of what is stored alike, so that both find the same place."""
+    id = ResourceId(TEAM, "core", "p", "n", "u")
+    assert id.key == resource_key(pb.Resource(id=id.message())) == ("p", "n", "core")
+    assert id.without_uid() == ResourceId(TEAM, "core", "p", "n")
+    assert TEAM.unversioned == ("staff", "Team")
+
+
+def test_ids_print_short_and_unambiguously() -> None:
+    """Default units are left out where what is left says which they are."""
+    printed = {
+        str(ResourceId(TEAM, "core", *units))
+        for units in (("default", "default"), ("p", "default"), ("default", "n"), ("p", "n"), ("p", ""))
+    }
+    assert printed == {"Team core", "Team p/default/core", "Team n/core", "Team p/n/core", "Team p/core"}
+    assert str(ResourceId(TEAM, "core")) == "Team core"
+    assert str(TEAM) == "staff.v1.Team"
+
+
+@given(st.builds(Position, texts, texts, st.integers(0, 2**64 - 1)))
+def test_a_position_comes_back_from_its_message(given: Position) -> None:
+    """And none is none."""
+    assert position(decode(pb.Position, encode(given.message()))) == given
+    assert position(None) is None

@@ -1,0 +1,96 @@
+"""Names: which are legal, and what is said of those that aren't."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headway.resource import did_you_mean, name_problem, type_problem
+
+LETTERS = string.ascii_lowercase + string.digits
+
+
+def is_name(text: str) -> bool:
+    """The rule, said slowly: a DNS label."""
+    if not 1 <= len(text) <= 63:
+        return False
+    if any(each not in LETTERS + "-" for each in text):
+        return False
+    return text[0] != "-" and text[-1] != "-"
+
+
+@given(st.text(alphabet=LETTERS + "-_.A Ä٣\n", max_size=66) | st.text(max_size=4))
+@example("a" * 63)
+@example("a" * 64)
+@example("a\n")
+@example("-")
+@example("٣")
+def test_a_name_is_a_dns_label(text: str) -> None:
+    """H-4: nothing else is a name, and what is refused is quoted."""
+    problem = name_problem("name", text)
+    assert (problem is None) is is_name(text)
+    if problem:
+        assert problem.startswith("name ")
+        assert not text or repr(text) in problem
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("", "partition is required"),
+        (None, "partition must be a string, not None"),
+        (7, "partition must be a string, not 7"),
+        (
+            "Up",
+            "partition 'Up' is not a valid name: use 1 to 63 lower-case letters, digits and hyphens, with a letter or "
+            "digit at both ends",
+        ),
+    ],
+)
+def test_a_bad_name_is_refused_by_its_field_and_value(value: object, said: str) -> None:
+    """The sentence says what would be right."""
+    assert name_problem("partition", value) == said
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [("staff", "v1", "Team"), ("my_group2", "v2beta1", "T2"), ("ab", "v10", "HTTPRoute"), ("a_", "v0", "Ab")],
+)
+def test_a_type_has_a_snake_case_group_a_version_and_a_pascal_case_kind(parts: tuple[str, str, str]) -> None:
+    """I-1: these are right."""
+    assert type_problem(*parts) is None
+
+
+GROUP, VERSION, KIND = (
+    "must be snake_case",
+    "must be 'v', optional lower-case letters and a number",
+    "must be PascalCase",
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        *(((group, "v1", "Team"), GROUP) for group in ("", "s", "Staff", "2staff", "_staff", "my-group", "a\n", "a٣")),
+        *(((("staff", version, "Team")), VERSION) for version in ("", "v", "1", "vX1", "v1beta", "v1.2", "v1\n", "v٣")),
+        *((("staff", "v1", kind), KIND) for kind in ("", "T", "team", "My_Team", "My-Team", "2Team", "Te\n", "T٣")),
+        (("staff", 1, "Team"), "version must be a string, not 1"),
+        ((None, "v1", "Team"), "group must be a string, not None"),
+        (("staff", "v1", ["Team"]), "kind must be a string, not ['Team']"),
+    ],
+)
+def test_a_bad_type_name_is_refused_by_its_part(parts: tuple[object, object, object], said: str) -> None:
+    """I-1, I-w1: the part that is wrong is the one that is named; digits are ASCII's."""
+    problem = type_problem(*parts)
+    assert problem is not None
+    assert said in problem
+
+
+def test_something_close_is_proposed_and_everything_else_listed() -> None:
+    """A typo gets its word, a wild guess the list, and where nothing is known nothing is said."""
+    assert did_you_mean("tema", ["team", "account"]) == "; did you mean 'team'?"
+    assert did_you_mean("zzz", ["team", "account"]) == "; known: account, team"
+    assert did_you_mean("zzz", []) == ""

@@ -1,0 +1,73 @@
+"""The registry: types by name, each once."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from headway.errors import DeclarationError, InvalidArgument
+from headway.resource import Registry, ResourceType, Scope, TypeName
+from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
+
+
+def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
+    """I-3: and is what the registry iterates over, in the order in which it came."""
+    known = registry()
+    assert list(known) == TYPES
+    for type in TYPES:
+        assert known.resolve(type.name) is type
+        assert type.name in known
+    assert TypeName("tests", "v3", "Note") not in known
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (TypeName("tests", "v1", "Noet"), "type tests.v1.Noet is not registered; did you mean 'tests.v1.Note'?"),
+        (TypeName("tests", "v3", "Note"), "type tests.v3.Note is not registered; did you mean 'tests.v"),
+        (TypeName("acme", "v9", "Zebra"), "type acme.v9.Zebra is not registered; known: tests.v1.Child, tests.v1.Hook"),
+    ],
+)
+def test_what_is_not_registered_is_refused_with_what_is(name: TypeName, said: str) -> None:
+    """H-3: the name, and the one that was probably meant."""
+    with pytest.raises(InvalidArgument) as caught:
+        registry().resolve(name)
+    assert str(caught.value).startswith(said)
+
+
+def test_an_empty_registry_says_just_that() -> None:
+    """There is nothing to propose."""
+    with pytest.raises(InvalidArgument, match=r"^type tests\.v1\.Note is not registered$"):
+        Registry().resolve(NOTE.name)
+
+
+def test_a_name_is_registered_once() -> None:
+    """I-1: the second one is told of the first, and changes nothing."""
+    known = registry()
+    again = ResourceType("tests", "v1", "Note", Memo)
+    said = r"type tests\.v1\.Note is registered already, with payload Note; use that one, or register this one under"
+    with pytest.raises(DeclarationError, match=said):
+        known.register(again)
+    assert known.resolve(NOTE.name) is NOTE
+    with pytest.raises(DeclarationError, match="is registered already"):
+        known.register(NOTE)
+
+
+def test_all_versions_of_a_kind_have_one_scope() -> None:
+    """They share one name space."""
+    known = Registry()
+    known.register(NOTE)
+    other = ResourceType("tests", "v2", "Note", Memo, scope=Scope.CLUSTER)
+    said = r"type tests\.v2\.Note: scope CLUSTER must be NAMESPACE, as tests\.v1\.Note has it"
+    with pytest.raises(DeclarationError, match=said):
+        known.register(other)
+    known.register(NOTE_V2)
+    assert len(list(known)) == 2
+
+
+@pytest.mark.parametrize("wrong", [Note, "tests.v1.Note", None])
+def test_only_a_type_is_registered(wrong: object) -> None:
+    """Not its payload, not its name."""
+    with pytest.raises(DeclarationError, match=r"only a headway\.ResourceType can be registered, not"):
+        Registry().register(cast("Any", wrong))

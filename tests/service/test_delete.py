@@ -1,0 +1,282 @@
+"""Delete: what is removed, what is marked, and what the answer says bears the name."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+from grpclib.const import Status
+
+from headway.errors import StoreUnusable
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
+from headway.storage import Backend
+from tests.helpers.calls import Calls, Interrupted, at, refused
+from tests.helpers.declared import (
+    NOTE,
+    NOTE_V2,
+    PLANET,
+    REGION,
+    ULID,
+    UNKNOWN,
+    a_note,
+    an_id,
+    id_of,
+    registry,
+    text_of,
+    uid_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        (None, "id is required"),
+        (pb.Id(name="one"), "id.type is required"),
+        (an_id(""), "id of tests.v1.Note: name is required"),
+        (an_id("One"), "name 'One' is not a valid name"),
+        (an_id(type=UNKNOWN), "id.type: type tests.v1.Nothing is not registered"),
+        (an_id(type=REGION, namespace="up"), "namespace 'up' must be empty: the type is partition-scoped"),
+        (an_id(type=PLANET, partition="up"), "must be empty: the type is cluster-scoped"),
+    ],
+)
+async def test_a_wrong_id_is_refused_by_a_sentence_that_names_the_field(
+    in_memory: Calls, id: pb.Id | None, said: str
+) -> None:
+    """W.2: as for Read."""
+    await refused(in_memory.delete(id), Status.INVALID_ARGUMENT, said)
+
+
+@pytest.mark.parametrize("with_version", [False, True])
+@pytest.mark.parametrize("with_uid", [False, True])
+async def test_a_delete_works_by_name_version_and_uid_as_they_are_given(
+    calls: Calls, with_version: bool, with_uid: bool
+) -> None:
+    """H-80: the answer's position is the deletion's own, and nothing bears the name."""
+    stored = await calls.stored(a_note())
+    id = an_id(uid=uid_of(stored) if with_uid else "")
+    reply = await calls.delete(id, version=stored.version if with_version else "")
+    assert reply.resource is None
+    assert at(reply.position).revision == int(stored.version) + 1 == calls.revision
+    await refused(calls.read(an_id()), Status.NOT_FOUND)
+
+
+async def test_what_is_not_there_is_deleted_already(calls: Calls) -> None:
+    """H-81: the answer has a position at which nothing bore the name, and nothing is committed."""
+    await calls.write(a_note("other"))
+    here = calls.revision
+    for id in (an_id(), an_id(uid=ULID)):
+        reply = await calls.delete(id, version="7")
+        assert reply.resource is None
+        assert at(reply.position) == calls.backend.position
+    assert calls.revision == here
+
+
+async def test_another_incarnation_stays_and_is_answered_with(calls: Calls) -> None:
+    """H-81, H-w13: the one that was named is gone, which is what was asked for; what bears the name now is said, so
+    that no cache takes the answer for "nothing does".
+    """
+    stored = await calls.stored(a_note())
+    reply = await calls.delete(an_id(uid=ULID), version="7")
+    assert reply.resource == stored
+    assert at(reply.position) == calls.backend.position
+    assert await calls.names(NOTE) == ["one"]
+
+
+@pytest.mark.parametrize("with_uid", [False, True])
+@pytest.mark.parametrize("finalizers", ["", "a"])
+async def test_a_version_is_honoured_with_or_without_a_uid_and_finalizers(
+    calls: Calls, with_uid: bool, finalizers: str
+) -> None:
+    """H-82, H-w4, H-w5: the origin compares it only with a uid, and never where finalizers hold the resource."""
+    old = await calls.stored(a_note(metadata={FINALIZERS: finalizers}))
+    new = await calls.stored(a_note("one", "changed"))
+    id = an_id(uid=uid_of(old) if with_uid else "")
+    said = f"Note one is stored at version {new.version}, not {old.version}; read it again"
+    await refused(calls.delete(id, version=old.version), Status.ABORTED, said)
+    assert (await calls.read(an_id())).resource == new
+    assert calls.revision == int(new.version)
+
+
+async def test_finalizers_turn_a_deletion_into_a_mark(calls: Calls) -> None:
+    """H-86: marked with a time, answered with, and not marked again."""
+    stored = await calls.stored(a_note("one", "kept", metadata={FINALIZERS: "a b", "colour": "red"}))
+    begun = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    reply = await calls.delete(id_of(stored), version=stored.version)
+    marked = reply.resource
+    assert marked is not None
+    mark = marked.metadata[DELETION_TIMESTAMP]
+    assert mark.endswith("Z")
+    assert begun <= datetime.datetime.fromisoformat(mark) <= datetime.datetime.now(datetime.UTC)
+    assert marked.metadata == {FINALIZERS: "a b", "colour": "red", DELETION_TIMESTAMP: mark}
+    assert (uid_of(marked), text_of(marked), marked.status) == (uid_of(stored), "kept", stored.status)
+    assert marked.generation != stored.generation
+    assert marked.version == str(at(reply.position).revision) == str(calls.revision)
+    again = await calls.delete(an_id())
+    assert again.resource == marked
+    assert at(again.position).revision == int(marked.version) == calls.revision
+
+
+async def test_a_resource_that_has_lost_its_finalizers_is_removed_by_the_next_delete(calls: Calls) -> None:
+    """H-87: it stays until somebody deletes it again."""
+    await calls.write(a_note(metadata={FINALIZERS: "a"}))
+    await calls.delete(an_id())
+    bare = await calls.stored(a_note(metadata={FINALIZERS: ""}))
+    assert DELETION_TIMESTAMP in bare.metadata
+    reply = await calls.delete(an_id())
+    assert reply.resource is None
+    assert await calls.names(NOTE) == []
+
+
+async def test_another_version_of_the_kind_is_refused_as_the_callers_fault(calls: Calls) -> None:
+    """H-w14: the origin answers Internal."""
+    await calls.write(a_note(type=NOTE_V2))
+    said = "Note one is stored as tests.v2.Note, and was asked for as version 'v1'"
+    await refused(calls.delete(an_id(type=NOTE)), Status.INVALID_ARGUMENT, said)
+    assert await calls.names(NOTE_V2) == ["one"]
+
+
+async def test_a_lower_fence_is_refused_even_where_nothing_would_change(calls: Calls) -> None:
+    """C8: for what is there, what is held by finalizers, what is marked, what is another incarnation, what isn't."""
+    old = (await calls.raise_fence()).fence
+    await calls.write(a_note("plain"))
+    await calls.write(a_note("held", metadata={FINALIZERS: "a"}))
+    await calls.write(a_note("marked", metadata={FINALIZERS: "a"}))
+    await calls.delete(an_id("marked"), fence=old)
+    await calls.delete(an_id("missing"), fence=old)
+    await calls.raise_fence()
+    here = calls.revision
+    for id in (an_id("plain"), an_id("held"), an_id("marked"), an_id("plain", uid=ULID), an_id("missing")):
+        await refused(calls.delete(id, fence=old), Status.FAILED_PRECONDITION, "fenced: the fence of painter")
+    assert calls.revision == here
+
+
+async def test_a_delete_for_another_store_is_refused(calls: Calls) -> None:
+    """As for Write."""
+    await calls.write(a_note())
+    call = calls.delete(an_id(), store_id="elsewhere")
+    await refused(call, Status.FAILED_PRECONDITION, "store_id: the write is for store elsewhere")
+    await calls.delete(an_id(), store_id=calls.backend.position.store_id)
+
+
+@pytest.mark.parametrize("finalizers", ["", "a"])
+async def test_a_lost_race_is_run_again(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, finalizers: str
+) -> None:
+    """H-12, H-w5: without a version what others change meanwhile doesn't matter, with finalizers neither."""
+    await calls.write(a_note(metadata={FINALIZERS: finalizers}))
+    interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
+    reply = await racing.delete(an_id())
+    if finalizers:
+        assert reply.resource is not None
+        assert DELETION_TIMESTAMP in reply.resource.metadata
+        assert text_of(reply.resource) == "theirs"
+    else:
+        assert await calls.names(NOTE) == []
+    assert 0.075 <= autojump_clock.current_time() <= 0.12
+
+
+async def test_a_race_lost_with_a_version_is_a_conflict(calls: Calls, racing: Calls, interrupted: Interrupted) -> None:
+    """H-82: and the answer says what is stored now."""
+    stored = await calls.stored(a_note())
+    interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
+    said = f"Note one is stored at version {int(stored.version) + 1}, not {stored.version}"
+    await refused(racing.delete(an_id(), version=stored.version), Status.ABORTED, said)
+
+
+@pytest.mark.parametrize("finalizers", ["", "a"])
+@pytest.mark.parametrize("with_version", [False, True])
+@pytest.mark.parametrize("with_uid", [False, True])
+async def test_another_incarnation_that_came_in_between_is_not_answered_away(
+    calls: Calls,
+    racing: Calls,
+    interrupted: Interrupted,
+    autojump_clock: trio.testing.MockClock,
+    with_uid: bool,
+    with_version: bool,
+    finalizers: str,
+) -> None:
+    """The answer is what bears the name at its position, also when somebody else was faster to delete it and a third
+    has given the name away again.
+    """
+    stored = await calls.stored(a_note(metadata={FINALIZERS: finalizers}))
+
+    async def replace() -> None:
+        if finalizers:
+            await calls.write(a_note(metadata={FINALIZERS: ""}))
+        await calls.delete(an_id())
+        await calls.write(a_note("one", "theirs"))
+
+    interrupted.before_commit = [replace]
+    call = racing.delete(an_id(uid=uid_of(stored) if with_uid else ""), version=stored.version if with_version else "")
+    if finalizers and with_version and not with_uid:
+        await refused(call, Status.ABORTED, "Note one is stored at version")
+        return
+    reply = await call
+    now = await calls.backend.read(NOTE.kind, ("default", "default", "one"))
+    assert reply.resource == now[0]
+    assert at(reply.position) == now[1]
+    if with_uid or not finalizers:
+        assert text_of(reply.resource) == "theirs"
+    assert autojump_clock.current_time() < 0.2
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_others_who_write_meanwhile_do_not_change_the_answer(
+    calls: Calls, racing: Calls, interrupted: Interrupted, gone: bool
+) -> None:
+    """Whoever has deleted it: at the answer's position nothing bears the name."""
+    stored = await calls.stored(a_note())
+
+    async def others() -> None:
+        await calls.write(a_note("other"))
+        if gone:
+            await calls.delete(an_id())
+
+    interrupted.before_commit = [others]
+    reply = await racing.delete(id_of(stored))
+    assert reply.resource is None
+    assert at(reply.position) == calls.backend.position
+    assert await calls.names(NOTE) == ["other"]
+
+
+class AfterCommit(Interrupted):
+    """A store where something happens at the first read after a commit."""
+
+    def __init__(self, inner: Backend, happens: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._happens = happens
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        if self.commits:
+            self._happens()
+        return await super().read(kind, key)
+
+
+async def test_a_deletion_that_has_happened_is_answered_though_its_caller_gives_up(calls: Calls) -> None:
+    """C5: cancelled while it looks for what bears the name now, it still says so: nobody is left in doubt."""
+    await calls.write(a_note())
+    scope = trio.CancelScope()
+    store = AfterCommit(calls.backend, scope.cancel)
+    store.before_commit = [lambda: calls.write(a_note("other"))]
+    with scope:
+        reply = await Calls(store, registry()).delete(an_id())
+    assert reply.resource is None
+    assert at(reply.position) == calls.backend.position
+    assert await calls.names(NOTE) == ["other"]
+
+
+async def test_a_deletion_whose_answer_cannot_be_found_is_not_called_a_failure(calls: Calls) -> None:
+    """The store breaks after the commit: INTERNAL, which leaves a write unknown, and not UNAVAILABLE."""
+    await calls.write(a_note())
+
+    def fail() -> None:
+        raise StoreUnusable("the disk is gone")
+
+    store = AfterCommit(calls.backend, fail)
+    store.before_commit = [lambda: calls.write(a_note("other"))]
+    said = "one is deleted, but what bears its name now can't be read: the disk is gone"
+    await refused(Calls(store, registry()).delete(an_id()), Status.INTERNAL, said)
+    assert await calls.names(NOTE) == ["other"]

@@ -1,0 +1,173 @@
+"""List and ListByOwner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+
+from headway.resource import ResourceType, pb
+from tests.helpers.calls import Calls, at, refused
+from tests.helpers.declared import (
+    CHILD,
+    NOTE,
+    NOTE_V2,
+    PLANET,
+    REGION,
+    ULID,
+    UNKNOWN,
+    a_note,
+    a_status,
+    a_type,
+    an_id,
+    id_of,
+    uid_of,
+)
+
+EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
+
+
+def within(partition: str = "", namespace: str = "") -> pb.Tenancy:
+    return pb.Tenancy(partition=partition, namespace=namespace)
+
+
+WRONG: list[tuple[pb.Type | None, pb.Tenancy, str, str]] = [
+    (None, EVERYWHERE, "", "type is required"),
+    (pb.Type(), EVERYWHERE, "", "type.group is required"),
+    (a_type(UNKNOWN), EVERYWHERE, "", "type: type tests.v1.Nothing is not registered"),
+    (a_type(), within("Up"), "", "tenancy of tests.v1.Note: partition 'Up' is not a valid name"),
+    (a_type(), within("", "up*"), "", "tenancy of tests.v1.Note: namespace 'up*' is not a valid name"),
+    (a_type(), EVERYWHERE, "Up", "name_prefix 'Up' must be lower case"),
+    (a_type(REGION), within("", "up"), "", "tenancy of tests.v1.Region: namespace 'up' must be empty"),
+    (a_type(PLANET), within("up"), "", "tenancy of tests.v1.Planet: partition 'up' and namespace '' must be empty"),
+    (a_type(PLANET), within("", "up"), "", "must be empty: the type is cluster-scoped"),
+    (a_type(PLANET), within("*"), "", "must be empty: the type is cluster-scoped"),
+]
+"""Types, tenancies and prefixes that neither List nor WatchList takes, and what they say. (H-w10 the origin's List
+takes a tenancy on a cluster-scoped type.)
+"""
+
+PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
+
+# W.4, and what the star means.
+TENANCIES: list[tuple[ResourceType[Any], str, str, list[str]]] = [
+    (NOTE, "", "", ["default-default"]),
+    (NOTE, "", "default", ["default-default"]),
+    (NOTE, "default", "", ["default-default"]),
+    (NOTE, "*", "", ["default-default", "far-default"]),
+    (NOTE, "", "*", ["default-default", "default-up"]),
+    (NOTE, "*", "*", ["default-default", "default-up", "far-default", "far-up"]),
+    (NOTE, "far", "up", ["far-up"]),
+    (NOTE, "nowhere", "", []),
+    (REGION, "", "", ["default-"]),
+    (REGION, "*", "", ["default-", "far-"]),
+    (REGION, "*", "*", ["default-", "far-"]),
+    (REGION, "far", "", ["far-"]),
+    (PLANET, "", "", ["x-"]),
+    (PLANET, "*", "*", ["x-"]),
+]
+
+
+async def fill(calls: Calls) -> None:
+    """One note in every place, named after it, and what the other scopes have."""
+    for partition, namespace in PLACES:
+        await calls.write(a_note(f"{partition}-{namespace}", partition=partition, namespace=namespace))
+    for partition in ("default", "far"):
+        await calls.write(a_note(f"{partition}-x", type=REGION, partition=partition))
+    await calls.write(a_note("x-x", type=PLANET))
+
+
+@pytest.mark.parametrize(("type", "tenancy", "prefix", "said"), WRONG)
+async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
+    in_memory: Calls, type: pb.Type | None, tenancy: pb.Tenancy, prefix: str, said: str
+) -> None:
+    """W.2, H-7, H-70: the star stands for any unit, and everything else is a name."""
+    await refused(in_memory.list_type(type, tenancy, prefix), Status.INVALID_ARGUMENT, said)
+
+
+async def test_a_tenancy_is_required(in_memory: Calls) -> None:
+    """H-70: everything, everywhere is asked for by name."""
+    said = "tenancy is required; its units may be '*' for any"
+    await refused(in_memory.list_type(a_type()), Status.INVALID_ARGUMENT, said)
+
+
+async def test_a_list_is_of_the_tenancy_asked_for(calls: Calls) -> None:
+    """W.4, H-71: empty units are the default ones, stars are any, what is not there is an empty list."""
+    await fill(calls)
+    for type, partition, namespace, expected in TENANCIES:
+        reply = await calls.list_type(a_type(type), within(partition, namespace))
+        names = [id_of(each).name for each in reply.resources]
+        assert [name.removesuffix("x") for name in names] == expected, (type, partition, namespace)
+        assert at(reply.position) == calls.backend.position
+
+
+async def test_a_list_is_of_one_version_of_the_kind_in_order_and_by_prefix(calls: Calls) -> None:
+    """H-70, H-71: other versions are left out; the order is that of partition, namespace and name."""
+    for name, type in (("ab", NOTE), ("b", NOTE), ("a", NOTE), ("abc", NOTE_V2)):
+        await calls.write(a_note(name, type=type))
+    await calls.write(a_note("z", partition="a"))
+    assert await calls.names(NOTE) == ["z", "a", "ab", "b"]
+    assert await calls.names(NOTE_V2) == ["abc"]
+    assert await calls.names(CHILD) == []
+    reply = await calls.list_type(a_type(), EVERYWHERE, "a")
+    assert [id_of(each).name for each in reply.resources] == ["a", "ab"]
+
+
+async def test_min_revision_is_kept_or_refused(calls: Calls) -> None:
+    """A reader that has seen a revision is never answered from below it."""
+    await calls.write(a_note())
+    here = calls.revision
+    assert len((await calls.list_type(a_type(), EVERYWHERE, min_revision=here)).resources) == 1
+    call = calls.list_type(a_type(), EVERYWHERE, min_revision=here + 1)
+    await refused(call, Status.UNAVAILABLE, f"below min_revision {here + 1}")
+
+
+@pytest.mark.parametrize(
+    ("owner", "said"),
+    [
+        (None, "owner is required"),
+        (pb.Id(name="one", uid=ULID), "owner.type is required"),
+        (an_id(), "owner.uid is required: ownership is by incarnation; read the owner first"),
+        (an_id("One", uid=ULID), "owner of tests.v1.Note: name 'One' is not a valid name"),
+        (an_id(type=UNKNOWN, uid=ULID), "owner.type: type tests.v1.Nothing is not registered"),
+        (an_id(type=REGION, namespace="up", uid=ULID), "namespace 'up' must be empty"),
+        (an_id(type=PLANET, partition="up", uid=ULID), "must be empty: the type is cluster-scoped"),
+    ],
+)
+async def test_a_wrong_owner_is_refused(in_memory: Calls, owner: pb.Id | None, said: str) -> None:
+    """W.2, H-73."""
+    await refused(in_memory.list_by_owner(owner), Status.INVALID_ARGUMENT, said)
+
+
+async def test_what_an_incarnation_owns_is_found_whatever_and_wherever_it_is(calls: Calls) -> None:
+    """H-73, H-75: every type, tenancy and version; by uid, and so after the owner's deletion too."""
+    boss = await calls.stored(a_note("boss"))
+    other = await calls.stored(a_note("other"))
+    owned = [
+        await calls.stored(resource)
+        for resource in (
+            a_note("a", type=CHILD, owner=an_id("boss")),
+            a_note("b", type=NOTE_V2, owner=an_id("boss"), namespace="up"),
+            a_note("c", type=PLANET, owner=an_id("boss")),
+        )
+    ]
+    await calls.write(a_note("d", owner=an_id("other")))
+    await calls.write(a_note("e"))
+
+    async def found(id: pb.Id) -> list[str]:
+        reply = await calls.list_by_owner(id)
+        assert at(reply.position) == calls.backend.position
+        return sorted(uid_of(each) for each in reply.resources)
+
+    expected = sorted(map(uid_of, owned))
+    assert await found(id_of(boss)) == expected
+    assert len(await found(id_of(other))) == 1
+    assert await found(id_of(owned[0])) == []
+    await calls.write_status(id_of(owned[0]), a_status(owned[0].generation))
+    await calls.delete(an_id("boss"))
+    assert await found(id_of(boss)) == expected
+    again = await calls.stored(a_note("boss"))
+    assert await found(id_of(again)) == []
+    await calls.delete(id_of(owned[1]))
+    assert len(await found(id_of(boss))) == 2

@@ -1,0 +1,43 @@
+"""MutateAndValidate: what Write would store, as far as that can be said without the store."""
+
+from __future__ import annotations
+
+import pytest
+from grpclib.const import Status
+
+from headway.resource import pb
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import HOOKED, NOTE_V2, ULID, a_note, a_status, an_id, id_of, text_of
+from tests.service.test_write import wrong_resources
+
+
+@pytest.mark.parametrize(("resource", "said"), wrong_resources())
+async def test_what_write_refuses_at_sight_is_refused(
+    in_memory: Calls, resource: pb.Resource | None, said: str
+) -> None:
+    """H-97, W.2: the same checks, the same sentences."""
+    await refused(in_memory.mutate_and_validate(resource), Status.INVALID_ARGUMENT, said)
+
+
+async def test_hooks_run_and_nothing_is_stored(calls: Calls) -> None:
+    """H-97: the answer is filled in by defaults and mutate, and has no uid, version or generation."""
+    reply = await calls.mutate_and_validate(a_note("one", "", HOOKED))
+    assert reply.resource is not None
+    assert text_of(reply.resource) == "untitled"
+    assert id_of(reply.resource).tenancy == pb.Tenancy(partition="default", namespace="default")
+    assert (id_of(reply.resource).uid, reply.resource.version, reply.resource.generation) == ("", "", "")
+    assert calls.revision == 0
+    bad = a_note("one", "bad", HOOKED)
+    await refused(calls.mutate_and_validate(bad), Status.INVALID_ARGUMENT, "Hooked one: data.text 'bad' must be")
+    await refused(calls.mutate_and_validate(a_note("one", "crash", HOOKED)), Status.INTERNAL, "the mutate hook of")
+
+
+async def test_what_depends_on_the_store_is_not_asked(calls: Calls) -> None:
+    """H-97: no owner is looked up, no uid, version or status compared."""
+    await calls.write(a_note("one", type=NOTE_V2))
+    resource = a_note("one", uid=ULID, version="7", owner=an_id("nobody"), status={"mine": a_status()})
+    reply = await calls.mutate_and_validate(resource)
+    assert reply.resource is not None
+    assert reply.resource.owner is not None
+    assert reply.resource.owner.uid == ""
+    assert reply.resource.version == "7"

@@ -1,0 +1,119 @@
+"""Read: one resource by its id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+
+from headway.resource import ResourceType, pb
+from tests.helpers.calls import Calls, at, refused
+from tests.helpers.declared import (
+    HOOKED,
+    NOTE,
+    NOTE_V2,
+    PLANET,
+    REGION,
+    TYPES,
+    UNKNOWN,
+    a_note,
+    a_type,
+    an_id,
+    id_of,
+    text_of,
+    uid_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        (None, "id is required"),
+        (pb.Id(name="one"), "id.type is required"),
+        (pb.Id(name="one", type=pb.Type()), "id.type.group is required"),
+        (pb.Id(name="one", type=a_type(group_version="")), "id.type.group_version is required"),
+        (pb.Id(name="one", type=a_type(kind="")), "id.type.kind is required"),
+        (an_id(""), "id of tests.v1.Note: name is required"),
+        (an_id("One"), "id of tests.v1.Note: name 'One' is not a valid name: use 1 to 63 lower-case letters"),
+        (an_id("a" * 64), "is not a valid name"),
+        (an_id("-a"), "name '-a' is not a valid name"),
+        (an_id(partition="Up"), "partition 'Up' is not a valid name"),
+        (an_id(namespace="*"), "namespace '*' is not a valid name"),
+        (an_id(type=UNKNOWN), "id.type: type tests.v1.Nothing is not registered; did you mean 'tests.v1.Note'?"),
+        (
+            an_id(type=REGION, namespace="up"),
+            "id of tests.v1.Region: namespace 'up' must be empty: the type is partition-scoped",
+        ),
+        (
+            an_id(type=PLANET, partition="up"),
+            "id of tests.v1.Planet: partition 'up' and namespace '' must be empty: the type is cluster-scoped",
+        ),
+        (an_id(type=PLANET, namespace="up"), "must be empty: the type is cluster-scoped"),
+    ],
+)
+async def test_a_wrong_id_is_refused_by_a_sentence_that_names_the_field(
+    in_memory: Calls, id: pb.Id | None, said: str
+) -> None:
+    """W.2, H-3, H-4, H-6: every part of an id is checked, and the answer says which, its value and what is right."""
+    await refused(in_memory.read(id), Status.INVALID_ARGUMENT, said)
+
+
+@pytest.mark.parametrize("type", [each for each in TYPES if each is not NOTE_V2], ids=lambda each: each.name.kind)
+async def test_what_is_stored_is_found_by_a_name_whose_tenancy_is_left_to_the_defaults(
+    calls: Calls, type: ResourceType[Any]
+) -> None:
+    """H-5, H-20: empty units are filled in by the type's scope, and no others."""
+    stored = await calls.stored(a_note("one", "hello", type))
+    found = (await calls.read(an_id("one", type))).resource
+    assert found == stored
+    tenancy = id_of(found).tenancy
+    expected = {REGION: ("default", ""), PLANET: ("", "")}.get(type, ("default", "default"))
+    assert tenancy == pb.Tenancy(partition=expected[0], namespace=expected[1])
+
+
+async def test_units_that_are_given_are_kept(calls: Calls) -> None:
+    """H-5: only what is empty is filled in, one unit at a time."""
+    await calls.write(a_note("one", "there", namespace="up"))
+    assert text_of((await calls.read(an_id("one", partition="default", namespace="up"))).resource) == "there"
+    await refused(calls.read(an_id("one")), Status.NOT_FOUND, "Note one is not there")
+
+
+async def test_what_is_not_there_is_not_found(calls: Calls) -> None:
+    """H-20: nothing of the name, or another incarnation of it."""
+    await refused(calls.read(an_id("one", namespace="up")), Status.NOT_FOUND, "Note up/one is not there")
+    stored = await calls.stored(a_note("one"))
+    await refused(calls.read(an_id("one", uid="other")), Status.NOT_FOUND, "Note one with uid other is not there")
+    assert (await calls.read(an_id("one", uid=uid_of(stored)))).resource == stored
+
+
+async def test_another_version_of_the_kind_is_refused_and_named(calls: Calls) -> None:
+    """H-21: what is stored as v2 is not handed out as v1, and the answer names both."""
+    await calls.write(a_note("one", type=NOTE_V2))
+    said = "Note one is stored as tests.v2.Note, and was asked for as version 'v1'"
+    await refused(calls.read(an_id("one", NOTE)), Status.INVALID_ARGUMENT, said)
+
+
+async def test_an_answer_has_a_position_at_which_it_was_so(calls: Calls) -> None:
+    """Every answer can be placed in the history of its store."""
+    written = at((await calls.write(a_note("one"))).position)
+    await calls.write(a_note("two"))
+    reply = await calls.read(an_id("one"))
+    assert at(reply.position) == calls.backend.position
+    assert at(reply.position).revision > written.revision
+
+
+async def test_min_revision_is_kept_or_refused(calls: Calls) -> None:
+    """A reader that has seen a revision is never answered from below it."""
+    await calls.write(a_note("one"))
+    here = calls.revision
+    assert (await calls.read(an_id("one"), min_revision=here)).resource is not None
+    said = f"stands at revision {here}, below min_revision {here + 1}"
+    await refused(calls.read(an_id("one"), min_revision=here + 1), Status.UNAVAILABLE, said)
+    await refused(calls.read(an_id("none"), min_revision=here + 1), Status.UNAVAILABLE, said)
+
+
+async def test_hooks_do_not_run_when_reading(calls: Calls) -> None:
+    """What is stored is handed out as it is: the mutate hook has filled it in when it was written."""
+    stored = await calls.stored(a_note("one", "", HOOKED))
+    assert text_of((await calls.read(an_id("one", HOOKED))).resource) == text_of(stored) == "untitled"

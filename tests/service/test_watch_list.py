@@ -1,0 +1,231 @@
+"""WatchList: what is there, its end, then every change in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from grpclib.const import Status
+
+from headway.resource import (
+    FINALIZERS,
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Position,
+    ResourceType,
+    SnapshotChunk,
+    StreamItem,
+    pb,
+)
+from headway.storage import MemoryBackend
+from tests.helpers.calls import Calls, at, refused, take
+from tests.helpers.declared import (
+    NOTE,
+    NOTE_V2,
+    PLANET,
+    REGION,
+    a_note,
+    a_status,
+    a_type,
+    an_id,
+    id_of,
+    registry,
+)
+from tests.service.test_list import TENANCIES, WRONG, fill, within
+
+
+async def snapshot(calls: Calls, type: pb.Type, tenancy: pb.Tenancy | None = None, prefix: str = "") -> list[str]:
+    """The names of what a new watch says is there."""
+    names: list[str] = []
+    async with calls.watch(type, tenancy, prefix) as items:
+        async for item in items:
+            if isinstance(item, EndOfSnapshot):
+                break
+            assert isinstance(item, SnapshotChunk)
+            names += [id_of(each).name for each in item.resources]
+    return sorted(names)
+
+
+def changes(items: list[StreamItem]) -> list[Change]:
+    found: list[Change] = []
+    for item in items:
+        assert isinstance(item, Changes)
+        found += item.changes
+    return found
+
+
+@pytest.mark.parametrize(("type", "tenancy", "prefix", "said"), WRONG)
+async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
+    in_memory: Calls, type: pb.Type | None, tenancy: pb.Tenancy, prefix: str, said: str
+) -> None:
+    """W.2, H-7: at the first item asked for, as a server would answer."""
+    async with in_memory.watch(type, tenancy, prefix) as items:
+        await refused(anext(items), Status.INVALID_ARGUMENT, said)
+
+
+async def test_a_watch_is_of_the_tenancy_asked_for(calls: Calls) -> None:
+    """W.4, H-92: as List; no tenancy at all is every one that the scope has."""
+    await fill(calls)
+    rows = [(type, within(partition, namespace), expected) for type, partition, namespace, expected in TENANCIES]
+    absent: list[tuple[ResourceType[Any], pb.Tenancy | None, list[str]]] = [
+        (NOTE, None, ["default-default", "default-up", "far-default", "far-up"]),
+        (REGION, None, ["default-", "far-"]),
+        (PLANET, None, ["x-"]),
+    ]
+    for type, tenancy, expected in [*rows, *absent]:
+        names = await snapshot(calls, a_type(type), tenancy)
+        assert [name.removesuffix("x") for name in names] == expected, (type, tenancy)
+    assert await snapshot(calls, a_type(), None, "far-u") == ["far-up"]
+
+
+async def test_a_stream_is_what_is_there_its_end_and_then_every_change(calls: Calls) -> None:
+    """H-90, H-91, H-96: in order, none merged; a deletion carries the resource as it was last stored."""
+    first = await calls.stored(a_note("one", metadata={FINALIZERS: "a"}))
+    async with calls.watch(a_type()) as items:
+        there, end = await take(items, 2)
+        assert there == SnapshotChunk([first])
+        assert end == EndOfSnapshot(calls.backend.position)
+        stored = [await calls.stored(a_note("one", str(number))) for number in range(3)]
+        written = await calls.write_status(id_of(first), a_status())
+        marked = await calls.delete(an_id("one"))
+        bare = await calls.stored(a_note("one", "2", metadata={FINALIZERS: ""}))
+        gone = await calls.delete(an_id("one"))
+        heard: list[Change] = []
+        while len(heard) < 7:
+            heard += changes(await take(items, 1))
+        expected = [*stored, written.resource, marked.resource, bare, bare]
+        assert [change.resource for change in heard] == expected
+        assert [change.deleted for change in heard] == [False] * 6 + [True]
+        assert [change.revision for change in heard[:6]] == [int(each.version) for each in expected[:6] if each]
+        assert heard[6].revision == at(gone.position).revision
+        assert not any(change.more for change in heard)
+
+
+async def test_an_empty_snapshot_has_an_end(calls: Calls) -> None:
+    """H-90: exactly one, also where there is nothing."""
+    await calls.write(a_note(type=PLANET))
+    async with calls.watch(a_type()) as items:
+        assert await take(items, 1) == [EndOfSnapshot(calls.backend.position)]
+        await calls.write(a_note("one"))
+        (item,) = await take(items, 1)
+        assert isinstance(item, Changes)
+
+
+async def test_other_kinds_move_a_stream_by_bookmarks_alone(calls: Calls) -> None:
+    """A watcher knows up to where it is complete, though nothing of its type happens."""
+    async with calls.watch(a_type()) as items:
+        await take(items, 1)
+        await calls.write(a_note(type=PLANET))
+        assert await anext(items) == Bookmark(calls.backend.position)
+
+
+async def test_a_filtered_stream_says_nothing_of_what_is_outside(calls: Calls) -> None:
+    """H-90, H-92: by tenancy and prefix, in the snapshot and after it."""
+    await calls.write(a_note("a-one"))
+    await calls.write(a_note("b-one"))
+    async with calls.watch(a_type(), within(), "a-") as items:
+        there, _ = await take(items, 2)
+        assert isinstance(there, SnapshotChunk)
+        assert [id_of(each).name for each in there.resources] == ["a-one"]
+        await calls.write(a_note("b-two"))
+        await calls.write(a_note("a-two", namespace="up"))
+        await calls.write(a_note("a-two"))
+        heard = changes(await take(items, 1))
+        assert [(id_of(change.resource).name, change.resource.version) for change in heard] == [
+            ("a-two", str(calls.revision))
+        ]
+
+
+async def test_other_versions_of_the_kind_are_left_out_of_a_snapshot(calls: Calls) -> None:
+    """H-93: each watcher gets what it can decode."""
+    await calls.write(a_note("one", type=NOTE))
+    await calls.write(a_note("two", type=NOTE_V2))
+    assert await snapshot(calls, a_type(NOTE)) == ["one"]
+    assert await snapshot(calls, a_type(NOTE_V2)) == ["two"]
+
+
+async def test_a_change_of_version_is_a_deletion_for_who_watches_the_old_one(calls: Calls) -> None:
+    """H-w9: the origin tells them nothing, and their caches keep the old body for ever. The deletion bears their own
+    type and no data, for the data is of a class that they don't know.
+    """
+    old = await calls.stored(a_note("one", "a", NOTE))
+    async with calls.watch(a_type(NOTE)) as before, calls.watch(a_type(NOTE_V2)) as after:
+        await take(before, 2)
+        await take(after, 2)
+        new = await calls.stored(a_note("one", "b", NOTE_V2, metadata={"colour": "red"}))
+        (change,) = changes(await take(before, 1))
+        assert (change.deleted, change.revision) == (True, int(new.version))
+        assert id_of(change.resource) == id_of(old)
+        assert (change.resource.data, change.resource.metadata) == (None, {"colour": "red"})
+        (change,) = changes(await take(after, 1))
+        assert (change.deleted, change.resource) == (False, new)
+        back = await calls.stored(a_note("one", "c", NOTE))
+        (change,) = changes(await take(before, 1))
+        assert (change.deleted, change.resource) == (False, back)
+        (change,) = changes(await take(after, 1))
+        assert (change.deleted, change.resource.data) == (True, None)
+    assert (await calls.read(an_id())).resource == back
+
+
+async def test_a_stream_resumes_after_a_position_without_a_snapshot(calls: Calls) -> None:
+    """Its first item says that it does."""
+    await calls.write(a_note("one"))
+    seen = calls.backend.position
+    two = await calls.stored(a_note("two"))
+    await calls.delete(an_id("one"))
+    async with calls.watch(a_type(), resume_after=seen.message()) as items:
+        assert await anext(items) == Bookmark(seen, resumed=True)
+        heard = changes(await take(items, 1))
+        assert [(change.deleted, id_of(change.resource).name) for change in heard] == [(False, "two"), (True, "one")]
+        assert heard[0].resource == two
+
+
+@pytest.mark.parametrize(
+    ("store_id", "ahead", "status"),
+    [("elsewhere", 0, Status.DATA_LOSS), ("", 5, Status.OUT_OF_RANGE)],
+)
+async def test_a_position_that_this_store_does_not_know_is_refused(
+    calls: Calls, store_id: str, ahead: int, status: Status
+) -> None:
+    """Another store's positions mean nothing here, and nobody has seen the future."""
+    here = calls.backend.position
+    asked = Position(store_id or here.store_id, here.incarnation, here.revision + ahead)
+    async with calls.watch(a_type(), resume_after=asked.message()) as items:
+        await refused(anext(items), status, f"position {asked.revision}")
+
+
+async def test_a_watcher_that_falls_too_far_behind_is_told(calls: Calls) -> None:
+    """Never a gap: the stream ends with OUT_OF_RANGE, and a resumption from there is refused likewise."""
+    backend = MemoryBackend(max_changes=5)
+    short = Calls(backend, registry())
+    async with short.watch(a_type()) as items:
+        await take(items, 1)
+        seen = backend.position
+        for number in range(20):
+            await short.write(a_note(f"note-{number}"))
+        await refused(anext(items), Status.OUT_OF_RANGE, "too far behind")
+    async with short.watch(a_type(), resume_after=seen.message()) as items:
+        await refused(anext(items), Status.OUT_OF_RANGE, "history after revision 0 is gone")
+    assert calls.revision == 0
+
+
+async def test_nothing_is_said_that_cannot_be_read_yet(calls: Calls) -> None:
+    """H-14: an event's resource is stored when the event is heard."""
+
+    async def write() -> None:
+        for number in range(10):
+            await calls.write(a_note("one", str(number)))
+
+    async with trio.open_nursery() as nursery, calls.watch(a_type()) as items:
+        await take(items, 1)
+        nursery.start_soon(write)
+        last = 0
+        while last < 10:
+            for change in changes(await take(items, 1)):
+                reply = await calls.read(an_id(), min_revision=change.revision)
+                assert reply.resource is not None
+                assert int(reply.resource.version) >= change.revision > last
+                last = change.revision

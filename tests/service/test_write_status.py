@@ -1,0 +1,236 @@
+"""WriteStatus: replace one status of one incarnation."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+import trio.testing
+from grpclib.const import Status
+
+from headway.resource import FINALIZERS, pb
+from tests.helpers.calls import Calls, Interrupted, at, refused, take
+from tests.helpers.declared import (
+    NOTE,
+    NOTE_V2,
+    PLANET,
+    REGION,
+    ULID,
+    UNKNOWN,
+    a_note,
+    a_status,
+    a_type,
+    an_id,
+    id_of,
+    uid_of,
+)
+
+
+def with_reference(reference: pb.Reference) -> pb.Status:
+    return pb.Status(observed_generation=ULID, conditions=[pb.Condition(type="ready", resource=reference)])
+
+
+def a_reference(
+    name: str = "one", type: pb.Type | None = None, partition: str = "", namespace: str = ""
+) -> pb.Reference:
+    tenancy = pb.Tenancy(partition=partition, namespace=namespace)
+    return pb.Reference(type=a_type() if type is None else type, tenancy=tenancy, name=name)
+
+
+THE = an_id(uid=ULID)
+
+
+@pytest.mark.parametrize(
+    ("id", "key", "status", "said"),
+    [
+        (None, "k", a_status(), "id is required"),
+        (pb.Id(name="one", uid=ULID), "k", a_status(), "id.type is required"),
+        (an_id("", uid=ULID), "k", a_status(), "id of tests.v1.Note: name is required"),
+        (an_id(type=UNKNOWN, uid=ULID), "k", a_status(), "id.type: type tests.v1.Nothing is not registered"),
+        (an_id(type=REGION, namespace="up", uid=ULID), "k", a_status(), "namespace 'up' must be empty"),
+        (an_id(type=PLANET, partition="up", uid=ULID), "k", a_status(), "must be empty: the type is cluster-scoped"),
+        (an_id(), "k", a_status(), "id.uid is required: a status is of one incarnation"),
+        (THE, "", a_status(), "key is required: the name under which this controller keeps its status"),
+        (THE, "k", None, "status is required"),
+        (THE, "k", a_status(""), "status.observed_generation '' must be a generation of the resource"),
+        (THE, "k", a_status("7"), "status.observed_generation '7' must be a generation"),
+        (THE, "k", a_status(ULID.lower()), "must be a generation"),
+        (THE, "k", a_status("8" + ULID[1:]), "must be a generation"),
+        (THE, "k", a_status(ULID[:-1] + "I"), "must be a generation"),
+        (
+            THE,
+            "k",
+            pb.Status(observed_generation=ULID, updated_at=datetime.datetime(2024, 2, 2, tzinfo=datetime.UTC)),
+            "status.updated_at 2024-02-02T00:00:00+00:00 must be empty: the server sets it",
+        ),
+        (THE, "k", with_reference(pb.Reference(name="one")), "status.conditions[0].resource.type is required"),
+        (THE, "k", with_reference(a_reference("")), "status.conditions[0].resource: name is required"),
+        (THE, "k", with_reference(a_reference("One")), "resource: name 'One' is not a valid name"),
+        (THE, "k", with_reference(a_reference(partition="Up")), "resource: partition 'Up' is not a valid name"),
+        (THE, "k", with_reference(a_reference(namespace="Up")), "resource: namespace 'Up' is not a valid name"),
+        (THE, "k", with_reference(a_reference(type=a_type(PLANET), partition="up")), "the type is cluster-scoped"),
+        (THE, "k", with_reference(a_reference(type=pb.Type())), "resource: group '' must be snake_case"),
+        (THE, "k", with_reference(a_reference(type=a_type(UNKNOWN), partition="Up")), "partition 'Up' is not a valid"),
+    ],
+)
+async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
+    in_memory: Calls, id: pb.Id | None, key: str, status: pb.Status | None, said: str
+) -> None:
+    """W.2, H-60, H-61: each field that is missing or wrong."""
+    await refused(in_memory.write_status(id, status, key=key), Status.INVALID_ARGUMENT, said)
+
+
+async def test_the_first_bad_condition_is_the_one_that_is_named(calls: Calls) -> None:
+    """H-w23: the origin goes on and names the last."""
+    conditions = [pb.Condition(type="good")] + [
+        pb.Condition(type="bad", resource=a_reference(name)) for name in ("First", "Second")
+    ]
+    status = pb.Status(observed_generation=ULID, conditions=[*conditions, pb.Condition()])
+    await refused(
+        calls.write_status(THE, status), Status.INVALID_ARGUMENT, "status.conditions[1].resource: name 'First'"
+    )
+    status = pb.Status(observed_generation=ULID, conditions=[pb.Condition(type="good"), pb.Condition()])
+    await refused(calls.write_status(THE, status), Status.INVALID_ARGUMENT, "status.conditions[1].type is required")
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        a_reference(),
+        a_reference(partition="here", namespace="there"),
+        a_reference(type=a_type(PLANET)),
+        a_reference(type=a_type(REGION), partition="here"),
+        a_reference(type=a_type(UNKNOWN), partition="here"),
+    ],
+)
+async def test_a_condition_may_refer_to_any_scope_and_to_types_of_elsewhere(
+    calls: Calls, reference: pb.Reference
+) -> None:
+    """H-w11: the origin insists on a partition and a namespace, which not every resource has."""
+    stored = await calls.stored(a_note())
+    status = with_reference(reference)
+    reply = await calls.write_status(id_of(stored), status)
+    assert reply.resource is not None
+    assert reply.resource.status["mine"].conditions == status.conditions
+
+
+async def test_one_status_is_replaced_and_the_others_stay(calls: Calls) -> None:
+    """H-61, H-62: the version changes, the generation does not, and the server says when."""
+    stored = await calls.stored(a_note(metadata={"a": "b"}))
+    begun = datetime.datetime.now(datetime.UTC)
+    await calls.write_status(id_of(stored), a_status(stored.generation), key="theirs")
+    for types in (("ready",), ("ready", "happy")):
+        reply = await calls.write_status(id_of(stored), a_status(stored.generation, *types), key="mine")
+        written = reply.resource
+        assert written is not None
+        assert written.status.keys() == {"mine", "theirs"}
+        assert [each.type for each in written.status["mine"].conditions] == list(types)
+        assert written.status["mine"].updated_at is not None
+        assert written.status["mine"].updated_at >= begun
+        assert (written.generation, written.data, written.metadata) == (stored.generation, stored.data, {"a": "b"})
+        assert written.version == str(at(reply.position).revision) == str(calls.revision)
+        assert (await calls.read(an_id())).resource == written
+
+
+async def test_a_status_that_is_stored_already_makes_no_commit_and_wakes_nobody(calls: Calls) -> None:
+    """H-w12: the origin makes a new version each time, and so a loop of every controller that writes what it sees."""
+    stored = await calls.stored(a_note())
+    first = await calls.write_status(id_of(stored), a_status(stored.generation))
+    async with calls.watch(a_type()) as items:
+        await take(items, 2)
+        again = await calls.write_status(id_of(stored), a_status(stored.generation))
+        assert again.resource == first.resource
+        assert at(again.position) == at(first.position) == calls.backend.position
+        other = await calls.write_status(id_of(stored), a_status(stored.generation, state=pb.ConditionState.FALSE))
+        (heard,) = await take(items, 1)
+        assert [change.resource for change in heard.changes] == [other.resource]  # type: ignore[union-attr]  # a Changes
+    newer = await calls.stored(a_note())
+    reply = await calls.write_status(id_of(stored), a_status(newer.generation, state=pb.ConditionState.FALSE))
+    assert at(reply.position).revision == int(newer.version) + 1
+
+
+async def test_a_version_is_compared_and_none_is_not(calls: Calls) -> None:
+    """H-63: without a version other writers of the resource don't matter."""
+    stored = await calls.stored(a_note())
+    newer = await calls.stored(a_note("one", "changed"))
+    said = f"Note one is stored at version {newer.version}, not {stored.version}; read it again"
+    wrong = calls.write_status(id_of(stored), a_status(), version=stored.version)
+    await refused(wrong, Status.ABORTED, said)
+    await calls.write_status(id_of(stored), a_status("0" + ULID[1:]))
+    right = (await calls.read(an_id())).resource
+    assert right is not None
+    await calls.write_status(id_of(stored), a_status(), version=right.version)
+
+
+async def test_what_is_not_there_has_no_status(calls: Calls) -> None:
+    """H-64, H-w13: a missing resource and another incarnation are both NOT_FOUND, whatever the proto says."""
+    await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} is not there")
+    await calls.write(a_note())
+    await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} is not there")
+
+
+async def test_another_version_of_the_kind_is_refused_as_the_callers_fault(calls: Calls) -> None:
+    """H-w14: the origin answers Internal."""
+    stored = await calls.stored(a_note(type=NOTE_V2))
+    call = calls.write_status(an_id(type=NOTE, uid=uid_of(stored)), a_status())
+    await refused(call, Status.INVALID_ARGUMENT, "Note one is stored as tests.v2.Note", "'v1'")
+
+
+async def test_a_marked_resource_still_takes_a_status(calls: Calls) -> None:
+    """H-65: how the clean-up goes is worth saying."""
+    stored = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
+    await calls.delete(an_id())
+    reply = await calls.write_status(id_of(stored), a_status(stored.generation))
+    assert reply.resource is not None
+    assert "mine" in reply.resource.status
+
+
+async def test_a_lower_fence_is_refused_even_where_nothing_would_change(calls: Calls) -> None:
+    """C8: a superseded run hears of it by any write, and none of its writes changes anything."""
+    old = (await calls.raise_fence()).fence
+    stored = await calls.stored(a_note())
+    await calls.write_status(id_of(stored), a_status(stored.generation), fence=old)
+    await calls.write_status(id_of(stored), a_status(stored.generation), fence=old)
+    await calls.raise_fence()
+    here = calls.revision
+    for status in (a_status(stored.generation), a_status(stored.generation, "other")):
+        call = calls.write_status(id_of(stored), status, fence=old)
+        await refused(call, Status.FAILED_PRECONDITION, "fenced: the fence of painter")
+    assert calls.revision == here
+
+
+async def test_a_status_for_another_store_is_refused(calls: Calls) -> None:
+    """As for Write."""
+    stored = await calls.stored(a_note())
+    call = calls.write_status(id_of(stored), a_status(), store_id="elsewhere")
+    await refused(call, Status.FAILED_PRECONDITION, "store_id: the write is for store elsewhere")
+
+
+async def test_a_lost_race_is_run_again(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
+) -> None:
+    """H-12, H-63: another writer between read and commit costs a wait, and loses nothing of either."""
+    stored = await calls.stored(a_note())
+    interrupted.before_commit = [lambda: calls.write_status(id_of(stored), a_status(), key="theirs")]
+    reply = await racing.write_status(id_of(stored), a_status(), key="mine")
+    assert reply.resource is not None
+    assert reply.resource.status.keys() == {"mine", "theirs"}
+    assert 0.075 <= autojump_clock.current_time() <= 0.12
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+async def test_a_race_against_a_recreation_says_that_the_incarnation_is_gone(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, versioned: bool
+) -> None:
+    """H-w13: the origin answers Internal."""
+    stored = await calls.stored(a_note())
+
+    async def recreate() -> None:
+        await calls.delete(an_id())
+        await calls.write(a_note())
+
+    interrupted.before_commit = [recreate]
+    version = stored.version if versioned else ""
+    call = racing.write_status(id_of(stored), a_status(), version=version)
+    await refused(call, Status.NOT_FOUND, f"Note one with uid {uid_of(stored)} is not there")
+    assert (autojump_clock.current_time() > 0) is not versioned

@@ -1,0 +1,95 @@
+"""The shape of the package: the order of its rooms, what stays pure, how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headway
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "engine" / "headway"
+MOST_LINES = 400
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_gen" not in path.relative_to(PACKAGE).parts)
+
+PURE = [
+    "errors.py",
+    "events.py",
+    "cache/_gate.py",
+    "cache/_indexes.py",
+    "watch/_machine.py",
+    "storage/_log.py",
+    "queue/_backoff.py",
+    "queue/_delays.py",
+    "queue/_entry.py",
+    "queue/_machine.py",
+    "queue/_priorities.py",
+    "mapper/*.py",
+    "resource/*.py",
+]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+
+
+def roots(path: Path) -> set[str]:
+    return {module.partition(".")[0] for module in imported(path)}
+
+
+def test_imports_keep_to_the_order_of_the_rooms() -> None:
+    """Every contract that pyproject.toml has for import-linter is kept."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+def test_asyncio_stays_in_rpc() -> None:
+    """No file outside the rpc room (and the generated code) knows another loop than Trio's."""
+    outside = [path for path in FILES if path.relative_to(PACKAGE).parts[0] != "rpc"]
+    assert outside
+    assert [name(path) for path in outside if roots(path) & {"asyncio", "trio_asyncio"}] == []
+
+
+@pytest.mark.parametrize("pattern", PURE)
+def test_a_pure_file_imports_no_trio(pattern: str) -> None:
+    """State machines and nouns neither wait nor ask for the time, so a test can drive them at full speed."""
+    files = sorted(PACKAGE.glob(pattern))
+    assert files, f"{pattern} matches no file any more: say here what has become of it"
+    assert [name(path) for path in files if roots(path) & {"trio", "asyncio", "time", "random", "threading"}] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_a_file_is_short(path: Path) -> None:
+    """A file that has grown past the limit holds two things."""
+    lines = len(path.read_text().splitlines())
+    assert lines <= MOST_LINES, f"{name(path)} has {lines} lines: split it by what it is about"
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    """What `import headway` offers has a docstring of its own, but for messages, which their schema documents."""
+    public = {each: getattr(headway, each) for each in vars(headway) if not each.startswith("_")}
+    ours = {each: value for each, value in public.items() if getattr(value, "__module__", "").startswith("headway.")}
+    assert len(ours) > 30
+    silent = [
+        each
+        for each, value in ours.items()
+        if not (value.__doc__ or "").strip() or value.__doc__.startswith(f"{each}(")
+    ]
+    assert [each for each in silent if not ours[each].__module__.startswith("headway._gen")] == []
