@@ -14,9 +14,6 @@ The message has one metadata entry and 120 bytes of payload. No channel buffer p
 from __future__ import annotations
 
 import asyncio
-import gc
-import statistics
-import sys
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,64 +23,36 @@ from grpclib.client import Channel
 from grpclib.server import Server
 
 import headway
+from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._message import Note, built_many, put
 from headway import rpc
 from headway._gen.headway.resource.v1 import ResourceServiceBase, ResourceServiceStub
-from headway.resource import AnyMessage, EndOfSnapshot, SnapshotChunk, encode, field, pb, resource_key
+from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
 from headway.service import WATCH_LIST, ResourceService, WatchDecoder, WatchEncoder
-from headway.storage import Put, open_store
+from headway.storage import open_store
 
 BOUND = 0.15
-SIZE = 100_000
-app = headway.App("wire")
 
 
-@headway.message
-class Note:
-    """A payload: one text, whose tag and length take 2 bytes of the 120."""
-
-    text: str = field(1)
+def _request(type: ResourceType[Note]) -> pb.WatchListRequest:
+    return pb.WatchListRequest(type=type.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
 
 
-NOTE = app.type("bench", "v1", "Managed", Note)
-
-
-def _resources(size: int) -> list[pb.Resource]:
-    value = encode(Note(text="n" * 118))
-    return [
-        pb.Resource(
-            id=pb.Id(
-                uid=f"01HZ{number:022d}",
-                name=f"note-{number:06d}",
-                type=NOTE.name.message(),
-                tenancy=pb.Tenancy(partition="default", namespace="default"),
-            ),
-            generation=f"01HY{number:022d}",
-            metadata={"group": f"group-{number % 10}"},
-            data=AnyMessage(type_url=NOTE.type_url, value=value),
-        )
-        for number in range(size)
-    ]
-
-
-def _request() -> pb.WatchListRequest:
-    return pb.WatchListRequest(type=NOTE.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
-
-
-async def ours(size: int) -> float:
+async def _ours(app: headway.App, type: ResourceType[Note], size: int) -> float:
     """Seconds for a snapshot through our server and channel."""
     async with open_store("memory:") as backend:
-        await backend.commit([Put(NOTE.kind, resource_key(resource), resource, "") for resource in _resources(size)])
+        await backend.commit([put(type, resource) for resource in built_many(type, size)])
         services = rpc.Services(ResourceService(backend, app.registry), encoders={WATCH_LIST: WatchEncoder()})
         async with (
             rpc.open_server(services, ["127.0.0.1:0"]) as server,
             rpc.open_channel(server.addresses, decoders={WATCH_LIST: WatchDecoder}) as channel,
         ):
             # The connection is made beforehand, on both sides.
-            await _count(
-                channel, pb.WatchListRequest(type=NOTE.name.message(), tenancy=_request().tenancy, name_prefix="-")
-            )
+            nothing = _request(type)
+            nothing.name_prefix = "none"
+            await _count(channel, nothing)
             begin = time.perf_counter()
-            assert await _count(channel, _request()) == size
+            assert await _count(channel, _request(type)) == size
             return time.perf_counter() - begin
 
 
@@ -111,9 +80,9 @@ class _Stock(ResourceServiceBase):
         yield pb.WatchEvent(end_of_snapshot=pb.WatchEventEndOfSnapshot())
 
 
-async def against(size: int) -> float:
+async def _against(type: ResourceType[Note], size: int) -> float:
     """Seconds for a snapshot through grpclib and betterproto2 as they come."""
-    server = Server([_Stock(_resources(size))])
+    server = Server([_Stock(built_many(type, size))])
     await server.start("127.0.0.1", 0)
     listening: Any = server._server
     channel = Channel("127.0.0.1", listening.sockets[0].getsockname()[1])
@@ -123,7 +92,7 @@ async def against(size: int) -> float:
             pass
         begin = time.perf_counter()
         kept: list[Any] = []
-        async for event in stub.watch_list(_request()):
+        async for event in stub.watch_list(_request(type)):
             if event.end_of_snapshot is not None:
                 break
             kept.append(event)
@@ -135,16 +104,14 @@ async def against(size: int) -> float:
         await server.wait_closed()
 
 
-def measure(size: int = SIZE, rounds: int = 3) -> dict[str, float]:
-    """Both in turn; the medians per event, in microseconds, and their ratio."""
-    pairs = []
-    for _ in range(rounds):
-        gc.collect()
-        pairs.append((trio.run(ours, size), asyncio.run(against(size))))
-    mine = statistics.median(pair[0] for pair in pairs) / size * 1e6
-    theirs = statistics.median(pair[1] for pair in pairs) / size * 1e6
-    return {"ours_us": round(mine, 3), "against_us": round(theirs, 3), "ratio": round(mine / theirs, 3)}
+def measure(size: int, rounds: int) -> Row:
+    """Watch ``size`` resources through both."""
+    app = headway.App("wire")
+    type = app.type("bench", "v1", "Managed", Note)
+    ours, against = interleaved(
+        lambda: trio.run(_ours, app, type, size), lambda: asyncio.run(_against(type, size)), rounds
+    )
+    return Row("wire", ours / size * 1e6, against / size * 1e6, "us", BOUND)
 
 
-if __name__ == "__main__":
-    print(measure(int(sys.argv[1]) if len(sys.argv) > 1 else SIZE, int(sys.argv[2]) if len(sys.argv) > 2 else 3))
+SCENARIO = Scenario("wire", BOUND, measure, size=100_000, rounds=3)

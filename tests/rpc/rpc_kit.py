@@ -17,12 +17,11 @@ from grpclib.const import Cardinality, Handler, Status
 import headway
 from headway import rpc
 from headway.resource import decode, field, message
-from headway.service import WATCH_LIST, LeaseService, ResourceService, WatchDecoder, WatchEncoder
+from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import Backend, open_store
 
 _METHODS = ("Echo", "Fail", "Wait", "Count", "Flood", "Meta")
 ECHO, FAIL, WAIT, COUNT, FLOOD, META = (f"/test.Echo/{name}" for name in _METHODS)
-ALIASES = {"hashicorp.consul.resource.ResourceService": "headway.resource.v1.ResourceService"}
 DECODERS = {WATCH_LIST: WatchDecoder}
 app = headway.App("rpc")
 
@@ -159,7 +158,7 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
             LeaseService(backend),
             echo,
             health,
-            aliases=ALIASES,
+            aliases=SERVICE_ALIASES,
             encoders={WATCH_LIST: WatchEncoder()},
             interceptors=options.pop("interceptors", ()),
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +18,10 @@ import headway
 from headway import rpc
 from headway.cache import Hub
 from headway.client import Client
-from headway.controller import Run, Supervisor
+from headway.controller import Owed, Run, Supervisor
 from headway.errors import InvalidArgument, OutcomeUnknown, Unavailable
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, SnapshotChunk, pb
+from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
+from headway.rpc._health import SERVING, HealthCheckRequest, HealthCheckResponse
 from headway.service import WATCH_LIST, copied
 from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
 
@@ -132,7 +134,7 @@ async def test_a_controller_runs_over_the_network() -> None:
             hub = Hub(channel, nursery, lambda _: None, lag_limit=30.0)
             definition = controlled.controllers["copier"]
 
-            def make(owed: Sequence[Key]) -> Run:
+            def make(owed: Owed) -> Run:
                 return Run(
                     definition,
                     hub=hub,
@@ -262,3 +264,29 @@ async def test_one_registry_serves_every_interface() -> None:
             assert mine.resource is not None
             mine.resource.metadata["changed"] = "yes"
         assert "changed" not in seen[0].metadata
+
+
+async def test_an_engine_that_is_told_to_listens(tmp_path: Path) -> None:
+    """Its controllers act on what clients write over the network, and its health is told."""
+    listening = headway.App("listening")
+    source = listening.type("test", "v1", "Source", Text)
+    target = listening.type("test", "v1", "Target", Text)
+
+    @listening.controller(manages=source)
+    async def copier(rt: headway.Runtime, request: headway.Request) -> None:
+        thing = rt.cache.get(source, request.id)
+        if thing is not None:
+            await rt.client.apply(target.new(request.id.name, Text(text=thing.data.text.upper())))
+
+    where = ["127.0.0.1:0", f"unix:{tmp_path}/headway.sock"]
+    async with headway.open_engine("memory:", listening, listen=where) as engine:
+        assert engine.addresses[1] == where[1]
+        for address in engine.addresses:
+            async with rpc.open_channel(address, decoders=DECODERS) as channel:
+                client = Client(channel, listening.registry)
+                await client.write(source.new("a", Text(text=address)))
+                await engine.wait_settled()
+                assert (await client.read(target, "a")).data.text == address.upper()
+                request = HealthCheckRequest(service="hashicorp.consul.resource.ResourceService")
+                reply = await channel.unary("/grpc.health.v1.Health/Check", request, HealthCheckResponse)
+                assert reply.status == SERVING
