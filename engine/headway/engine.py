@@ -132,9 +132,12 @@ async def _listening(
     if not listen:
         yield ()
         return
-    from headway.rpc import Health, open_server
+    from importlib.resources import files
+
+    from headway.rpc import Health, Reflection, open_server
 
     services.add(Health(*services.names))
+    services.add(Reflection(services, (files("headway._gen") / "descriptors.bin").read_bytes()))
     async with open_server(services, listen, tls=tls, report=failed) as server:
         yield server.addresses
 

@@ -8,18 +8,22 @@ import importlib
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import trio
+from google.protobuf.descriptor_pool import DescriptorPool
 from grpclib.client import Channel
 
 from headway import rpc
 from headway._gen.headway.resource.v1 import ResourceServiceStub
 from headway.client import Client
-from headway.resource import AnyMessage, encode, pb
+from headway.resource import AnyMessage, decode, encode, pb
+from headway.rpc._reflection import ReflectionRequest, ReflectionResponse
 from tests.rpc.rpc_kit import ECHO, THING, WAIT, Served, Text, app, certificates, served
 
 SCHEMA = Path(__file__).parents[2] / "schema"
@@ -291,3 +295,37 @@ def test_the_message_of_a_resource_is_the_same_in_both(generated: Any) -> None:
         {"k": "v"},
         b"\x00",
     )
+
+
+async def test_reflection_describes_the_services_under_both_names() -> None:
+    """As protobuf's own pool reads it: the files that come are whole."""
+    described = (files("headway._gen") / "descriptors.bin").read_bytes()
+    names = ["headway.resource.v1.ResourceService", "hashicorp.consul.resource.ResourceService"]
+
+    def ask(where: str, version: str, question: bytes) -> bytes:
+        path = f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo"
+        with grpc.insecure_channel(where) as channel:
+            (answer,) = list(channel.stream_stream(path)(iter([question]), timeout=20))
+            reply: bytes = answer
+            return reply
+
+    async with served() as it:
+        it.services.add(rpc.Reflection(it.services, described))
+        for version in ("v1", "v1alpha"):
+            answer = await in_thread(partial(ask, it.where, version, b"\x3a\x00"))
+            listed = decode(ReflectionResponse, answer).list_services_response
+            assert listed is not None
+            assert {*names, "grpc.health.v1.Health"} <= {each.name for each in listed.service}
+        for name in names:
+            question = encode(ReflectionRequest(file_containing_symbol=name))
+            reply = decode(ReflectionResponse, await in_thread(partial(ask, it.where, "v1", question)))
+            assert reply.file_descriptor_response is not None
+            pool = DescriptorPool()
+            for file in reversed(reply.file_descriptor_response.file_descriptor_proto):
+                pool.AddSerializedFile(file)
+            methods = [method.name for method in pool.FindServiceByName(name).methods]
+            assert {"Read", "Write", "WatchList"} <= set(methods)
+        question = encode(ReflectionRequest(file_containing_symbol="nobody.Knows"))
+        reply = decode(ReflectionResponse, await in_thread(lambda: ask(it.where, "v1", question)))
+        assert reply.error_response is not None
+        assert reply.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]

@@ -22,6 +22,7 @@ from headway.rpc._wire import framed as framed
 
 if TYPE_CHECKING:
     from headway.rpc._health import Health as Health
+    from headway.rpc._reflection import Reflection as Reflection
     from headway.rpc._remote import RemoteChannel as RemoteChannel
     from headway.rpc._remote import open_channel as open_channel
     from headway.rpc._server import Server as Server
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # without, and `import headway` is light.
 _LATER = {
     "Health": "_health",
+    "Reflection": "_reflection",
     "RemoteChannel": "_remote",
     "Server": "_server",
     "client_tls": "_tls",
