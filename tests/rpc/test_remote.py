@@ -290,3 +290,19 @@ async def test_an_engine_that_is_told_to_listens(tmp_path: Path) -> None:
                 request = HealthCheckRequest(service="hashicorp.consul.resource.ResourceService")
                 reply = await channel.unary("/grpc.health.v1.Health/Check", request, HealthCheckResponse)
                 assert reply.status == SERVING
+
+
+async def test_calls_that_wait_for_a_connection_fail_together() -> None:
+    """However many there are: each trying for itself, with back-off, would keep the last waiting for minutes."""
+    failures: list[Status] = []
+
+    async def call(channel: rpc.RemoteChannel) -> None:
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(ECHO, Text(), Text)
+        failures.append(caught.value.status)
+
+    with trio.fail_after(3):
+        async with rpc.open_channel("127.0.0.1:1") as channel, trio.open_nursery() as nursery:
+            for _ in range(200):
+                nursery.start_soon(call, channel)
+    assert failures == [Status.UNAVAILABLE] * 200

@@ -24,6 +24,7 @@ from h2.events import (
     RequestReceived,
     StreamReset,
 )
+from h2.exceptions import TooManyStreamsError
 
 from headway.rpc._limits import Allowance, Limits
 from headway.rpc._signal import Signal
@@ -96,13 +97,53 @@ class Http2Stream(Stream):
         self.window_updated = Signal()  # type: ignore[assignment]
         self.headers_received = Signal()  # type: ignore[assignment]
         self.trailers_received = Signal()  # type: ignore[assignment]
-        self.on_terminated: Callable[[str], None] | None = None
         self.refused = False
+        # Gives the stream back, once it has been opened by us.
+        self.release: Callable[[], None] | None = None
 
     def init_stream(self, stream_id: int, connection: Connection) -> None:
         """grpclib's, with an inbox of our own."""
         super().init_stream(stream_id, connection)
         self.buffer = Inbox(lambda size: connection.ack(stream_id, size))
+
+    async def begin(self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor) -> None:
+        """Open a stream and send its whole request, in one write if it fits.
+
+        grpclib's `send_request` would wake the server once for the headers and again for the message.
+        """
+        h2 = self._h2_connection
+        while True:
+            await self.connection.write_ready.wait()
+            stream_id = h2.get_next_available_stream_id()
+            try:
+                h2.send_headers(stream_id, headers)
+                break
+            except TooManyStreamsError:
+                self.connection.stream_close_waiter.clear()
+                await self.connection.stream_close_waiter.wait()
+        self.init_stream(stream_id, self.connection)
+        self.release = processor.register(self)
+        if self.fits(data):
+            h2.send_data(stream_id, data, end_stream=True)
+            self.connection.flush()
+        else:
+            self.connection.flush()
+            await self.send_data(data, end_stream=True)
+
+    def fits(self, data: bytes) -> bool:
+        """Whether the peer would take this now, in one frame."""
+        h2, id = self._h2_connection, self.id
+        assert id is not None
+        return len(data) <= min(h2.local_flow_control_window(id), h2.max_outbound_frame_size)
+
+    def hold(self, headers: list[tuple[str, str]], data: bytes) -> bool:
+        """Let headers and a message go out with whatever the connection sends next; False where they don't fit."""
+        if not (self.connection.write_ready.is_set() and self.writable and self.fits(data)):
+            return False
+        assert self.id is not None
+        self._h2_connection.send_headers(self.id, headers)
+        self._h2_connection.send_data(self.id, data)
+        return True
 
     @property
     def writable(self) -> bool:
@@ -119,8 +160,6 @@ class Http2Stream(Stream):
         for signal in (self.window_updated, self.headers_received, self.trailers_received):
             signal.fail(error)  # type: ignore[attr-defined]
         self.buffer.fail(error)
-        if self.on_terminated is not None:
-            self.on_terminated(reason)
 
 
 class Http2Connection(Connection):

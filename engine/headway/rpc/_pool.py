@@ -95,6 +95,8 @@ class Pool:
         self._lines: list[_Line] = []
         self._protocols: set[Http2Protocol] = set()
         self._connecting = trio.Lock()
+        # What the last attempt said that reached nobody; a new object for each.
+        self._failure = ""
         self._changed = trio.Event()
 
     @property
@@ -121,11 +123,15 @@ class Pool:
         return next((line for line in self._lines if line.has_room(self._limits.streams)), None)
 
     async def _new_line(self) -> _Line:
+        failure = self._failure
         async with self._connecting:
             line = self._line()
             if line is not None:
                 # Somebody else has connected while this one waited.
                 return line
+            if self._failure is not failure:
+                # Or has tried: those who wait don't try one after the other.
+                raise GRPCError(Status.UNAVAILABLE, self._failure)
             await self._until_one_may_be_tried()
             errors: list[str] = []
             now = trio.current_time()
@@ -141,7 +147,8 @@ class Pool:
                 line = _Line(protocol, endpoint)
                 self._lines.append(line)
                 return line
-        raise GRPCError(Status.UNAVAILABLE, f"no server can be reached ({'; '.join(errors)})")
+            self._failure = f"no server can be reached ({'; '.join(errors)})"
+        raise GRPCError(Status.UNAVAILABLE, self._failure)
 
     async def _until_one_may_be_tried(self) -> None:
         earliest = min(endpoint.not_before for endpoint in self._endpoints)

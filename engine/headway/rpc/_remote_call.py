@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import trio
 from grpclib import GRPCError
@@ -43,7 +42,6 @@ class RemoteCall:
         self._scheme = scheme
         self._stream: Http2Stream = protocol.connection.create_stream()
         self._parser = MessageParser(message_size)
-        self._release: Any = None
         self._bodies: deque[bytes] = deque()
 
     async def begin(self, path: str, body: bytes, metadata: Metadata | None, deadline: float | None) -> None:
@@ -63,12 +61,10 @@ class RemoteCall:
         if metadata:
             headers.extend(encode_metadata(metadata))
         try:
-            self._release = await self._stream.send_request(headers, _processor=self._protocol.processor)
+            await self._stream.begin(headers, framed(body), self._protocol.processor)
         except (StreamTerminatedError, ProtocolError) as error:
-            raise Unsent(f"the connection to {self._host} ended: {error}") from error
-        try:
-            await self._stream.send_data(framed(body), end_stream=True)
-        except (StreamTerminatedError, ProtocolError) as error:
+            if self._stream.id is None:
+                raise Unsent(f"the connection to {self._host} ended: {error}") from error
             # The server may have answered before it had read everything; its status then says more.
             if not self._has_status():
                 raise self._lost(error) from error
@@ -107,8 +103,8 @@ class RemoteCall:
     def release(self) -> None:
         """End the call, if it hasn't ended, and give its stream back."""
         self._stream.abandon()
-        if self._release is not None:
-            release, self._release = self._release, None
+        if self._stream.release is not None:
+            release, self._stream.release = self._stream.release, None
             release()
 
     def _has_status(self) -> bool:
