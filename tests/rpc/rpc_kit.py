@@ -17,7 +17,15 @@ from grpclib.const import Cardinality, Handler, Status
 import headway
 from headway import rpc
 from headway.resource import decode, field, message
-from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchDecoder, WatchEncoder
+from headway.service import (
+    SERVICE_ALIASES,
+    WATCH_LIST,
+    LeaseService,
+    ResourceEncodings,
+    ResourceService,
+    WatchDecoder,
+    WatchEncoder,
+)
 from headway.storage import Backend, open_store
 
 _METHODS = ("Echo", "Fail", "Wait", "Count", "Flood", "Meta")
@@ -141,6 +149,7 @@ class Served:
     services: rpc.Services
     echo: Echo
     health: Any
+    encodings: ResourceEncodings
 
     @property
     def where(self) -> str:
@@ -151,6 +160,7 @@ class Served:
 @asynccontextmanager
 async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> AsyncIterator[Served]:
     """Everything that the tests call, on a server."""
+    encodings = ResourceEncodings()
     echo, health = Echo(), rpc.Health("headway.resource.v1.ResourceService")
     async with open_store("memory:") as backend:
         services = rpc.Services(
@@ -159,12 +169,12 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
             echo,
             health,
             aliases=SERVICE_ALIASES,
-            encoders={WATCH_LIST: WatchEncoder()},
+            encoders={WATCH_LIST: WatchEncoder(encodings)},
             interceptors=options.pop("interceptors", ()),
         )
         with trio.fail_after(40):
             async with rpc.open_server(services, list(listen), **options) as server:
-                yield Served(server, backend, services, echo, health)
+                yield Served(server, backend, services, echo, health, encodings)
 
 
 @dataclass

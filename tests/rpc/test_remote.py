@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -306,3 +308,41 @@ async def test_calls_that_wait_for_a_connection_fail_together() -> None:
             for _ in range(200):
                 nursery.start_soon(call, channel)
     assert failures == [Status.UNAVAILABLE] * 200
+
+
+async def test_a_change_is_encoded_once_for_all_its_watchers() -> None:
+    """A hundred watchers, snapshot and changes: each resource becomes bytes a single time."""
+    async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
+        local = Client(rpc.InProcessChannel(it.services), app.registry)
+        for number in range(10):
+            await local.write(THING.new(f"thing-{number}", Text(text="1")))
+        heard: list[int] = []
+        live = 0
+        everybody = trio.Event()
+
+        async def watch() -> None:
+            nonlocal live
+            async with channel.stream(WATCH_LIST, _everything()) as items:
+                while not isinstance(await anext(items), EndOfSnapshot):
+                    pass
+                live += 1
+                if live == 100:
+                    everybody.set()
+                while not isinstance(item := await anext(items), Changes):
+                    pass
+                heard.append(item.changes[0].revision)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(watch)
+            await everybody.wait()
+            assert it.encodings.encoded == 10
+            written = await local.write(THING.new("late", Text(text="1")))
+        assert heard == [int(written.version)] * 100
+        assert it.encodings.encoded == 11
+
+
+def test_the_network_is_loaded_only_when_it_is_asked_for() -> None:
+    """`import headway` stays light."""
+    code = "import headway, sys; sys.exit('trio_asyncio' in sys.modules or 'headway.rpc._server' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -39,11 +39,15 @@ class ResourceEncodings:
 
     By identity: a stored resource is never written to. Holds at most twice ``size`` bytes, in two generations, of
     which the older one is dropped when the younger is full.
+
+    Attributes:
+        encoded: how many resources have been encoded.
     """
 
-    __slots__ = ("_old", "_size", "_used", "_young")
+    __slots__ = ("_old", "_size", "_used", "_young", "encoded")
 
     def __init__(self, size: int = 16 << 20) -> None:
+        self.encoded = 0
         self._size = size
         self._used = 0
         # Invariant: an entry holds its resource, so that its identity can't become another one's.
@@ -64,6 +68,7 @@ class ResourceEncodings:
         entry = self._old.get(identity)
         if entry is None:
             entry = (resource, encode(resource))
+            self.encoded += 1
         self._young[identity] = entry
         self._used += len(entry[1]) + _ENTRY
         if self._used > self._size:
