@@ -161,10 +161,11 @@ class Served:
 async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> AsyncIterator[Served]:
     """Everything that the tests call, on a server."""
     encodings = ResourceEncodings()
+    (registry,) = [each.registry for each in options.pop("apps", [app])]
     echo, health = Echo(), rpc.Health("headway.resource.v1.ResourceService")
     async with open_store("memory:") as backend:
         services = rpc.Services(
-            ResourceService(backend, app.registry),
+            ResourceService(backend, registry),
             LeaseService(backend),
             echo,
             health,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -22,6 +21,7 @@ from headway.cache import Hub
 from headway.client import Client
 from headway.controller import Owed, Run, Supervisor
 from headway.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from headway.events import StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc._health import SERVING, HealthCheckRequest, HealthCheckResponse
 from headway.service import WATCH_LIST, copied
@@ -111,52 +111,94 @@ def _everything() -> pb.WatchListRequest:
     return pb.WatchListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
 
 
+class Copier:
+    """An app with a controller that copies every Thing, and what it has reconciled."""
+
+    def __init__(self) -> None:
+        self.app = headway.App("controlled")
+        self.source = self.app.type("test", "v1", "Thing", Text)
+        self.target = self.app.type("test", "v1", "Copy", Text)
+        self.events: list[object] = []
+        self._changed = trio.Event()
+
+        @self.app.controller(manages=self.source, watches={self.target: headway.map_same_name()})
+        async def copier(rt: headway.Runtime, request: headway.Request) -> None:
+            thing = rt.cache.get(self.source, request.id)
+            if thing is not None:
+                await rt.client.apply(self.target.new(request.id.name, Text(text=thing.data.text)))
+            self._changed.set()
+            self._changed = trio.Event()
+
+    async def run_on(self, channel: rpc.Channel, nursery: trio.Nursery) -> None:
+        """Start the controller as an engine would, on a channel of any kind."""
+        hub = Hub(channel, nursery, self.events.append, lag_limit=30.0)
+        definition = self.app.controllers["copier"]
+
+        def make(owed: Owed) -> Run:
+            return Run(
+                definition,
+                hub=hub,
+                channel=channel,
+                registry=self.app.registry,
+                report=self.events.append,
+                fence_name="copier",
+                member="",
+                owed=owed,
+            )
+
+        nursery.start_soon(Supervisor("copier", make, self.events.append).supervise)
+
+    async def until_copied(self, client: Client, name: str, text: str) -> None:
+        while True:
+            changed = self._changed
+            copy = await client.get(self.target, name)
+            if copy is not None and copy.data.text == text:
+                return
+            await changed.wait()
+
+
 async def test_a_controller_runs_over_the_network() -> None:
     """It primes, reconciles what is there and what comes, and its own writes are seen."""
-    controlled = headway.App("controlled")
-    source = controlled.type("test", "v1", "Thing", Text)
-    target = controlled.type("test", "v1", "Copy", Text)
-    app.registry.register(target)
-    seen: list[str] = []
-    changed = trio.Event()
-
-    @controlled.controller(manages=source, watches={target: headway.map_same_name()})
-    async def copier(rt: headway.Runtime, request: headway.Request) -> None:
-        nonlocal changed
-        thing = rt.cache.get(source, request.id)
-        if thing is not None:
-            await rt.client.apply(target.new(request.id.name, Text(text=thing.data.text)))
-        seen.append(request.id.name)
-        changed.set()
-        changed = trio.Event()
-
-    async with clients() as (_, client, channel):
-        await client.write(source.new("before", Text(text="1")))
+    copier = Copier()
+    async with served(apps=[copier.app]) as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
+        client = Client(channel, copier.app.registry)
+        await client.write(copier.source.new("before", Text(text="1")))
         async with trio.open_nursery() as nursery:
-            hub = Hub(channel, nursery, lambda _: None, lag_limit=30.0)
-            definition = controlled.controllers["copier"]
-
-            def make(owed: Owed) -> Run:
-                return Run(
-                    definition,
-                    hub=hub,
-                    channel=channel,
-                    registry=controlled.registry,
-                    report=lambda _: None,
-                    fence_name="copier",
-                    member="",
-                    owed=owed,
-                )
-
-            supervisor = Supervisor("copier", functools.partial(make), lambda _: None)
-            nursery.start_soon(supervisor.supervise)
-            while "before" not in seen:
-                await changed.wait()
-            await client.write(source.new("after", Text(text="2")))
-            while (copy := await client.get(target, "after")) is None:
-                await changed.wait()
-            assert copy.data.text == "2"
+            await copier.run_on(channel, nursery)
+            await copier.until_copied(client, "before", "1")
+            await client.write(copier.source.new("after", Text(text="2")))
+            await copier.until_copied(client, "after", "2")
             nursery.cancel_scope.cancel()
+
+
+async def test_a_controller_goes_on_when_its_server_goes() -> None:
+    """Its streams resume at another server of the same store, without a snapshot, and nothing is missed."""
+    copier = Copier()
+    async with served(apps=[copier.app]) as it:
+        local = Client(rpc.InProcessChannel(it.services), copier.app.registry)
+        await local.write(copier.source.new("before", Text(text="1")))
+        gone = trio.Event()
+
+        async def first(task_status: trio.TaskStatus[str]) -> None:
+            async with rpc.open_server(it.services, ["127.0.0.1:0"]) as server:
+                task_status.started(server.addresses[0])
+                await gone.wait()
+
+        async with trio.open_nursery() as servers:
+            where = [await servers.start(first), it.where]
+            async with rpc.open_channel(where, decoders=DECODERS) as channel, trio.open_nursery() as nursery:
+                await copier.run_on(channel, nursery)
+                await copier.until_copied(local, "before", "1")
+                assert it.server.connections == 0
+                gone.set()
+                await local.write(copier.source.new("after", Text(text="2")))
+                await copier.until_copied(local, "after", "2")
+                assert it.server.connections > 0
+                nursery.cancel_scope.cancel()
+    opened = [event for event in copier.events if isinstance(event, StreamOpened)]
+    # Two types, each opened once with a snapshot; from then on, where it had been.
+    assert [event.resume_after is None for event in opened].count(True) == 2
+    assert len(opened) > 2
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
