@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -15,9 +16,12 @@ from headway.controller import App, Definition, Owed, Run, Supervisor
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
-from headway.rpc import Channel, InProcessChannel
-from headway.service import LeaseService, ResourceService
+from headway.rpc import Channel, InProcessChannel, Services
+from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchEncoder
 from headway.storage import Backend, open_store
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 
 class Engine:
@@ -25,10 +29,14 @@ class Engine:
 
     Attributes:
         client: reads and writes resources, as nobody's controller.
+        addresses: where it listens, with the ports that it was given; empty unless it was told to listen.
     """
 
-    def __init__(self, client: Client, backend: Backend, supervisors: Sequence[Supervisor]) -> None:
+    def __init__(
+        self, client: Client, backend: Backend, supervisors: Sequence[Supervisor], addresses: Sequence[str] = ()
+    ) -> None:
         self.client = client
+        self.addresses = list(addresses)
         self._backend = backend
         self._supervisors = supervisors
 
@@ -57,6 +65,8 @@ async def open_engine(
     report: Report | None = None,
     lag_limit: float = 30.0,
     through: Callable[[Channel], Channel] | None = None,
+    listen: Sequence[str] = (),
+    tls: SSLContext | None = None,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -71,8 +81,12 @@ async def open_engine(
         lag_limit: seconds that a type's stream may stand below what is known before another one is tried.
         through: puts a channel of yours between the controllers and the service: `headway.testing.ScriptedChannel`,
             for a test. The engine's own client doesn't go through it.
+        listen: addresses at which the services are offered by gRPC, under Consul's name of them too: "127.0.0.1:9000",
+            "[::1]:0", "unix:/run/headway.sock".
+        tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
 
-    Raises DeclarationError for apps that don't go together, StoreUnusable for a store that can't be opened.
+    Raises DeclarationError for apps that don't go together, StoreUnusable for a store that can't be opened, OSError
+    for an address that can't be had.
     """
     registry, definitions = _together(apps)
     if report is None:
@@ -81,12 +95,14 @@ async def open_engine(
         report = log_report()
     opened = open_store(store) if isinstance(store, str) else store
     async with opened as backend:
-        heard = report
-        channel = InProcessChannel(
+        failed = functools.partial(_report_failed, report)
+        services = Services(
             ResourceService(backend, registry),
             LeaseService(backend),
-            report=lambda path, error: heard(HandlerFailed(path, error)),
+            aliases=SERVICE_ALIASES,
+            encoders={WATCH_LIST: WatchEncoder()},
         )
+        channel = InProcessChannel(services, report=failed)
         try:
             async with trio.open_nursery() as nursery:
                 theirs = channel if through is None else through(channel)
@@ -94,7 +110,8 @@ async def open_engine(
                 supervisors = _supervisors(definitions, hub, theirs, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
-                yield Engine(Client(channel, registry), backend, supervisors)
+                async with _listening(services, listen, tls, failed) as addresses:
+                    yield Engine(Client(channel, registry), backend, supervisors, addresses)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # The caller's own error comes out as it went in, not wrapped in the engine's nursery.
@@ -102,6 +119,28 @@ async def open_engine(
             if only is group:
                 raise
             raise only from only.__cause__
+
+
+def _report_failed(report: Report, path: str, error: BaseException) -> None:
+    report(HandlerFailed(path, error))
+
+
+@asynccontextmanager
+async def _listening(
+    services: Services, listen: Sequence[str], tls: SSLContext | None, failed: Callable[[str, BaseException], None]
+) -> AsyncIterator[Sequence[str]]:
+    """Offer the services at the addresses; nothing of the network is loaded when there are none."""
+    if not listen:
+        yield ()
+        return
+    from importlib.resources import files
+
+    from headway.rpc import Health, Reflection, open_server
+
+    services.add(Health(*services.names))
+    services.add(Reflection(services, (files("headway._gen") / "descriptors.bin").read_bytes()))
+    async with open_server(services, listen, tls=tls, report=failed) as server:
+        yield server.addresses
 
 
 def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:

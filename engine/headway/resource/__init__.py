@@ -28,6 +28,7 @@ from headway.resource._names import type_problem as type_problem
 from headway.resource._payload import Payload as Payload
 from headway.resource._payload import copy_message as copy_message
 from headway.resource._payload import decode as decode
+from headway.resource._payload import decoder_of as decoder_of
 from headway.resource._payload import encode as encode
 from headway.resource._payload import equal as equal
 from headway.resource._registry import Registry as Registry

@@ -1,7 +1,7 @@
 """Put messages into bytes and back, copy and compare them, fast."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from headway.errors import PayloadError
@@ -49,6 +49,12 @@ def decode(cls: type[P], data: bytes) -> P:
     except PayloadError as error:
         raise PayloadError(f"not a {cls.__qualname__}: {error}") from error.__cause__
     return made
+
+
+def decoder_of(cls: type[P]) -> Callable[[bytes, int, int], P]:
+    """``decoder(data, begin, end)``: the message that stands in the middle of data; for a reader of many."""
+    read = codec_of(cls).decode
+    return lambda data, begin, end: read(data, begin, end, 1)
 
 
 def copy_message(message: P) -> P:

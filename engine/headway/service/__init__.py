@@ -8,5 +8,10 @@ with the store and must not be changed. Clients on a channel inside the process 
 
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._refusals import FENCED as FENCED
+from headway.service._service import SERVICE_ALIASES as SERVICE_ALIASES
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
+from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
+from headway.service._watch_wire import WatchDecoder as WatchDecoder
+from headway.service._watch_wire import WatchEncoder as WatchEncoder
+from headway.service._watch_wire import copied as copied
