@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 PRINTS = {
     "README.md": "['ada', 'grace']\n",
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
+    "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/controllers.md": "['/ -> :8080']\n",
 }
 
