@@ -15,6 +15,7 @@ PRINTS = {
     "README.md": "['ada', 'grace']\n",
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
     "docs/guides/controllers.md": "['/ -> :8080']\nat / {'home'}\n[] set()\n",
+    "docs/guides/network.md": "['ada', 'grace']\n",
 }
 
 

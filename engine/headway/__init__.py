@@ -41,6 +41,7 @@ from headway.controller import Runtime as Runtime
 from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
 from headway.engine import Engine as Engine
+from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
 from headway.errors import CallerError as CallerError
 from headway.errors import Conflict as Conflict

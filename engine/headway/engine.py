@@ -17,7 +17,7 @@ from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import Channel, InProcessChannel, Services
-from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchEncoder
+from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import Backend, open_store
 
 if TYPE_CHECKING:
@@ -119,6 +119,33 @@ async def open_engine(
             if only is group:
                 raise
             raise only from only.__cause__
+
+
+@asynccontextmanager
+async def connect(
+    endpoints: str | Sequence[str],
+    *apps: App,
+    tls: SSLContext | None = None,
+    server_name: str | None = None,
+    timeout: float = 30.0,
+) -> AsyncIterator[Client]:
+    """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
+
+    A client of engines that listen on the network. Nothing is connected before the first call.
+
+    Args:
+        endpoints: addresses of engines on one store; any of them serves.
+        apps: whose types; their controllers don't run here.
+        tls: for those that are TCP, as `headway.rpc.client_tls` makes it.
+        server_name: the name that the certificates must have, if it isn't the endpoint's host.
+        timeout: seconds for a call, where the caller's own deadline is no shorter.
+    """
+    from headway.rpc import open_channel
+
+    registry, _ = _together(apps)
+    decoders = {WATCH_LIST: WatchDecoder}
+    async with open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout) as channel:
+        yield Client(channel, registry)
 
 
 def _report_failed(report: Report, path: str, error: BaseException) -> None:
