@@ -4,14 +4,15 @@
     authorizer = Authorizer(load_access("access.yaml"))
     identity = authorizer.identify(metadata)                                # once a request; PermissionDenied
     identity.allows("read", type_name, partition, namespace, name)          # as often as need be; True or False
+    Guarded(serve, authorizer, registry)                                    # does both for a service, on the network
 
-A service without an authorizer trusts its callers: it is the one in the process. One with `Authorizer(Access())`
-lets nobody do anything.
+A service that is not guarded trusts its callers: it is the one in the process. One that is guarded with
+`Authorizer(Access())` lets nobody do anything.
 
 What never happens here: nothing is kept from which a token could be had, no refusal depends on what is stored, what
 no rule allows is not allowed, and nothing waits. Only `_file.py` reads, only `_new_token.py` is random.
 
-Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` is what a service talks to.
+Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 """
 
 from headway.access._authorizer import ANONYMOUS as ANONYMOUS
@@ -21,6 +22,8 @@ from headway.access._authorizer import Identity as Identity
 from headway.access._document import entry as entry
 from headway.access._document import read_access as read_access
 from headway.access._file import load_access as load_access
+from headway.access._guard import Caller as Caller
+from headway.access._guard import Guarded as Guarded
 from headway.access._new_token import new_token as new_token
 from headway.access._policy import GROUPS as GROUPS
 from headway.access._policy import VERBS as VERBS
