@@ -117,9 +117,9 @@ FLOODS: dict[str, Callable[[], bytes]] = {
     "resets": resets,
     "pings": lambda: PingFrame(0, opaque_data=b"12345678").serialize() * 60,
     "settings": settings,
-    "empty": lambda: resets()[: resets().index(RstStreamFrame(1).serialize())] + DataFrame(1, b"").serialize() * 60,
+    "empty": lambda: resets()[: resets().index(RstStreamFrame(1).serialize())] + DataFrame(1, b"").serialize() * 300,
 }
-TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(40, 1))
+TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(200, 1))
 
 
 @pytest.mark.parametrize("kind", FLOODS)
@@ -335,3 +335,14 @@ async def test_calls_that_a_leaving_server_has_begun_finish() -> None:
         while protocol in it.server._connections:
             await trio.testing.wait_all_tasks_blocked()
         assert replies == ["late"]
+
+
+async def test_the_deadline_is_kept_without_the_client() -> None:
+    """One that doesn't reset its call is told, and the handler is ended."""
+    async with served() as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, [*HEADERS[:2], (":path", WAIT), *HEADERS[3:], ("grpc-timeout", "100m")])
+        raw.h2.send_data(1, rpc.framed(b""), end_stream=True)
+        await raw.flush()
+        answer = await raw.until(lambda event: isinstance(event, ResponseReceived))
+        assert dict(answer.headers)[b"grpc-status"] == str(Status.DEADLINE_EXCEEDED.value).encode()
+        assert (it.echo.waiting, it.echo.cancelled) == (0, 1)
