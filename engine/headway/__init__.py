@@ -7,6 +7,7 @@ General layout, in the order in which a change travels; each room imports only t
     rpc              channels: how services are called
     storage          what is true: stores, their history, their fences
     service          what may be asked
+    access           who may ask: tokens and policies
     client           the seam: typed calls over any channel
     watch            one stream of one type, kept up
     cache            what is believed: the gate, indexes, reads
