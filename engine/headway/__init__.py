@@ -13,6 +13,7 @@ General layout, in the order in which a change travels; each room imports only t
     cache            what is believed: the gate, indexes, reads
     mapper, queue    whose concern; which key, when
     controller       declaring a controller, and running it
+    builtin          controllers that every engine runs
     manifest         YAML documents to resources and back
     observe          what users see of it
     engine           `open_engine`, the only file that knows every room
