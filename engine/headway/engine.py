@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway._groups import only_error
+from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, builtin_app
 from headway.cache import Hub
 from headway.client import Client
@@ -68,6 +69,8 @@ async def open_engine(
     through: Callable[[Channel], Channel] | None = None,
     listen: Sequence[str] = (),
     tls: SSLContext | None = None,
+    access: Authorizer | None = None,
+    insecure: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -85,12 +88,19 @@ async def open_engine(
         listen: addresses at which the services are offered by gRPC, under Consul's name of them too: "127.0.0.1:9000",
             "[::1]:0", "unix:/run/headway.sock".
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
+        access: says who may do what there. What is in the process may do everything.
+        insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
 
-    Raises DeclarationError for apps that don't go together, StoreUnusable for a store that can't be opened, OSError
-    for an address that can't be had.
+    Raises DeclarationError for apps that don't go together, and for listening without saying to whom; StoreUnusable for
+    a store that can't be opened; OSError for an address that can't be had.
     """
     registry, definitions = _together(apps)
     _refuse_own_name(apps)
+    if listen and (access is None) is not insecure:
+        raise DeclarationError(
+            f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
+            "or insecure=True, with which everybody who can connect may do everything"
+        )
     if report is None:
         from headway.observe import log_report
 
@@ -98,12 +108,7 @@ async def open_engine(
     opened = open_store(store) if isinstance(store, str) else store
     async with opened as backend:
         failed = functools.partial(_report_failed, report)
-        services = Services(
-            ResourceService(backend, registry),
-            LeaseService(backend),
-            aliases=SERVICE_ALIASES,
-            encoders={WATCH_LIST: WatchEncoder()},
-        )
+        services = _services(ResourceService(backend, registry), LeaseService(backend))
         channel = InProcessChannel(services, report=failed)
         try:
             async with trio.open_nursery() as nursery:
@@ -114,7 +119,13 @@ async def open_engine(
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
-                async with _listening(services, listen, tls, failed) as addresses:
+                # A controller elsewhere needs the lease service, for which there are no rules: with `access` it isn't
+                # offered, because whoever can raise a fence can stop a controller.
+                offered = services
+                if access is not None:
+                    serve = functools.partial(ResourceService, backend, registry)
+                    offered = _services(Guarded(serve, access, registry))
+                async with _listening(offered, listen, tls, failed) as addresses:
                     yield Engine(Client(channel, registry), backend, supervisors, addresses)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -131,6 +142,7 @@ async def connect(
     *apps: App,
     tls: SSLContext | None = None,
     server_name: str | None = None,
+    token: str = "",
     timeout: float = 30.0,
 ) -> AsyncIterator[Client]:
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
@@ -142,6 +154,7 @@ async def connect(
         apps: whose types; their controllers don't run here.
         tls: for those that are TCP, as `headway.rpc.client_tls` makes it.
         server_name: the name that the certificates must have, if it isn't the endpoint's host.
+        token: what the engines know the caller by, where they ask.
         timeout: seconds for a call, where the caller's own deadline is no shorter.
     """
     from headway.rpc import open_channel
@@ -149,7 +162,11 @@ async def connect(
     registry, _ = _together(apps)
     decoders = {WATCH_LIST: WatchDecoder}
     async with open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout) as channel:
-        yield Client(channel, registry)
+        yield Client(channel, registry, token=token)
+
+
+def _services(*services: object) -> Services:
+    return Services(*services, aliases=SERVICE_ALIASES, encoders={WATCH_LIST: WatchEncoder()})
 
 
 def _report_failed(report: Report, path: str, error: BaseException) -> None:

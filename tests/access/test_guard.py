@@ -10,9 +10,9 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Policy, Rule, Token, new_token
-from headway.resource import ResourceId, pb, resource_id, type_name
+from headway.resource import ResourceId, pb, type_name
 from headway.rpc import InProcessChannel
-from headway.service import ResourceService
+from headway.service import Decision, ResourceService
 from headway.storage import Backend, MemoryBackend
 from tests.helpers.declared import NOTE, PLANET, REGION, a_note, a_type, an_id, registry
 
@@ -29,21 +29,10 @@ def rule(*verbs: str, **changed: str) -> Rule:
     return Rule(verbs=verbs, **{"type": "tests.v1.*", "partition": "*", "namespace": "*", **changed})
 
 
-class Asking(ResourceService):
-    """The service, asking whether its caller may read, as soon as it knows what."""
-
-    def __init__(self, backend: Backend, caller: Caller) -> None:
-        super().__init__(backend, registry())
-        self._caller = caller
-
-    async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
-        if not self._caller.may_read(resource_id(message.id)):
-            raise GRPCError(Status.PERMISSION_DENIED, f"{message.id.name if message.id else ''} may not be read")
-        return await super().read(message)
-
-
 async def said(text: str, authorizer: Authorizer, backend: Backend, name: str) -> tuple[Status, str | None]:
-    channel = InProcessChannel(Guarded(lambda caller: Asking(backend, caller), authorizer, registry()))
+    channel = InProcessChannel(
+        Guarded(lambda caller: ResourceService(backend, registry(), caller), authorizer, registry())
+    )
     id = an_id(name, partition="default", namespace="default")
     try:
         request = pb.ReadRequest(id=id)
@@ -68,7 +57,7 @@ async def test_denied_is_the_same_whether_the_resource_is_there_or_not() -> None
             f"{SERVICE}/Write", request, pb.WriteResponse
         )
 
-    denied = (Status.PERMISSION_DENIED, "theirs may not be read")
+    denied = (Status.PERMISSION_DENIED, "Note theirs may not be read by you")
     assert before == [(Status.PERMISSION_DENIED, REFUSED), denied, denied]
     assert [await said(each, authorizer, backend, "theirs") for each in callers] == before
     assert (absent[0], await said(text, authorizer, backend, "mine")) == (Status.NOT_FOUND, (Status.OK, None))
@@ -96,7 +85,7 @@ class Recording:
             tenancy = getattr(request, "tenancy", None) or pb.Tenancy(partition="*", namespace="*")
             type = type_name(getattr(request, "type", None) or a_type())
             answers = {
-                "read": self._caller.may_read(name),
+                "read": self._caller.may_read(name) is Decision.ALLOWED,
                 "write": self._caller.may_write(name),
                 "list": self._caller.may_list(type, tenancy.partition, tenancy.namespace),
             }

@@ -323,7 +323,7 @@ async def test_an_engine_that_is_told_to_listens(tmp_path: Path) -> None:
             await rt.client.apply(target.new(request.id.name, Text(text=thing.data.text.upper())))
 
     where = ["127.0.0.1:0", f"unix:{tmp_path}/headway.sock"]
-    async with headway.open_engine("memory:", listening, listen=where) as engine:
+    async with headway.open_engine("memory:", listening, listen=where, insecure=True) as engine:
         assert engine.addresses[1] == where[1]
         for address in engine.addresses:
             async with rpc.open_channel(address, decoders=DECODERS) as channel:

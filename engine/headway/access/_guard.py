@@ -13,6 +13,7 @@ from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
 from headway.errors import PermissionDenied
 from headway.resource import Registry, ResourceId, Scope, TypeName
+from headway.service import Decision
 
 # The service asks whether something may be written or listed; the method that was called tells which verb that is.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status", "Delete": "delete"}
@@ -32,9 +33,10 @@ class Caller:
         self.name_prefix = ""
         """What a list's request says of names; known once the request has been received."""
 
-    def may_read(self, id: ResourceId, resource: object = None) -> bool:  # noqa: ARG002  # the service's own signature
+    def may_read(self, id: ResourceId, resource: object = None) -> Decision:  # noqa: ARG002  # the service's signature
         """Whether this resource may be read."""
-        return self._identity.allows("read", id.type, id.partition, id.namespace, id.name)
+        allowed = self._identity.allows("read", id.type, id.partition, id.namespace, id.name)
+        return Decision.ALLOWED if allowed else Decision.DENIED
 
     def may_write(self, id: ResourceId, resource: object = None) -> bool:  # noqa: ARG002  # likewise
         """Whether this resource may be written or deleted, or its status written, whichever was called."""

@@ -49,8 +49,9 @@ class Client:
     again.
     """
 
-    def __init__(self, channel: Channel, registry: Registry, writes: Writes | None = None) -> None:
+    def __init__(self, channel: Channel, registry: Registry, writes: Writes | None = None, *, token: str = "") -> None:
         self._channel = channel
+        self._metadata = {"x-consul-token": token} if token else None
         self._registry = registry
         self._writes: Writes = writes or PlainWrites()
 
@@ -233,7 +234,7 @@ class Client:
             name_prefix=name_prefix,
             resume_after=None if resume_after is None else resume_after.message(),
         )
-        return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request))
+        return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request, metadata=self._metadata))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource) -> Resource[T]:
         request = pb.WriteRequest(resource=message, fence=self._writes.fence, store_id=self._writes.store_id)
@@ -259,7 +260,7 @@ class Client:
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
         try:
-            return await self._channel.unary(_SERVICE + method, request, reply_type)
+            return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:
             settles = self._channel.settles_writes
             translated: HeadwayError = client_error(error, write=write, settles_writes=settles)
