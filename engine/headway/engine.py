@@ -11,7 +11,7 @@ import trio
 
 from headway._groups import only_error
 from headway.access import Authorizer, Guarded
-from headway.builtin import NAME, builtin_app
+from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import App, Definition, Owed, Run, Supervisor
@@ -24,6 +24,9 @@ from headway.storage import Backend, open_store
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+_PACE = 0.02
+"""Seconds at which the engine's own controllers look at their streams."""
 
 
 class Engine:
@@ -114,7 +117,8 @@ async def open_engine(
             async with trio.open_nursery() as nursery:
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
-                for served, through_channel in ((definitions, theirs), (_together([builtin_app()])[1], channel)):
+                own = PacedChannel(channel, _PACE)
+                for served, through_channel in ((definitions, theirs), (_together([builtin_app()])[1], own)):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:

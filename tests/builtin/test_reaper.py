@@ -134,7 +134,7 @@ async def test_one_bad_child_does_not_stop_the_others() -> None:
         for name in ("a", "stuck", "z"):
             await engine.client.write(CHILD.new(name, owner=boss))
         await engine.client.delete(boss)
-        await trio.sleep(0.02)
+        await trio.sleep(0.05)
         assert await everything(engine.client) == ["stuck", f"tombstone-{boss.uid.lower()}"]
         failed = [each for each in heard if isinstance(each, Reconciled) and each.error is not None]
         assert "1 could not be deleted, the first Child stuck: " in str(failed[0].error)

@@ -5,3 +5,4 @@ Open `_reaper.py` first: what an owner leaves behind is deleted.
 
 from headway.builtin._app import NAME as NAME
 from headway.builtin._app import builtin_app as builtin_app
+from headway.builtin._paced import PacedChannel as PacedChannel

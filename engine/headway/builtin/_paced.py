@@ -1,0 +1,76 @@
+"""A channel whose streams are read at intervals, so that every commit of a store doesn't wake their readers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, TypeVar
+
+import trio
+
+from headway.resource import Bookmark, Changes
+from headway.rpc import Channel, Metadata
+
+Reply = TypeVar("Reply")
+
+
+class PacedChannel:
+    """Meets `Channel`. What happens within ``seconds`` of a stream's last item comes together after them.
+
+    The engine's own controllers watch types in which mostly nothing happens. Without this each of them would be
+    woken by every write of anything, to hear that nothing happened.
+    """
+
+    def __init__(self, inner: Channel, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
+
+    @property
+    def settles_writes(self) -> bool:
+        """See `Channel`."""
+        return self._inner.settles_writes
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        """See `Channel`. At once."""
+        return await self._inner.unary(path, request, reply_type, metadata=metadata)
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """See `Channel`."""
+        return _PacedStream(self._inner.stream(path, request, metadata=metadata), self._seconds)
+
+
+class _PacedStream:
+    def __init__(self, opened: AbstractAsyncContextManager[AsyncIterator[Any]], seconds: float) -> None:
+        self._opened = opened
+        self._seconds = seconds
+        self._items: AsyncIterator[Any]
+        # When the next item may be asked for: a stream that isn't read isn't woken.
+        self._next_at = -float("inf")
+
+    async def __aenter__(self) -> AsyncIterator[Any]:
+        self._items = await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._opened.__aexit__(kind, error, traceback)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        await trio.sleep_until(self._next_at)
+        item = await self._items.__anext__()
+        if isinstance(item, Bookmark | Changes):
+            self._next_at = trio.current_time() + self._seconds
+        return item
+
+
+def _meets_the_protocol(inner: Channel) -> Channel:
+    return PacedChannel(inner, 0.02)
