@@ -41,6 +41,7 @@ class ServerTasks(trio.abc.Instrument):
     def task_spawned(self, task: trio.lowlevel.Task) -> None:
         if task.name.startswith("rpc "):
             self.living[task.name] += 1
+            self.changed.set()
 
     def task_exited(self, task: trio.lowlevel.Task) -> None:
         if task.name.startswith("rpc "):
@@ -63,6 +64,7 @@ class Bystander:
         self.seen: list[str] = []
         self.between = trio.Lock()
         self._heard = trio.Event()
+        self._wrote = trio.Event()
 
     async def work(self, *, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
@@ -80,6 +82,13 @@ class Bystander:
             await self.client.apply(THING.new("bystander", Text(text=text)))
             assert (await self.client.read(THING, "bystander")).data.text == text
         self.written += 1
+        self._wrote.set()
+
+    async def until_written(self, count: int) -> None:
+        """Wait until it has written so often."""
+        while self.written < count:
+            self._wrote = trio.Event()
+            await self._wrote.wait()
 
     async def _watch(self, *, task_status: trio.TaskStatus[None]) -> None:
         async with self.client.watch(THING) as events:
