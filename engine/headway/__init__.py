@@ -7,11 +7,13 @@ General layout, in the order in which a change travels; each room imports only t
     rpc              channels: how services are called
     storage          what is true: stores, their history, their fences
     service          what may be asked
+    access           who may ask: tokens and policies
     client           the seam: typed calls over any channel
     watch            one stream of one type, kept up
     cache            what is believed: the gate, indexes, reads
     mapper, queue    whose concern; which key, when
     controller       declaring a controller, and running it
+    builtin          controllers that every engine runs
     manifest         YAML documents to resources and back
     observe          what users see of it
     engine           `open_engine`, the only file that knows every room
@@ -41,6 +43,7 @@ from headway.controller import Runtime as Runtime
 from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
 from headway.engine import Engine as Engine
+from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
 from headway.errors import CallerError as CallerError
 from headway.errors import Conflict as Conflict

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway._groups import only_error
+from headway.builtin import NAME, builtin_app
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import App, Definition, Owed, Run, Supervisor
@@ -17,7 +18,7 @@ from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import Channel, InProcessChannel, Services
-from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchEncoder
+from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import Backend, open_store
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ async def open_engine(
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
-    Opens the store, serves it in the process, and runs the controllers of the apps until the block ends; then
-    everything ends: no task outlives the block.
+    Opens the store, serves it in the process, and runs the controllers of the apps, and Headway's own, until the block
+    ends; then everything ends: no task outlives the block.
 
     Args:
         store: ``memory:``, ``sqlite:PATH``, or a backend.
@@ -80,7 +81,7 @@ async def open_engine(
             an operator should know is logged by structlog.
         lag_limit: seconds that a type's stream may stand below what is known before another one is tried.
         through: puts a channel of yours between the controllers and the service: `headway.testing.ScriptedChannel`,
-            for a test. The engine's own client doesn't go through it.
+            for a test. The engine's own client and controllers don't go through it.
         listen: addresses at which the services are offered by gRPC, under Consul's name of them too: "127.0.0.1:9000",
             "[::1]:0", "unix:/run/headway.sock".
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
@@ -89,6 +90,7 @@ async def open_engine(
     for an address that can't be had.
     """
     registry, definitions = _together(apps)
+    _refuse_own_name(apps)
     if report is None:
         from headway.observe import log_report
 
@@ -106,8 +108,10 @@ async def open_engine(
         try:
             async with trio.open_nursery() as nursery:
                 theirs = channel if through is None else through(channel)
-                hub = Hub(theirs, nursery, report, lag_limit=lag_limit)
-                supervisors = _supervisors(definitions, hub, theirs, registry, report)
+                supervisors: list[Supervisor] = []
+                for served, through_channel in ((definitions, theirs), (_together([builtin_app()])[1], channel)):
+                    hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
+                    supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
                 async with _listening(services, listen, tls, failed) as addresses:
@@ -119,6 +123,33 @@ async def open_engine(
             if only is group:
                 raise
             raise only from only.__cause__
+
+
+@asynccontextmanager
+async def connect(
+    endpoints: str | Sequence[str],
+    *apps: App,
+    tls: SSLContext | None = None,
+    server_name: str | None = None,
+    timeout: float = 30.0,
+) -> AsyncIterator[Client]:
+    """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
+
+    A client of engines that listen on the network. Nothing is connected before the first call.
+
+    Args:
+        endpoints: addresses of engines on one store; any of them serves.
+        apps: whose types; their controllers don't run here.
+        tls: for those that are TCP, as `headway.rpc.client_tls` makes it.
+        server_name: the name that the certificates must have, if it isn't the endpoint's host.
+        timeout: seconds for a call, where the caller's own deadline is no shorter.
+    """
+    from headway.rpc import open_channel
+
+    registry, _ = _together(apps)
+    decoders = {WATCH_LIST: WatchDecoder}
+    async with open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout) as channel:
+        yield Client(channel, registry)
 
 
 def _report_failed(report: Report, path: str, error: BaseException) -> None:
@@ -159,6 +190,11 @@ def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
                 raise DeclarationError(f"two apps are named {app.name!r} and both have a controller {name!r}")
             definitions[fence_name] = definition
     return registry, definitions
+
+
+def _refuse_own_name(apps: Sequence[App]) -> None:
+    if any(app.name == NAME for app in apps):
+        raise DeclarationError(f"an app named {NAME!r} would share the fences of Headway's own controllers: rename it")
 
 
 def _supervisors(

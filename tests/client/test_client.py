@@ -230,8 +230,8 @@ async def test_a_status_says_what_it_has_seen_and_makes_no_commit_twice(client: 
     here = calls.revision
     assert await client.write_status(one, "mine", [READY]) == first
     assert calls.revision == here
-    other = await client.write_status(one, "mine", [READY], observed_generation=ULID)
-    assert other.status["mine"].observed_generation == ULID
+    other = await client.write_status(one, "other", [READY], observed_generation=ULID)
+    assert other.status["other"].observed_generation == ULID
     await client.delete(one)
     with pytest.raises(NotFound, match=f"Note one with uid {one.uid} is not there"):
         await client.write_status(one, "mine", [READY])

@@ -167,10 +167,10 @@ async def test_a_store_that_cannot_be_read_is_unavailable(broken: str) -> None:
     """And no bug of the service: nothing is reported as unexpected."""
 
     class Broken(MemoryBackend):
-        async def _fail(self, *_: object) -> Any:
+        async def _fail(self, *_: object, **__: object) -> Any:
             raise StoreUnusable("the store is closed")
 
-        read = list = list_by_owner = _fail  # type: ignore[assignment]  # every way to read
+        read = list = list_by_owner = _fail  # every way to read
 
     calls = Calls(Broken(), registry())
     with pytest.raises(Unavailable, match="the store is closed"):

@@ -166,14 +166,14 @@ async def test_anothers_resource_is_not_taken(autojump_clock: MockClock) -> None
     assert _errors(rig)[0] is InvalidArgument
 
 
-async def test_only_this_incarnations_outputs_are_pruned(autojump_clock: MockClock) -> None:
-    """What a former bearer of the owner's name owned isn't this one's to prune."""
+async def test_only_the_owners_own_outputs_are_pruned(autojump_clock: MockClock) -> None:
+    """An owner is one resource of one type: what another one of the same name owns isn't this one's to prune."""
     rig = Rig(autojump_clock)
 
     async def prepare(engine: headway.Engine) -> None:
-        await _summary(engine, rig, "of-the-former")
-        await engine.client.delete(rig.pools.pool.id("a"))
-        await engine.client.apply(rig.pools.pool.new("a"))
+        await _summary(engine, rig, "of-the-pool")
+        namesake = await engine.client.apply(rig.pools.member.new("a", Member(pool="a")))
+        await engine.client.apply(rig.pools.summary.new("of-the-member", Summary(members=["old"]), owner=namesake))
 
     async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
         async with rt.outputs(rig.pools.summary, owner=pool):
@@ -181,7 +181,7 @@ async def test_only_this_incarnations_outputs_are_pruned(autojump_clock: MockClo
 
     await _run(rig, body, prepare)
 
-    assert list(rig.store.resources(rig.pools.summary)) == ["of-the-former"]
+    assert list(rig.store.resources(rig.pools.summary)) == ["of-the-member"]
 
 
 async def test_what_is_marked_for_deletion_is_left_to_its_finalizers(autojump_clock: MockClock) -> None:

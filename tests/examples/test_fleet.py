@@ -56,7 +56,7 @@ async def test_a_killed_process_is_back_and_its_address_was_gone(folder: Folder)
 
 
 async def test_what_a_killed_engine_leaves_is_adopted_by_the_next_run(folder: Folder) -> None:
-    """kill -9 of the engine, and run it again: the same processes, each started once; Ctrl-C then stops them all."""
+    """Kill -9 of the engine, and run it again: the same processes, each started once; Ctrl-C then stops them all."""
     folder.declare(replicas=2, web=folder.web())
     async with folder.run() as run:
         await run.line("endpoints", folder.name("web"), ", ")

@@ -14,7 +14,7 @@ from grpclib.const import Status
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import Bookmark, Key, Kind, Position, Registry, ResourceType, StreamItem, pb, position
 from headway.rpc import InProcessChannel
-from headway.service import WATCH_LIST, LeaseService, ResourceService
+from headway.service import WATCH_LIST, Authorizer, LeaseService, ResourceService
 from headway.storage import Backend, Fence, Operation, Raised, Watch, Within
 from tests.helpers.declared import a_type, an_id, uid_of
 
@@ -27,11 +27,11 @@ Reply = Any
 class Calls:
     """Calls a service over a store. ``unexpected`` holds what handlers raised that is no answer."""
 
-    def __init__(self, backend: Backend, registry: Registry) -> None:
+    def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
         self.backend = backend
         self.unexpected: list[BaseException] = []
         self.channel = InProcessChannel(
-            ResourceService(backend, registry),
+            ResourceService(backend, registry, authorizer),
             LeaseService(backend),
             report=lambda _, error: self.unexpected.append(error),
         )
@@ -144,8 +144,10 @@ class Interrupted:
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         return await self._inner.read(kind, key)
 
-    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
-        return await self._inner.list(kind, within)
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        return await self._inner.list(kind, within, after=after, limit=limit)
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         return await self._inner.list_by_owner(owner_uid)

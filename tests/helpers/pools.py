@@ -58,6 +58,8 @@ class PoolsApp:
         linger: seconds that each reconcile takes to end when it is cancelled.
     """
 
+    controller = "pools"
+
     def __init__(self, *, concurrency: int = 2, deadline: float = 20.0) -> None:
         self.app = app = headway.App("test")
         self.pool = app.type("test", "v1", "Pool", Pool)
@@ -88,7 +90,7 @@ class PoolsApp:
             concurrency=self.concurrency,
             deadline=self._deadline,
             backoff=headway.Backoff(0.01, 5.0),
-            name="pools",
+            name=self.controller,
         )(reconcile)
 
     def _map_member(self, member: headway.Resource[Member], cache: CacheReader) -> Concerned:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headway.resource import Key, Kind, Position, Resource, ResourceType, pb
-from headway.storage import Fence, MemoryBackend, Operation, Put
+from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing
 
 
 class Commit(NamedTuple):
@@ -32,6 +32,8 @@ class RecordingBackend(MemoryBackend):
         """See `Backend.commit`. Recorded in the step in which it happens."""
         position = await super().commit(operations, fence)
         for operation in operations:
+            if isinstance(operation, Require | RequireOwnsNothing):
+                continue
             place = (operation.kind, operation.key)
             old = self._now.get(place)
             new = operation.resource if isinstance(operation, Put) else None

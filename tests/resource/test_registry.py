@@ -7,14 +7,16 @@ from typing import Any, cast
 import pytest
 
 from headway.errors import DeclarationError, InvalidArgument
-from headway.resource import Registry, ResourceType, Scope, TypeName
+from headway.resource import NAMESPACE, PARTITION, TOMBSTONE, Registry, ResourceType, Scope, TypeName
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
+
+BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE]
 
 
 def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
     """And is what the registry iterates over, in the order in which it came."""
     known = registry()
-    assert list(known) == TYPES
+    assert list(known) == [*BUILTIN, *TYPES]
     for type in TYPES:
         assert known.resolve(type.name) is type
         assert type.name in known
@@ -26,7 +28,10 @@ def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
     [
         (TypeName("tests", "v1", "Noet"), "type tests.v1.Noet is not registered; did you mean 'tests.v1.Note'?"),
         (TypeName("tests", "v3", "Note"), "type tests.v3.Note is not registered; did you mean 'tests.v"),
-        (TypeName("acme", "v9", "Zebra"), "type acme.v9.Zebra is not registered; known: tests.v1.Child, tests.v1.Hook"),
+        (
+            TypeName("acme", "v9", "Zebra"),
+            "type acme.v9.Zebra is not registered; known: tenancy.v1.Namespace, tenancy.v1.Partition, tes",
+        ),
     ],
 )
 def test_what_is_not_registered_is_refused_with_what_is(name: TypeName, said: str) -> None:
@@ -36,10 +41,20 @@ def test_what_is_not_registered_is_refused_with_what_is(name: TypeName, said: st
     assert str(caught.value).startswith(said)
 
 
-def test_an_empty_registry_says_just_that() -> None:
-    """There is nothing to propose."""
-    with pytest.raises(InvalidArgument, match=r"^type tests\.v1\.Note is not registered$"):
+def test_a_registry_has_the_types_of_headway_itself() -> None:
+    """Tombstones, which are proposed to nobody, partitions and namespaces; their groups are taken."""
+    said = r"^type tests\.v1\.Note is not registered; known: tenancy\.v1\.Namespace, tenancy\.v1\.Partition$"
+    with pytest.raises(InvalidArgument, match=said):
         Registry().resolve(NOTE.name)
+    for group in ("internal", "tenancy"):
+        with pytest.raises(DeclarationError, match=f"group '{group}' is Headway's own; choose another"):
+            Registry().register(ResourceType(group, "v1", "Note", Note))
+
+
+def test_every_type_of_a_program_has_a_scope() -> None:
+    """Only a tombstone is where its owner was, whatever that is."""
+    with pytest.raises(DeclarationError, match="scope must be CLUSTER, PARTITION or NAMESPACE"):
+        Registry().register(ResourceType("tests", "v1", "Note", Note, scope=Scope.UNDEFINED))
 
 
 def test_a_name_is_registered_once() -> None:
@@ -63,7 +78,7 @@ def test_all_versions_of_a_kind_have_one_scope() -> None:
     with pytest.raises(DeclarationError, match=said):
         known.register(other)
     known.register(NOTE_V2)
-    assert len(list(known)) == 2
+    assert len(list(known)) == len(BUILTIN) + 2
 
 
 @pytest.mark.parametrize("wrong", [Note, "tests.v1.Note", None])

@@ -23,7 +23,7 @@ from headway.client import Client
 from headway.resource import Changes, EndOfSnapshot, pb
 from headway.rpc import Limits, Rate
 from headway.service import WATCH_LIST
-from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, FLOOD, TEXTS, THING, Text, app, served
+from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, FLOOD, TEXTS, THING, WAIT, Text, app, served
 
 HEADERS = [
     (":method", "POST"),
@@ -117,9 +117,9 @@ FLOODS: dict[str, Callable[[], bytes]] = {
     "resets": resets,
     "pings": lambda: PingFrame(0, opaque_data=b"12345678").serialize() * 60,
     "settings": settings,
-    "empty": lambda: resets()[: resets().index(RstStreamFrame(1).serialize())] + DataFrame(1, b"").serialize() * 60,
+    "empty": lambda: resets()[: resets().index(RstStreamFrame(1).serialize())] + DataFrame(1, b"").serialize() * 300,
 }
-TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(40, 1))
+TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(200, 1))
 
 
 @pytest.mark.parametrize("kind", FLOODS)
@@ -314,3 +314,35 @@ async def test_a_thousand_idle_streams_cost_next_to_nothing() -> None:
         await trio.sleep(1.0)
         assert time.process_time() - used < 0.05 * (time.monotonic() - begin)
         nursery.cancel_scope.cancel()
+
+
+async def test_calls_that_a_leaving_server_has_begun_finish() -> None:
+    """A GOAWAY without an error: the next call goes over another connection, those under way to their end."""
+    async with served() as it, rpc.open_channel(it.where) as channel, trio.open_nursery() as nursery:
+        replies: list[str] = []
+
+        async def call() -> None:
+            replies.append((await channel.unary(WAIT, Text(text="late"), Text)).text)
+
+        nursery.start_soon(call)
+        await it.echo.until_waiting(1)
+        (protocol,) = it.server._connections
+        protocol.say_goodbye()
+        while it.server.connections == 1:
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        assert not replies
+        it.echo.release.set()
+        while protocol in it.server._connections:
+            await trio.testing.wait_all_tasks_blocked()
+        assert replies == ["late"]
+
+
+async def test_the_deadline_is_kept_without_the_client() -> None:
+    """One that doesn't reset its call is told, and the handler is ended."""
+    async with served() as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, [*HEADERS[:2], (":path", WAIT), *HEADERS[3:], ("grpc-timeout", "100m")])
+        raw.h2.send_data(1, rpc.framed(b""), end_stream=True)
+        await raw.flush()
+        answer = await raw.until(lambda event: isinstance(event, ResponseReceived))
+        assert dict(answer.headers)[b"grpc-status"] == str(Status.DEADLINE_EXCEEDED.value).encode()
+        assert (it.echo.waiting, it.echo.cancelled) == (0, 1)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from grpclib import config, events, metadata, protocol, server
 from h2 import connection, settings
+from hyperframe.frame import GoAwayFrame
 
 
 def parameters(function: Any) -> list[str]:
@@ -114,3 +115,9 @@ def test_h2_reads_the_limit_of_streams_from_where_we_raise_it() -> None:
 def test_dispatching_to_nobody_needs_no_server() -> None:
     """A server stream wants one."""
     assert parameters(events._DispatchServerEvents.__init__) == ["self"]
+
+
+def test_h2_looks_up_what_a_frame_means_where_we_put_our_goaway() -> None:
+    """Its own takes nothing more after one, not even the ends of calls that have begun."""
+    assert GoAwayFrame in connection.H2Connection()._frame_dispatch_table
+    assert parameters(connection.H2Connection()._receive_goaway_frame) == ["frame"]

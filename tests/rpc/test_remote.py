@@ -241,7 +241,7 @@ async def test_the_next_server_is_tried() -> None:
 
 
 async def test_a_connection_more_is_opened_before_the_streams_run_out() -> None:
-    """grpclib alone would wait for ever at the server's limit."""
+    """Grpclib alone would wait for ever at the server's limit."""
     limits = rpc.Limits(streams=10)
     async with (
         served(limits=limits) as it,

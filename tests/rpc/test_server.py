@@ -119,6 +119,10 @@ async def test_a_stop_lets_calls_finish_and_ends_streams() -> None:
             with pytest.raises(GRPCError) as caught:
                 await anext(items)
         ended.append((caught.value.status, caught.value.message))
+        # A call that comes now, over a connection that is still open, is not begun.
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(ECHO, Text(text="too late"), Text)
+        ended.append((caught.value.status, caught.value.message))
         it.echo.release.set()
 
     async def client(it: Served) -> None:
@@ -126,10 +130,15 @@ async def test_a_stop_lets_calls_finish_and_ends_streams() -> None:
             calls.start_soon(call, channel)
             calls.start_soon(watch, it, channel)
 
-    async with trio.open_nursery() as nursery, served(grace=20) as it:
-        nursery.start_soon(client, it)
-        await it.echo.until_waiting(2)
-    assert ended == [(Status.UNAVAILABLE, "the server is stopping")]
+    async with trio.open_nursery() as nursery:
+        # Cancelled from outside: the server ends in order all the same.
+        with trio.CancelScope() as scope:
+            async with served(grace=20) as it:
+                nursery.start_soon(client, it)
+                await it.echo.until_waiting(2)
+                scope.cancel()
+                await trio.sleep_forever()
+    assert ended == [(Status.UNAVAILABLE, "the server is stopping")] * 2
     assert replies == ["late"]
 
 

@@ -85,7 +85,7 @@ async def _events(stub: ResourceServiceStub) -> AsyncGenerator[pb.WatchEvent, No
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """grpcio's own code for the schema."""
+    """Grpcio's own code for the schema."""
     folder = tmp_path_factory.mktemp("stubs")
     source = "headway/resource/v1/resource.proto"
     # Under a package name of its own: `headway` is ours.

@@ -182,10 +182,34 @@ async def test_an_owner_is_found_by_name_and_kept_by_uid(calls: Calls) -> None:
     assert (await calls.stored(a_note("one", type=CHILD, owner=boss.id))).owner == boss.id
 
 
-async def test_an_owner_with_a_uid_need_not_be_there(calls: Calls) -> None:
-    """It is taken as it is given."""
-    owner = an_id("boss", uid=ULID)
-    assert uid_of(pb.Resource(id=(await calls.stored(a_note(owner=owner))).owner)) == ULID
+async def test_an_owner_with_a_uid_must_be_there_too(calls: Calls) -> None:
+    """The origin takes any uid, and what is created under one that has gone is owned by nobody for ever."""
+    for owner in (an_id("boss", uid=ULID), an_id("boss")):
+        await refused(
+            calls.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not there"
+        )
+    boss = await calls.stored(a_note("boss"))
+    said = f"resource.owner: Note boss with uid {ULID} is not there"
+    await refused(calls.write(a_note(owner=an_id("boss", uid=ULID))), Status.INVALID_ARGUMENT, said)
+    assert (await calls.stored(a_note(owner=boss.id))).owner == boss.id
+    assert await calls.names(NOTE) == ["boss", "one"]
+
+
+@pytest.mark.parametrize("with_uid", [False, True])
+async def test_an_owner_that_goes_before_the_commit_refuses_the_child(
+    calls: Calls,
+    racing: Calls,
+    interrupted: Interrupted,
+    autojump_clock: trio.testing.MockClock,
+    with_uid: bool,
+) -> None:
+    """Whether it is there is asked in the child's own commit, so that no child comes too late to be found."""
+    boss = await calls.stored(a_note("boss"))
+    interrupted.before_commit = [lambda: calls.delete(an_id("boss"))]
+    owner = an_id("boss", uid=uid_of(boss) if with_uid else "")
+    await refused(racing.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not there")
+    assert await calls.names(NOTE) == []
+    assert autojump_clock.current_time() < 0.2
 
 
 async def test_an_owner_is_set_at_creation_only(calls: Calls) -> None:

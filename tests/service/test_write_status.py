@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 
 import pytest
 import trio.testing
@@ -80,17 +81,45 @@ async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
     await refused(in_memory.write_status(id, status, key=key), Status.INVALID_ARGUMENT, said)
 
 
-async def test_the_first_bad_condition_is_the_one_that_is_named(calls: Calls) -> None:
-    """The origin goes on and names the last."""
-    conditions = [pb.Condition(type="good")] + [
-        pb.Condition(type="bad", resource=a_reference(name)) for name in ("First", "Second")
-    ]
-    status = pb.Status(observed_generation=ULID, conditions=[*conditions, pb.Condition()])
+async def test_every_bad_condition_is_named(in_memory: Calls) -> None:
+    """The origin names the last one; who has to mend them wants to know of all."""
+    bad = [pb.Condition(type="bad", resource=a_reference(name)) for name in ("First", "Second")]
+    status = pb.Status(observed_generation=ULID, conditions=[pb.Condition(type="good"), *bad, pb.Condition()])
     await refused(
-        calls.write_status(THE, status), Status.INVALID_ARGUMENT, "status.conditions[1].resource: name 'First'"
+        in_memory.write_status(THE, status),
+        Status.INVALID_ARGUMENT,
+        "status.conditions[1].resource: name 'First'",
+        "; status.conditions[2].resource: name 'Second'",
+        "; status.conditions[3].type is required",
     )
-    status = pb.Status(observed_generation=ULID, conditions=[pb.Condition(type="good"), pb.Condition()])
-    await refused(calls.write_status(THE, status), Status.INVALID_ARGUMENT, "status.conditions[1].type is required")
+
+
+@pytest.mark.parametrize("same", [False, True])
+async def test_an_observed_generation_never_goes_back(calls: Calls, same: bool) -> None:
+    """The origin takes an older one; here its writer is told to read again, whatever else it says."""
+    old = await calls.stored(a_note())
+    new = await calls.stored(a_note("one", "changed"))
+    stored = (await calls.write_status(id_of(new), a_status(new.generation, "seen"))).resource
+    late = a_status(old.generation, "seen" if same else "missed")
+    said = f"Note one: status mine is of generation {new.generation} already, above {old.generation}; read it again"
+    await refused(calls.write_status(id_of(new), late), Status.ABORTED, said)
+    assert (await calls.read(an_id())).resource == stored
+    await calls.write_status(id_of(new), a_status(old.generation), key="another")
+    await calls.write_status(id_of(new), a_status(new.generation, "more"))
+
+
+async def test_generations_of_one_resource_only_grow(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within one millisecond, and when the clock is put back; a mark for deletion is a new one too."""
+    first = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
+    monkeypatch.setattr("headway.service._generation.ulid_now", lambda: ULID)
+    grown = [first.generation]
+    for _ in range(70):
+        grown.append((await calls.stored(a_note())).generation)
+    marked = (await calls.delete(an_id())).resource
+    assert marked is not None
+    grown.append(marked.generation)
+    assert all(one < two for one, two in itertools.pairwise(grown))
+    assert {len(each) for each in grown} == {26}
 
 
 @pytest.mark.parametrize(

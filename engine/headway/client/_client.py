@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
 import trio
@@ -80,17 +80,47 @@ class Client:
         partition: str = "*",
         namespace: str = "*",
         name_prefix: str = "",
+        filter: str = "",
     ) -> builtins.list[Resource[T]]:
-        """All resources of a type, in order of partition, namespace and name; ``*`` is any."""
-        if type.scope is Scope.CLUSTER:
-            partition = namespace = ""
+        """All resources of a type, in order of partition, namespace and name; ``*`` is any.
+
+        ``filter`` is of the metadata: ``"colour=red, size!=big, urgent, !done"`` lets through what meets all terms.
+        """
         request = pb.ListRequest(
             type=type.name.message(),
-            tenancy=pb.Tenancy(partition=partition, namespace=namespace if type.scope is Scope.NAMESPACE else ""),
+            tenancy=_within(type, partition, namespace),
             name_prefix=name_prefix,
+            metadata_filter=filter,
         )
         reply = await self._call("List", request, pb.ListResponse)
         return [type.view(resource) for resource in reply.resources]
+
+    async def pages(
+        self,
+        type: ResourceType[T],
+        *,
+        size: int = 500,
+        partition: str = "*",
+        namespace: str = "*",
+        name_prefix: str = "",
+        filter: str = "",
+    ) -> AsyncIterator[builtins.list[Resource[T]]]:
+        """``async for page in client.pages(TEAM): ...``: as `list`, in lists of up to ``size``, each read when it is
+        wanted. What is there all the while comes exactly once; what comes or goes meanwhile may come or not.
+        """
+        request = pb.ListRequest(
+            type=type.name.message(),
+            tenancy=_within(type, partition, namespace),
+            name_prefix=name_prefix,
+            metadata_filter=filter,
+            page_size=size,
+        )
+        while True:
+            reply = await self._call("List", copy_message(request), pb.ListResponse)
+            yield [type.view(resource) for resource in reply.resources]
+            if not reply.next_page_token:
+                return
+            request.page_token = reply.next_page_token
 
     async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> builtins.list[Resource[Any]]:
         """Everything that this incarnation owns, of every registered type. The id must have a uid."""
@@ -197,13 +227,9 @@ class Client:
 
         What is there, a SnapshotEnd, then every change in order. With ``resume_after`` only the changes after it.
         """
-        tenancy = pb.Tenancy(
-            partition="" if type.scope is Scope.CLUSTER else partition,
-            namespace=namespace if type.scope is Scope.NAMESPACE else "",
-        )
         request = pb.WatchListRequest(
             type=type.name.message(),
-            tenancy=tenancy,
+            tenancy=_within(type, partition, namespace),
             name_prefix=name_prefix,
             resume_after=None if resume_after is None else resume_after.message(),
         )
@@ -267,6 +293,14 @@ def _check_conditions(conditions: object) -> None:
             raise InvalidArgument(
                 f"condition {each.type!r}: state {each.state} must be a headway.ConditionState, such as TRUE or FALSE"
             )
+
+
+def _within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
+    """The units of a List or WatchList that the type's scope has."""
+    return pb.Tenancy(
+        partition="" if type.scope is Scope.CLUSTER else partition,
+        namespace="" if type.scope in (Scope.CLUSTER, Scope.PARTITION) else namespace,
+    )
 
 
 def _id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:

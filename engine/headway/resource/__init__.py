@@ -8,6 +8,14 @@ from headway._gen.headway.resource import v1 as _v1
 from headway._gen.headway.resource.v1 import Condition as Condition
 from headway._gen.headway.resource.v1 import ConditionState as ConditionState
 from headway._gen.headway.resource.v1 import Status as Status
+from headway._gen.headway.resource.v1 import Tombstone as Tombstone
+from headway._gen.headway.tenancy.v1 import Namespace as Namespace
+from headway._gen.headway.tenancy.v1 import Partition as Partition
+from headway.resource._builtin import DEFAULT_UNIT as DEFAULT_UNIT
+from headway.resource._builtin import EMPTIED_FINALIZER as EMPTIED_FINALIZER
+from headway.resource._builtin import NAMESPACE as NAMESPACE
+from headway.resource._builtin import PARTITION as PARTITION
+from headway.resource._builtin import TOMBSTONE as TOMBSTONE
 from headway.resource._ids import Key as Key
 from headway.resource._ids import Kind as Kind
 from headway.resource._ids import ResourceId as ResourceId

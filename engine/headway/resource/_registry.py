@@ -6,19 +6,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.errors import DeclarationError, InvalidArgument
+from headway.resource._builtin import BUILTIN_TYPES, RESERVED_GROUPS
 from headway.resource._ids import TypeName
 from headway.resource._names import did_you_mean
-from headway.resource._types import ResourceType
+from headway.resource._types import ResourceType, Scope
 
 
 class Registry:
-    """Types by name. A name is registered once."""
+    """Types by name. A name is registered once; tombstones, partitions and namespaces are there from the start."""
 
     def __init__(self) -> None:
-        self._types: dict[TypeName, ResourceType[Any]] = {}
+        self._types: dict[TypeName, ResourceType[Any]] = {type.name: type for type in BUILTIN_TYPES}
 
     def register(self, type: ResourceType[Any]) -> None:
-        """Add a type. Raises DeclarationError when its name is taken, or a version of its kind has another scope."""
+        """Add a type.
+
+        Raises DeclarationError when its name or group is taken, or a version of its kind has another scope.
+        """
         if not isinstance(type, ResourceType):
             raise DeclarationError(f"only a headway.ResourceType can be registered, not {type!r}")
         if type.name in self._types:
@@ -26,6 +30,10 @@ class Registry:
                 f"type {type.name} is registered already, with payload {self._types[type.name].payload.__name__}; "
                 "use that one, or register this one under another version or kind"
             )
+        if type.name.group in RESERVED_GROUPS:
+            raise DeclarationError(f"type {type.name}: group {type.name.group!r} is Headway's own; choose another")
+        if type.scope is Scope.UNDEFINED:
+            raise DeclarationError(f"type {type.name}: scope must be CLUSTER, PARTITION or NAMESPACE")
         for other in self._types.values():
             if other.kind == type.kind and other.scope is not type.scope:
                 raise DeclarationError(
@@ -38,7 +46,7 @@ class Registry:
         """The type of this name. Raises InvalidArgument, which names what is known, when there is none."""
         found = self._types.get(name)
         if found is None:
-            hint = did_you_mean(str(name), map(str, self._types))
+            hint = did_you_mean(str(name), [str(known) for known in self._types if known.group != "internal"])
             raise InvalidArgument(f"type {name} is not registered{hint}")
         return found
 

@@ -22,14 +22,19 @@ T = TypeVar("T", bound=Payload)
 
 
 class Scope(enum.Enum):
-    """Which tenancy units a resource of a type has. The values are the wire's."""
+    """Which tenancy units a resource of a type has. The values are the wire's.
 
+    UNDEFINED is for tombstones alone: they are where their owner was, whatever its scope.
+    """
+
+    UNDEFINED = 0
     CLUSTER = 1
     PARTITION = 2
     NAMESPACE = 3
 
 
 DEFAULT_TENANCY = {
+    Scope.UNDEFINED: ("", ""),
     Scope.CLUSTER: ("", ""),
     Scope.PARTITION: ("default", ""),
     Scope.NAMESPACE: ("default", "default"),
@@ -126,6 +131,10 @@ class ResourceType(Generic[T]):
             return f"partition {partition!r} and namespace {namespace!r} must be empty: the type is cluster-scoped"
         if scope is Scope.PARTITION and namespace:
             return f"namespace {namespace!r} must be empty: the type is partition-scoped"
+        if scope is Scope.UNDEFINED:
+            return (name_problem("partition", partition) if partition or namespace else None) or (
+                name_problem("namespace", namespace) if namespace else None
+            )
         problem = name_problem("partition", partition) if scope is not Scope.CLUSTER else None
         return problem or (name_problem("namespace", namespace) if scope is Scope.NAMESPACE else None)
 

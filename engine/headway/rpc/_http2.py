@@ -178,6 +178,8 @@ class Http2Connection(Connection):
         self.limits = limits
         # While what has arrived is looked at, what is to be sent gathers: one write in place of many.
         self.gathering = False
+        # Whether the peer has said that no more calls may begin.
+        self.draining = False
 
     @property
     def h2(self) -> H2Connection:
@@ -252,11 +254,35 @@ class Http2Processor(EventsProcessor):
         self.connection.stream_close_waiter.set()
 
     def process_connection_terminated(self, event: ConnectionTerminated) -> None:
-        """grpclib's, and remember which calls the peer says that it has not begun."""
-        for id, stream in self.streams.items():
-            if isinstance(stream, Http2Stream):
-                stream.refused = event.last_stream_id is not None and id > event.last_stream_id
-        super().process_connection_terminated(event)
+        """A GOAWAY: a peer that has nothing against us lets the calls that it has begun finish; so do we.
+
+        grpclib, and h2 beneath it, would close at once and lose them.
+        """
+        if event.error_code != ErrorCodes.NO_ERROR:
+            super().process_connection_terminated(event)
+            return
+        self.connection.draining = True
+        if not self.connection.h2.config.client_side:
+            return
+        for id, stream in list(self.streams.items()):
+            if isinstance(stream, Http2Stream) and id > (event.last_stream_id or 0):
+                stream.refused = True
+                stream.__terminated__("the server takes no more calls")
+        self._close_when_drained()
+
+    def register(self, stream: Stream) -> Callable[[], None]:
+        """grpclib's; and the last call of a connection that takes no more closes it."""
+        release = super().register(stream)
+
+        def release_stream() -> None:
+            release()
+            self._close_when_drained()
+
+        return release_stream
+
+    def _close_when_drained(self) -> None:
+        if self.connection.draining and not self.streams and not self.connection.is_closing():
+            self.close("the connection takes no more calls")
 
     def process_stream_reset(self, event: StreamReset) -> None:
         """grpclib's, and remember whether the call was refused before anything of it was done."""

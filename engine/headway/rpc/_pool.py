@@ -64,11 +64,14 @@ class _Line:
         self.endpoint = endpoint
         self.calls = 0
 
-    def has_room(self, most: int) -> bool:
+    @property
+    def gone(self) -> bool:
         connection = self.protocol.connection
-        if connection.is_closing():
-            return False
-        return self.calls < min(most, connection.h2.remote_settings.max_concurrent_streams)
+        return connection.draining or connection.is_closing()
+
+    def has_room(self, most: int) -> bool:
+        announced: int = self.protocol.connection.h2.remote_settings.max_concurrent_streams
+        return not self.gone and self.calls < min(most, announced)
 
 
 class Pool:
@@ -119,7 +122,7 @@ class Pool:
             line.calls -= 1
 
     def _line(self) -> _Line | None:
-        self._lines = [line for line in self._lines if not line.protocol.connection.is_closing()]
+        self._lines = [line for line in self._lines if not line.gone]
         return next((line for line in self._lines if line.has_room(self._limits.streams)), None)
 
     async def _new_line(self) -> _Line:

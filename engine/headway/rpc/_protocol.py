@@ -12,9 +12,10 @@ from grpclib.protocol import AbstractHandler, H2Protocol
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated, Event
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import GoAwayFrame
+from hyperframe.frame import Frame, GoAwayFrame
 
 from headway.rpc._http2 import Http2Connection, Http2Processor
 from headway.rpc._limits import Flooded, Limits
@@ -35,6 +36,14 @@ class _Announced(Settings):
     @max_concurrent_streams.setter
     def max_concurrent_streams(self, value: int) -> None:
         self[SettingCodes.MAX_CONCURRENT_STREAMS] = value
+
+
+def _goaway(frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+    """In place of h2's, after which it takes nothing more, not even the ends of calls that have begun."""
+    event = ConnectionTerminated()
+    event.error_code = frame.error_code
+    event.last_stream_id = frame.last_stream_id
+    return [], [event]
 
 
 class Http2Protocol(H2Protocol):
@@ -102,6 +111,7 @@ class Http2Protocol(H2Protocol):
                 SettingCodes.MAX_FRAME_SIZE: limits.frame_size,
             },
         )
+        h2._frame_dispatch_table[GoAwayFrame] = _goaway
         h2.decoder.max_header_list_size = limits.header_size
         h2.max_inbound_frame_size = limits.frame_size
         h2.initiate_connection()

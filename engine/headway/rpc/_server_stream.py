@@ -126,8 +126,6 @@ class ServerStream(Stream[Any, Any]):
         with trio.move_on_after(self._limits.stall_timeout) as scope:
             await self._stream.send_data(data)
         if scope.cancelled_caught:
-            # Nothing more can be said to who doesn't read; the reset still frees what it holds.
-            self._inbox.abandon()
             raise GRPCError(Status.UNAVAILABLE, "the client does not read")
 
     async def conclude(self, error: GRPCError | None) -> None:

@@ -6,6 +6,8 @@ A request handed to a service belongs to it: it fills in and keeps what it is gi
 with the store and must not be changed. Clients on a channel inside the process copy accordingly.
 """
 
+from headway.service._access import Authorizer as Authorizer
+from headway.service._access import Decision as Decision
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._refusals import FENCED as FENCED
 from headway.service._service import SERVICE_ALIASES as SERVICE_ALIASES

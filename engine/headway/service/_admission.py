@@ -136,12 +136,12 @@ def _check_decodes(type: Type, resource: pb.Resource) -> None:
         raise invalid(f"resource.data of {resource_id(resource.id)}: {error}") from None
 
 
-def check_reference(registry: Registry, reference: pb.Reference, field: str) -> None:
-    """Refuse a reference that can't name a resource. Its type need not be registered here; its tenancy may be left
+def reference_problem(registry: Registry, reference: pb.Reference, field: str) -> str | None:
+    """Why a reference can't name a resource, or None. Its type need not be registered here; its tenancy may be left
     to the defaults.
     """
     if reference.type is None:
-        raise invalid(f"{field}.type is required")
+        return f"{field}.type is required"
     name = type_name(reference.type)
     partition, namespace = (
         ("", "") if reference.tenancy is None else (reference.tenancy.partition, reference.tenancy.namespace)
@@ -155,8 +155,7 @@ def check_reference(registry: Registry, reference: pb.Reference, field: str) -> 
         for unit, value in (("partition", partition), ("namespace", namespace)):
             problem = problem or (name_problem(unit, value) if value else None)
     problem = problem or name_problem("name", reference.name)
-    if problem:
-        raise invalid(f"{field}: {problem}")
+    return f"{field}: {problem}" if problem else None
 
 
 def _short(type_url: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 
 import trio
-from ulid_transform import ulid_now
 
 from headway.errors import HeadwayError, OutcomeUnknown
 from headway.resource import (
     DELETION_TIMESTAMP,
+    TOMBSTONE,
     Key,
     Kind,
     Position,
@@ -19,15 +19,18 @@ from headway.resource import (
     pb,
     resource_id,
 )
+from headway.service._access import Access
 from headway.service._admission import admit_id
 from headway.service._fence import check_fence, check_store, fence_of
+from headway.service._generation import generation_after
 from headway.service._read import check_version
 from headway.service._refusals import conflict
 from headway.service._retry import attempt
-from headway.storage import Backend, Fence, Put, Remove
+from headway.service._tombstone import check_done, tombstone_of
+from headway.storage import Backend, Fence, Put, Remove, RequireOwnsNothing, StillOwns
 
 
-async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest) -> pb.DeleteResponse:
+async def delete(backend: Backend, registry: Registry, access: Access, request: pb.DeleteRequest) -> pb.DeleteResponse:
     """Delete what is there; what isn't there (or is another incarnation) is deleted already.
 
     Answers with a position and with what bears the name at that position: nothing, the resource marked for deletion
@@ -35,6 +38,7 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
     """
     type, key = admit_id(registry, request.id, "id")
     assert request.id is not None
+    access.check_write(request.id, None)
     wanted_uid, name = request.id.uid, resource_id(request.id)
     fence = fence_of(request.fence)
 
@@ -53,7 +57,11 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
         if request.version and request.version != stored.version:
             raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
         if not finalizers(stored.metadata):
-            return await _removed(backend, Remove(type.kind, key, stored.id.uid, stored.version), fence, position)
+            if type.kind == TOMBSTONE.kind:
+                await check_done(backend, stored)
+            return await _removed(
+                backend, Remove(type.kind, key, stored.id.uid, stored.version), stored, fence, position
+            )
         if is_marked(stored.metadata):
             await check_fence(backend, fence)
             return pb.DeleteResponse(position=position.message(), resource=stored)
@@ -64,9 +72,18 @@ async def delete(backend: Backend, registry: Registry, request: pb.DeleteRequest
     return await attempt(once, blanket=not request.version)
 
 
-async def _removed(backend: Backend, removal: Remove, fence: Fence | None, seen: Position) -> pb.DeleteResponse:
-    """Remove what was stored at ``seen``, and answer with what bears the name then."""
-    position = await backend.commit((removal,), fence)
+async def _removed(
+    backend: Backend, removal: Remove, stored: pb.Resource, fence: Fence | None, seen: Position
+) -> pb.DeleteResponse:
+    """Remove what was stored at ``seen``, and answer with what bears the name then.
+
+    What owns something leaves a tombstone. Most own nothing, and what they own is asked in the removal's own commit:
+    nothing can be created with an owner that isn't there in its own commit, so nothing can come later.
+    """
+    try:
+        position = await backend.commit((removal, RequireOwnsNothing(removal.uid)), fence)
+    except StillOwns:
+        position = await backend.commit((removal, tombstone_of(stored)), fence)
     if position.revision == seen.revision + 1:
         # One commit since: this one, or the removal by another. To replace the resource takes two.
         return pb.DeleteResponse(position=position.message())
@@ -90,7 +107,7 @@ def _marked(stored: pb.Resource) -> pb.Resource:
     return pb.Resource(
         id=stored.id,
         owner=stored.owner,
-        generation=ulid_now(),
+        generation=generation_after(stored.generation),
         metadata={**stored.metadata, DELETION_TIMESTAMP: now},
         status=stored.status,
         data=stored.data,

@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
-from headway.resource import Registry, pb
+from headway.resource import Registry, name_problem, pb, type_name, type_problem
+from headway.service._access import Access
 from headway.service._admission import admit_id, admit_within, resolve
+from headway.service._metadata_filter import metadata_terms
+from headway.service._page import Pages
 from headway.service._read import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.storage import Backend
 
 
-async def list_type(backend: Backend, registry: Registry, request: pb.ListRequest) -> pb.ListResponse:
-    """All resources of a type within a tenancy. Those stored as another version of the kind are left out."""
+async def list_type(backend: Backend, registry: Registry, access: Access, request: pb.ListRequest) -> pb.ListResponse:
+    """The resources of a type within a tenancy, all or a page of them, by their names and metadata.
+
+    Those stored as another version of the kind are left out.
+    """
     type = resolve(registry, request.type, "type")
     if request.tenancy is None:
         raise invalid("tenancy is required; its units may be '*' for any")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=False)
+    terms = metadata_terms(request.metadata_filter)
+    access.check_list(type.name, within)
+    version = type.name.version
+
+    def wanted(resource: pb.Resource) -> bool:
+        return (
+            resource.id.type.group_version == version  # type: ignore[union-attr]  # stored ids are whole
+            and all(term(resource.metadata) for term in terms)
+            and access.shows(resource)
+        )
+
+    pages = Pages(backend, type.kind, within, f"{type.name} {within} {request.metadata_filter}")
     try:
-        stored, position = await backend.list(type.kind, within)
+        resources, next_page, position = await pages.read(request.page_size, request.page_token, wanted)
     except STORE_ERRORS as error:
         raise refusal(error) from error
     check_revision(position, request.min_revision)
-    version = type.name.version
-    resources = [
-        resource
-        for resource in stored
-        if resource.id.type.group_version == version  # type: ignore[union-attr]  # stored ids are whole
-    ]
-    return pb.ListResponse(resources=resources, position=position.message())
+    return pb.ListResponse(resources=resources, position=position.message(), next_page_token=next_page)
 
 
-async def list_by_owner(backend: Backend, registry: Registry, request: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
+async def list_by_owner(
+    backend: Backend, registry: Registry, access: Access, request: pb.ListByOwnerRequest
+) -> pb.ListByOwnerResponse:
     """All resources that this incarnation of an owner owns, of every type; the owner need not be there any more."""
-    admit_id(registry, request.owner, "owner")
+    _admit_owner(registry, request.owner)
     assert request.owner is not None
     if not request.owner.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
+    access.check_read(request.owner)
     try:
         owned, position = await backend.list_by_owner(request.owner.uid)
     except STORE_ERRORS as error:
         raise refusal(error) from error
-    return pb.ListByOwnerResponse(resources=list(owned), position=position.message())
+    return pb.ListByOwnerResponse(resources=access.shown(list(owned)), position=position.message())
+
+
+def _admit_owner(registry: Registry, owner: pb.Id | None) -> None:
+    name = type_name(owner.type if owner is not None else None)
+    if owner is None or name in registry or type_problem(*name):
+        admit_id(registry, owner, "owner")
+    elif problem := name_problem("name", owner.name):
+        # Its type is not registered (any more), and it is its uid that owns.
+        raise invalid(f"owner of {name}: {problem}")

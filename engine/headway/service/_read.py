@@ -6,23 +6,27 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.resource import Position, Registry, pb, resource_id, type_name
+from headway.service._access import Access
 from headway.service._admission import admit_id
 from headway.service._refusals import STORE_ERRORS, invalid, not_found, refusal
 from headway.storage import Backend
 
 
-async def read(backend: Backend, registry: Registry, request: pb.ReadRequest) -> pb.ReadResponse:
+async def read(backend: Backend, registry: Registry, access: Access, request: pb.ReadRequest) -> pb.ReadResponse:
     """Answer with the resource, or NOT_FOUND; with a uid only that incarnation is found."""
     type, key = admit_id(registry, request.id, "id")
+    assert request.id is not None
+    access.check_read(request.id)
     try:
         stored, position = await backend.read(type.kind, key)
     except STORE_ERRORS as error:
         raise refusal(error) from error
     check_revision(position, request.min_revision)
-    assert request.id is not None
+    with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
+    nothing = f"{resource_id(request.id)}{with_uid} is not there"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
-        with_uid = f" with uid {request.id.uid}" if request.id.uid else ""
-        raise not_found(f"{resource_id(request.id)}{with_uid} is not there")
+        raise not_found(nothing)
+    access.check_found(stored, nothing)
     check_version(stored, type.name.version)
     return pb.ReadResponse(resource=stored, position=position.message())
 

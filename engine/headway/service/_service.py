@@ -9,6 +9,7 @@ from grpclib.const import Cardinality, Handler
 from headway._gen.headway.resource.v1 import ResourceServiceBase
 from headway.resource import Registry, pb
 from headway.service import _delete, _list, _read, _watch_list, _write, _write_status
+from headway.service._access import Access, Authorizer
 from headway.service._admission import admit_resource
 from headway.storage import Backend
 
@@ -22,39 +23,45 @@ class ResourceService(ResourceServiceBase):
     """The eight verbs over a store, for the types of a registry. Its methods are grpclib handlers.
 
     Every refusal is a ``GRPCError`` whose message names the field and what would be right.
+
+    Args:
+        authorizer: decides who may do what; without one everybody may do everything.
     """
 
-    def __init__(self, backend: Backend, registry: Registry) -> None:
+    def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
         self._backend = backend
         self._registry = registry
+        self._access = Access(authorizer, registry)
 
     async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
         """See `_read.py`."""
-        return await _read.read(self._backend, self._registry, message)
+        return await _read.read(self._backend, self._registry, self._access, message)
 
     async def write(self, message: pb.WriteRequest) -> pb.WriteResponse:
         """See `_write.py`."""
-        return await _write.write(self._backend, self._registry, message)
+        return await _write.write(self._backend, self._registry, self._access, message)
 
     async def write_status(self, message: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
         """See `_write_status.py`."""
-        return await _write_status.write_status(self._backend, self._registry, message)
+        return await _write_status.write_status(self._backend, self._registry, self._access, message)
 
     async def list(self, message: pb.ListRequest) -> pb.ListResponse:
         """See `_list.py`."""
-        return await _list.list_type(self._backend, self._registry, message)
+        return await _list.list_type(self._backend, self._registry, self._access, message)
 
     async def list_by_owner(self, message: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
         """See `_list.py`."""
-        return await _list.list_by_owner(self._backend, self._registry, message)
+        return await _list.list_by_owner(self._backend, self._registry, self._access, message)
 
     async def delete(self, message: pb.DeleteRequest) -> pb.DeleteResponse:
         """See `_delete.py`."""
-        return await _delete.delete(self._backend, self._registry, message)
+        return await _delete.delete(self._backend, self._registry, self._access, message)
 
     async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
         """What Write would store, as far as that can be said without the store."""
         _, _, resource = admit_resource(self._registry, message.resource)
+        assert resource.id is not None
+        self._access.check_write(resource.id, resource)
         return pb.MutateAndValidateResponse(resource=resource)
 
     def __mapping__(self) -> dict[str, Handler]:
@@ -64,4 +71,4 @@ class ResourceService(ResourceServiceBase):
         return mapping
 
     async def _watch_list(self, stream: Any) -> None:
-        await _watch_list.watch_list(self._backend, self._registry, stream)
+        await _watch_list.watch_list(self._backend, self._registry, self._access, stream)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from headway.resource import Change, Changes, Registry, SnapshotChunk, StreamItem, pb, position
+from headway.service._access import Access
 from headway.service._admission import admit_within, resolve
 from headway.service._refusals import STORE_ERRORS, refusal
 from headway.storage import Backend
 
 
-async def watch_list(backend: Backend, registry: Registry, stream: Any) -> None:
+async def watch_list(backend: Backend, registry: Registry, access: Access, stream: Any) -> None:
     """A grpclib handler. It sends `StreamItem`s; a stream that serialises makes WatchEvents of them.
 
     Between two sends it opens no cancel scope and no nursery, so that a channel inside the process may drive it.
@@ -18,12 +19,14 @@ async def watch_list(backend: Backend, registry: Registry, stream: Any) -> None:
     request: pb.WatchListRequest = await stream.recv_message()
     type = resolve(registry, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
+    access.check_list(type.name, within)
     version = type.name.version
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
         try:
             while True:
-                await stream.send_message(_of_version(await watch.next(), version))
+                item = access.shown_of(await watch.next(), backend.position)
+                await stream.send_message(_of_version(item, version))
         finally:
             watch.close()
     except STORE_ERRORS as error:

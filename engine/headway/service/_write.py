@@ -17,37 +17,43 @@ from headway.resource import (
     pb,
     resource_id,
 )
+from headway.service._access import Access
 from headway.service._admission import admit_resource
 from headway.service._fence import check_store, fence_of
+from headway.service._generation import generation_after
 from headway.service._marks import check_marks
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
-from headway.storage import Backend, Put, read_for_commit
+from headway.storage import Backend, Operation, Put, Require, read_for_commit
 
 
-async def write(backend: Backend, registry: Registry, request: pb.WriteRequest) -> pb.WriteResponse:
+async def write(backend: Backend, registry: Registry, access: Access, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and answer with it as stored, with its new version and generation."""
     type, key, resource = admit_resource(registry, request.resource)
+    assert resource.id is not None
+    access.check_write(resource.id, resource)
+    if resource.owner is not None:
+        # What is answered tells whether the owner is there.
+        access.check_read(resource.owner)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteResponse:
         check_store(backend, request.store_id)
         stored, _ = await read_for_commit(backend, type.kind, key)
         if stored is None:
-            prepared = await _creation(backend, resource)
-            expected = ""
+            prepared, required = await _creation(backend, resource)
+            operations: tuple[Operation, ...] = (*required, Put(type.kind, key, prepared, ""))
         else:
             prepared = _update(type, stored, resource)
-            expected = stored.version
-        put = Put(type.kind, key, prepared, expected)
-        position = await backend.commit((put,), fence)
+            operations = (Put(type.kind, key, prepared, stored.version),)
+        position = await backend.commit(operations, fence)
         return pb.WriteResponse(resource=prepared, position=position.message())
 
     return await attempt(once, blanket=not resource.version)
 
 
-async def _creation(backend: Backend, resource: pb.Resource) -> pb.Resource:
-    """The resource as it will be stored for the first time."""
+async def _creation(backend: Backend, resource: pb.Resource) -> tuple[pb.Resource, tuple[Require, ...]]:
+    """The resource as it will be stored for the first time, and what its commit requires to be there."""
     assert resource.id is not None
     if resource.version:
         raise conflict(f"{_id(resource)} is not there, so it can't be at version {resource.version!r}")
@@ -64,10 +70,10 @@ async def _creation(backend: Backend, resource: pb.Resource) -> pb.Resource:
         )
     if is_marked(resource.metadata):
         raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
-    owner = resource.owner
-    if owner is not None and not owner.uid:
-        owner = await _found_owner(backend, owner)
-    return _with(resource, uid=ulid_now(), owner=owner)
+    if resource.owner is None:
+        return _with(resource, uid=ulid_now(), owner=None), ()
+    owner, required = await _found_owner(backend, resource.owner)
+    return _with(resource, uid=ulid_now(), owner=owner), (required,)
 
 
 def _id(resource: pb.Resource) -> ResourceId:
@@ -75,13 +81,18 @@ def _id(resource: pb.Resource) -> ResourceId:
     return resource_id(resource.id)
 
 
-async def _found_owner(backend: Backend, owner: pb.Id) -> pb.Id:
-    """The owner with its uid: ownership is of an incarnation, not of a name."""
+async def _found_owner(backend: Backend, owner: pb.Id) -> tuple[pb.Id, Require]:
+    """The owner with its uid: ownership is of an incarnation, not of a name.
+
+    It must be there in the commit itself: what is owned by a resource that has gone would be found by nobody.
+    """
     name = resource_id(owner)
-    stored, _ = await backend.read(name.type.unversioned, name.key)
-    if stored is None or stored.id is None:
-        raise invalid(f"resource.owner: {name} is not there; create it first, or give its uid")
-    return _with_uid(owner, stored.id.uid)
+    stored, _ = await read_for_commit(backend, name.type.unversioned, name.key)
+    if stored is None or stored.id is None or (owner.uid and stored.id.uid != owner.uid):
+        with_uid = f" with uid {owner.uid}" if owner.uid else ""
+        raise invalid(f"resource.owner: {name}{with_uid} is not there; create it first")
+    uid = stored.id.uid
+    return _with_uid(owner, uid), Require(name.type.unversioned, name.key, uid)
 
 
 def _with_uid(id: pb.Id, uid: str) -> pb.Id:
@@ -112,7 +123,14 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
-    updated = _with(resource, uid=stored.id.uid, owner=stored.owner, metadata=metadata, status=stored.status)
+    updated = _with(
+        resource,
+        uid=stored.id.uid,
+        owner=stored.owner,
+        metadata=metadata,
+        status=stored.status,
+        generation=generation_after(stored.generation),
+    )
     check_marks(type, stored, updated)
     return updated
 
@@ -138,13 +156,14 @@ def _with(
     owner: pb.Id | None,
     metadata: dict[str, str] | None = None,
     status: dict[str, pb.Status] | None = None,
+    generation: str = "",
 ) -> pb.Resource:
     """A new message for the store, so that a second attempt begins from the request as it came."""
     assert resource.id is not None
     return pb.Resource(
         id=pb.Id(uid=uid, name=resource.id.name, type=resource.id.type, tenancy=resource.id.tenancy),
         owner=owner,
-        generation=ulid_now(),
+        generation=generation or ulid_now(),
         metadata=resource.metadata if metadata is None else metadata,
         status=status or {},
         data=resource.data,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
-from headway.service._admission import admit_id, check_reference
+from headway.service._access import Access
+from headway.service._admission import admit_id, reference_problem
 from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found
@@ -17,10 +19,14 @@ from headway.storage import Backend, Put
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 
 
-async def write_status(backend: Backend, registry: Registry, request: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
+async def write_status(
+    backend: Backend, registry: Registry, access: Access, request: pb.WriteStatusRequest
+) -> pb.WriteStatusResponse:
     """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
     type, key = admit_id(registry, request.id, "id")
     status = _admitted(registry, request)
+    assert request.id is not None
+    access.check_write(request.id, None)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteStatusResponse:
@@ -28,9 +34,11 @@ async def write_status(backend: Backend, registry: Registry, request: pb.WriteSt
         stored, position = await backend.read(type.kind, key)
         stored = _checked(stored, type, request)
         known = stored.status.get(request.key)
-        if known is not None and _same(known, status):
-            await check_fence(backend, fence)
-            return pb.WriteStatusResponse(resource=stored, position=position.message())
+        if known is not None:
+            _check_not_older(known, status, request)
+            if _same(known, status):
+                await check_fence(backend, fence)
+                return pb.WriteStatusResponse(resource=stored, position=position.message())
         updated = _with_status(stored, request.key, status)
         position = await backend.commit((Put(type.kind, key, updated, stored.version),), fence)
         return pb.WriteStatusResponse(resource=updated, position=position.message())
@@ -54,12 +62,23 @@ def _admitted(registry: Registry, request: pb.WriteStatusRequest) -> pb.Status:
         )
     if status.updated_at is not None:
         raise invalid(f"status.updated_at {status.updated_at.isoformat()} must be empty: the server sets it")
-    for index, condition in enumerate(status.conditions):
-        if not condition.type:
-            raise invalid(f"status.conditions[{index}].type is required")
-        if condition.resource is not None:
-            check_reference(registry, condition.resource, f"status.conditions[{index}].resource")
+    problems = [
+        problem
+        for index, condition in enumerate(status.conditions)
+        for problem in _condition_problems(registry, condition, f"status.conditions[{index}]")
+    ]
+    if problems:
+        raise invalid("; ".join(problems))
     return status
+
+
+def _condition_problems(registry: Registry, condition: pb.Condition, field: str) -> Iterator[str]:
+    if not condition.type:
+        yield f"{field}.type is required"
+    if condition.resource is not None and (
+        problem := reference_problem(registry, condition.resource, f"{field}.resource")
+    ):
+        yield problem
 
 
 def _checked(stored: pb.Resource | None, type: ResourceType[Any], request: pb.WriteStatusRequest) -> pb.Resource:
@@ -72,6 +91,16 @@ def _checked(stored: pb.Resource | None, type: ResourceType[Any], request: pb.Wr
             f"{resource_id(request.id)} is stored at version {stored.version}, not {request.version}; read it again"
         )
     return stored
+
+
+def _check_not_older(known: pb.Status, status: pb.Status, request: pb.WriteStatusRequest) -> None:
+    """Refuse what was concluded from an older generation than the stored status was."""
+    # Generations of one resource only grow, so they compare as texts.
+    if status.observed_generation < known.observed_generation:
+        raise conflict(
+            f"{resource_id(request.id)}: status {request.key} is of generation {known.observed_generation} already, "
+            f"above {status.observed_generation}; read it again"
+        )
 
 
 def _same(known: pb.Status, status: pb.Status) -> bool:

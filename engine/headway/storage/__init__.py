@@ -10,10 +10,13 @@ from headway.storage._backend import Put as Put
 from headway.storage._backend import Raised as Raised
 from headway.storage._backend import ReadsAtOnce as ReadsAtOnce
 from headway.storage._backend import Remove as Remove
+from headway.storage._backend import Require as Require
+from headway.storage._backend import RequireOwnsNothing as RequireOwnsNothing
 from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._errors import FenceLowered as FenceLowered
+from headway.storage._errors import StillOwns as StillOwns
 from headway.storage._errors import StorageError as StorageError
 from headway.storage._errors import StoreMismatch as StoreMismatch
 from headway.storage._errors import VersionConflict as VersionConflict

@@ -79,15 +79,37 @@ class Remove:
     expected: str
 
 
-Operation = Put | Remove
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Do the commit only if what has this kind and key has this ``uid`` and, where ``expected`` is given, this version.
+
+    Otherwise it is refused with VersionConflict, whatever is there instead. Changes nothing itself.
+    """
+
+    kind: Kind
+    key: Key
+    uid: str
+    expected: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequireOwnsNothing:
+    """Do the commit only if this uid owns nothing; otherwise it is refused with StillOwns. Changes nothing itself."""
+
+    owner_uid: str
+
+
+Operation = Put | Remove | Require | RequireOwnsNothing
 
 
 def refuse_repeated_keys(operations: Sequence[Operation]) -> None:
-    """Raise ValueError when two operations of one commit name the same resource: neither order would be right."""
+    """Raise ValueError when two operations of one commit change the same resource: neither order would be right."""
     if len(operations) < 2:
         return
     seen: set[tuple[Kind, Key]] = set()
     for operation in operations:
+        if isinstance(operation, Require | RequireOwnsNothing):
+            continue
         place = (operation.kind, operation.key)
         if place in seen:
             raise ValueError(f"{'.'.join(operation.kind)} {'/'.join(operation.key)} is named twice in one commit")
@@ -158,8 +180,13 @@ class Backend(Protocol):
         """What is stored, and a position at which it was so."""
         ...
 
-    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
-        """What is stored of a kind, all versions of it, in order of key."""
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        """What is stored of a kind, all versions of it, in order of key.
+
+        Only what comes after a key, where one is given (it need not be there), and at most ``limit``; 0: all.
+        """
         ...
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
@@ -169,9 +196,10 @@ class Backend(Protocol):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Do all operations in one commit and return its position; one that changes nothing makes no revision.
 
-        Raises VersionConflict, WrongUid or FenceLowered, and then nothing was done; ValueError when two operations
-        name the same resource. A store on a disk or a network raises RemoteError's kinds besides: OutcomeUnknown
-        when the commit may have happened, any other one when it has not.
+        What an operation asks of the store, it asks of the state before the commit. Raises VersionConflict, WrongUid,
+        StillOwns or FenceLowered, and then nothing was done; ValueError when two operations change the same resource.
+        A store on a disk or a network raises RemoteError's kinds besides: OutcomeUnknown when the commit may have
+        happened, any other one when it has not.
         """
         ...
 

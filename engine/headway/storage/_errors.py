@@ -17,6 +17,10 @@ class WrongUid(StorageError):
     """The stored resource is another incarnation of the name."""
 
 
+class StillOwns(StorageError):
+    """The resource owns others, and was to be removed only if it owned nothing."""
+
+
 class FenceLowered(StorageError):
     """The fence is below the one stored: the writer has been superseded."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -10,8 +11,19 @@ from typing import Self
 import trio
 
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, Fence, Operation, Put, Raised, ReadsAtOnce, Within, refuse_repeated_keys
-from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
+from headway.storage._backend import (
+    Backend,
+    Fence,
+    Operation,
+    Put,
+    Raised,
+    ReadsAtOnce,
+    Require,
+    RequireOwnsNothing,
+    Within,
+    refuse_repeated_keys,
+)
+from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
 from headway.storage._tail import ListSnapshot, LogWatch, Pulse
@@ -68,11 +80,17 @@ class MemoryBackend:
         table = self._tables.get(kind)
         return (table.get(key) if table else None), self.position
 
-    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
         """See `Backend.list`."""
         await trio.lowlevel.checkpoint()
         table = self._tables.get(kind, {})
         keys = sorted(table if within.everything else filter(within.matches, table))
+        if after is not None:
+            keys = keys[bisect_right(keys, after) :]
+        if limit:
+            keys = keys[:limit]
         return [table[key] for key in keys], self.position
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
@@ -95,8 +113,15 @@ class MemoryBackend:
 
     def _check(self, operation: Operation) -> _Applied | None:
         """What the operation will change, or None where it changes nothing."""
+        if isinstance(operation, RequireOwnsNothing):
+            if operation.owner_uid in self._owned:
+                raise StillOwns(f"{operation.owner_uid} owns something")
+            return None
         table = self._tables.get(operation.kind)
         stored = table.get(operation.key) if table else None
+        if isinstance(operation, Require):
+            _check_required(operation, stored)
+            return None
         if isinstance(operation, Put):
             resource = operation.resource
             if stored is not None and stored.id.uid != resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
@@ -182,6 +207,15 @@ class MemoryBackend:
             raise FenceLowered(
                 f"the fence of {fence.controller} is at {stored}, above {(fence.term, fence.number)} of this write"
             )
+
+
+def _check_required(required: Require, stored: pb.Resource | None) -> None:
+    if (
+        stored is None
+        or stored.id.uid != required.uid  # type: ignore[union-attr]  # stored ids are whole
+        or (required.expected and stored.version != required.expected)
+    ):
+        raise VersionConflict(f"{required.key[2]} is not there as it was")
 
 
 def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce]:

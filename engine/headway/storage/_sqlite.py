@@ -101,10 +101,13 @@ class SqliteBackend:
         resource, revision = await opened.readers.run(partial(read_one, kind=kind, key=key))
         return resource, opened.seen(revision)
 
-    async def list(self, kind: Kind, within: Within) -> tuple[Sequence[pb.Resource], Position]:
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
         """See `Backend.list`."""
         opened = self._use()
-        rows, revision = await opened.readers.run(partial(read_many, kind=kind, within=within))
+        read = partial(read_many, kind=kind, within=within, after=after, limit=limit)
+        rows, revision = await opened.readers.run(read)
         return await decode_rows(rows), opened.seen(revision)
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:

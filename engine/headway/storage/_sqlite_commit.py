@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable
 from headway.resource import Kind, decode, encode, pb
 from headway.storage import _sqlite_schema as sql
-from headway.storage._backend import Fence, Operation, Put
-from headway.storage._errors import FenceLowered, VersionConflict, WrongUid
+from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
+from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
 from headway.storage._sqlite_file import OpenedFile, inode_of
 
 LogChange = tuple[Kind, pb.Resource, bool]
@@ -74,7 +74,11 @@ class WriteRequest(Request):
             _check_fence(connection, self._fence)
         changes = False
         for index, operation in enumerate(self._operations):
-            if isinstance(operation, Put):
+            if isinstance(operation, Require):
+                _check_required(connection, operation)
+            elif isinstance(operation, RequireOwnsNothing):
+                _check_owns_nothing(connection, operation.owner_uid)
+            elif isinstance(operation, Put):
                 _check_put(connection, operation)
                 changes = True
             elif (found := _check_remove(connection, operation)) is not None:
@@ -91,7 +95,7 @@ class WriteRequest(Request):
                 place = (*operation.kind, *operation.key)
                 connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, self.revision, body))
                 version, resource, deleted = self.revision, operation.resource, False
-            elif index in self._removed:
+            elif index in self._removed and isinstance(operation, Remove):
                 version, body, resource = self._removed[index]
                 deleted = True
                 connection.execute(sql.DELETE_RESOURCE, (*operation.kind, *operation.key))
@@ -278,8 +282,18 @@ def _check_put(connection: sqlite3.Connection, operation: Put) -> None:
         raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
 
 
-def _check_remove(connection: sqlite3.Connection, operation: Operation) -> tuple[int, bytes] | None:
-    assert not isinstance(operation, Put)
+def _check_required(connection: sqlite3.Connection, required: Require) -> None:
+    stored = connection.execute(sql.CHECK_RESOURCE, (*required.kind, *required.key)).fetchone()
+    if stored is None or stored[0] != required.uid or (required.expected and str(stored[1]) != required.expected):
+        raise VersionConflict(f"{required.key[2]} is not there as it was")
+
+
+def _check_owns_nothing(connection: sqlite3.Connection, uid: str) -> None:
+    if connection.execute(sql.OWNS_SOMETHING, (uid,)).fetchone() is not None:
+        raise StillOwns(f"{uid} owns something")
+
+
+def _check_remove(connection: sqlite3.Connection, operation: Remove) -> tuple[int, bytes] | None:
     stored = connection.execute(sql.CHECK_REMOVED, (*operation.kind, *operation.key)).fetchone()
     if stored is None or stored[0] != operation.uid:
         return None

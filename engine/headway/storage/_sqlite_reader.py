@@ -104,9 +104,12 @@ def read_one(connection: sqlite3.Connection, kind: Kind, key: Key) -> tuple[pb.R
     return (None if row is None else resource_from(*row)), read_head(connection)
 
 
-def read_many(connection: sqlite3.Connection, kind: Kind, within: Within) -> tuple[list[Row], int]:
-    """The rows within, in order of key, and the revision at which they were read."""
-    statement, values = sql.LIST_RESOURCES, list(kind)
+def read_many(
+    connection: sqlite3.Connection, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+) -> tuple[list[Row], int]:
+    """The rows within and behind ``after``, in order of key, and the revision at which they were read."""
+    statement = sql.LIST_RESOURCES
+    values: list[str | int] = list(kind)
     for column, wanted in (("partition", within.partition), ("namespace", within.namespace)):
         if wanted != "*":
             statement += f" AND {column} = ?"
@@ -115,7 +118,14 @@ def read_many(connection: sqlite3.Connection, kind: Kind, within: Within) -> tup
         # The comparison lets the primary key's order find the beginning; the other one is the condition.
         statement += f" AND name >= ? AND substr(name, 1, {len(within.name_prefix)}) = ?"
         values += [within.name_prefix, within.name_prefix]
-    rows = connection.execute(statement + sql.IN_ORDER_OF_KEY, values).fetchall()
+    if after is not None:
+        statement += sql.AFTER_KEY
+        values += after
+    statement += sql.IN_ORDER_OF_KEY
+    if limit:
+        statement += " LIMIT ?"
+        values.append(limit)
+    rows = connection.execute(statement, values).fetchall()
     return rows, read_head(connection)
 
 

@@ -78,11 +78,13 @@ PUT_RESOURCE = """
 DELETE_RESOURCE = f"DELETE FROM resources WHERE {_WHERE_KEY}"
 READ_RESOURCE = f"SELECT revision, body FROM resources WHERE {_WHERE_KEY}"
 LIST_RESOURCES = "SELECT revision, body FROM resources WHERE type_group = ? AND kind = ?"
+AFTER_KEY = " AND (partition, namespace, name) > (?, ?, ?)"
 IN_ORDER_OF_KEY = " ORDER BY partition, namespace, name"
 LIST_OWNED = (
     "SELECT revision, body FROM resources WHERE owner_uid = ? AND owner_uid <> ''"
     " ORDER BY type_group, kind, partition, namespace, name"
 )
+OWNS_SOMETHING = "SELECT 1 FROM resources WHERE owner_uid = ? AND owner_uid <> '' LIMIT 1"
 
 INSERT_HISTORY = """
     INSERT INTO history (revision, seq, type_group, kind, deleted, version, time, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

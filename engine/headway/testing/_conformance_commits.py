@@ -7,14 +7,24 @@ from itertools import pairwise
 
 import trio
 
-from headway.resource import copy_message
-from headway.storage import Backend, Operation, StorageError, VersionConflict, WrongUid
+from headway.resource import copy_message, resource_key
+from headway.storage import (
+    Backend,
+    Operation,
+    Require,
+    RequireOwnsNothing,
+    StillOwns,
+    StorageError,
+    VersionConflict,
+    WrongUid,
+)
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
     fail,
     held,
+    kind_of,
     must,
     names,
     put,
@@ -191,6 +201,48 @@ async def a_commit_of_nothing_makes_no_revision(backend: Backend) -> None:
     must(backend.position == at, "a commit of nothing moved the store")
 
 
+async def a_required_resource_is_there_in_the_commit_itself(backend: Backend) -> None:
+    """By its uid and, where one is given, its version; otherwise a conflict, and nothing of the commit happens."""
+    at = await put(backend, there := thing("there"))
+    kind, key, uid = kind_of(there), resource_key(there), uid_of(there)
+    version = str(at.revision)
+    requirements: tuple[Require, ...] = (
+        Require(kind, key, "another"),
+        Require(kind, key, uid, str(at.revision + 1)),
+        Require(kind, key, "another", version),
+        Require(kind, ("default", "default", "missing"), uid),
+        Require(OTHER_KIND, key, uid),
+    )
+    for wrong in requirements:
+        orders: tuple[list[Operation], ...] = ([wrong, putting(thing("a"))], [putting(thing("a")), wrong])
+        for operations in orders:
+            await refused(VersionConflict, backend.commit(operations), f"a commit that requires {wrong}")
+    must(await names(backend) == ["there"], "a part of a commit whose requirement was not met was stored")
+    must(await backend.commit([Require(kind, key, uid)]) == at, "a requirement alone made a revision")
+    await backend.commit([Require(kind, key, uid), putting(thing("a")), Require(kind, key, uid, version)])
+    await backend.commit([Require(kind, key, uid, version), removing(there, version)])
+    await refused(VersionConflict, backend.commit([Require(kind, key, uid), putting(thing("b"))]), "what is gone")
+    must(await names(backend) == ["a"], "not exactly the commits whose requirements were met were stored")
+
+
+async def that_a_uid_owns_nothing_is_asked_in_the_commit_itself(backend: Backend) -> None:
+    """While it owns something, whatever and wherever, the commit is refused, and nothing of it happens."""
+    at = await put(backend, owner := thing("owner"))
+    uid, version = uid_of(owner), str(at.revision)
+    must(await backend.commit([RequireOwnsNothing(uid)]) == at, "a requirement alone made a revision")
+    child = thing("a", kind=OTHER_KIND, owner_uid=uid)
+    first: list[Operation] = [RequireOwnsNothing(uid), putting(child)]
+    at = await backend.commit(first)
+    asked: list[Operation] = [removing(owner, version), RequireOwnsNothing(uid)]
+    await refused(StillOwns, backend.commit(asked), "the removal of what owns something")
+    must(backend.position == at, "a refused commit made a revision")
+    must(await names(backend) == ["owner"], "a refused commit removed something")
+    last: list[Operation] = [removing(child, str(at.revision)), RequireOwnsNothing("another"), putting(thing("b"))]
+    await backend.commit(last)
+    await backend.commit(asked)
+    must(await names(backend) == ["b"], "the removal of what owns nothing was not done")
+
+
 async def of_writers_with_one_version_one_wins(backend: Backend) -> None:
     """However many write on one version at once, one is stored and the others are refused."""
     at = await put(backend, resource := thing("a"))
@@ -289,6 +341,8 @@ CHECKS = [
     a_commit_is_whole,
     a_commit_that_names_a_resource_twice_is_refused,
     a_commit_of_nothing_makes_no_revision,
+    a_required_resource_is_there_in_the_commit_itself,
+    that_a_uid_owns_nothing_is_asked_in_the_commit_itself,
     of_writers_with_one_version_one_wins,
     writers_at_once_have_a_revision_each,
     a_commit_cancelled_beforehand_does_nothing,

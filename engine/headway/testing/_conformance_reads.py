@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from headway.resource import resource_key
+from headway.resource import Key, resource_key
 from headway.storage import Backend, Within
 from headway.testing._conformance_tools import (
     EVERYTHING,
@@ -89,6 +89,27 @@ async def a_list_is_what_is_within_in_order_of_key(backend: Backend) -> None:
         )
 
 
+async def a_list_goes_on_behind_a_key_and_ends_at_its_limit(backend: Backend) -> None:
+    """Pages of any size, put together, are the whole list; a key that isn't there has a place in the order too."""
+    await store_a_matrix(backend)
+    for within in FILTERS:
+        whole = matrix_keys(within)
+        for limit in (1, 2, len(whole) + 1):
+            pages: list[Key] = []
+            after: Key | None = None
+            while found := (await backend.list(KIND, within, after=after, limit=limit))[0]:
+                must(len(found) <= limit, f"{len(found)} were listed where {limit} were asked for")
+                pages += [resource_key(resource) for resource in found]
+                after = pages[-1]
+            must(pages == whole, f"the pages of {limit} within {within} are not the list")
+        for key in whole:
+            found, _ = await backend.list(KIND, within, after=(*key[:2], key[2] + "-"))
+            behind = [resource_key(resource) for resource in found]
+            must(
+                behind == [each for each in whole if each > (*key[:2], key[2] + "-")], f"the list behind {key} is wrong"
+            )
+
+
 async def a_snapshot_is_what_is_within(backend: Backend) -> None:
     """A watch's snapshot is filtered as a list is."""
     await store_a_matrix(backend)
@@ -146,6 +167,7 @@ CHECKS = [
     what_was_acknowledged_is_read,
     what_was_never_written_reads_as_nothing,
     a_list_is_what_is_within_in_order_of_key,
+    a_list_goes_on_behind_a_key_and_ends_at_its_limit,
     a_snapshot_is_what_is_within,
     the_tail_is_what_is_within,
     what_an_owner_owns_is_found_by_its_uid,

@@ -63,7 +63,7 @@ def watch_request(type: ResourceType[Any], resume_after: Position | None = None)
         type=type.name.message(),
         tenancy=pb.Tenancy(
             partition="" if type.scope is Scope.CLUSTER else "*",
-            namespace="*" if type.scope is Scope.NAMESPACE else "",
+            namespace="*" if type.scope in (Scope.NAMESPACE, Scope.UNDEFINED) else "",
         ),
         resume_after=None if resume_after is None else resume_after.message(),
     )

@@ -197,6 +197,23 @@ class ListRequest(betterproto2.Message):
 
     min_revision: "int" = betterproto2.field(100, betterproto2.TYPE_UINT64)
 
+    metadata_filter: "str" = betterproto2.field(101, betterproto2.TYPE_STRING)
+    """
+    Terms with commas between, all of which must hold of the metadata:
+    `key=value`, `key!=value` (another value, or none), `key` (it is there),
+    `!key` (it is not).
+    """
+
+    page_size: "int" = betterproto2.field(102, betterproto2.TYPE_UINT32)
+    """
+    At most so many resources in one answer; 0: all.
+    """
+
+    page_token: "str" = betterproto2.field(103, betterproto2.TYPE_STRING)
+    """
+    Go on behind the page that was answered with this.
+    """
+
 
 default_message_pool.register_message("headway.resource.v1", "ListRequest", ListRequest)
 
@@ -206,6 +223,11 @@ class ListResponse(betterproto2.Message):
     resources: "list[Resource]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
 
     position: "Position | None" = betterproto2.field(100, betterproto2.TYPE_MESSAGE, optional=True)
+
+    next_page_token: "str" = betterproto2.field(101, betterproto2.TYPE_STRING)
+    """
+    For the next page; empty: this was the last one.
+    """
 
 
 default_message_pool.register_message("headway.resource.v1", "ListResponse", ListResponse)

@@ -1,0 +1,131 @@
+"""Who may do what: the questions that the service asks before it shows whether anything is there."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Protocol
+
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    Position,
+    Registry,
+    Resource,
+    ResourceId,
+    SnapshotChunk,
+    StreamItem,
+    TypeName,
+    pb,
+    resource_id,
+)
+from headway.service._refusals import not_found
+from headway.storage import Within
+
+
+class Decision(enum.Enum):
+    """What an authorizer says of a read."""
+
+    ALLOWED = enum.auto()
+    DENIED = enum.auto()
+    NEEDS_RESOURCE = enum.auto()
+    """It depends on what the resource says; asked again with the resource."""
+
+
+class Authorizer(Protocol):
+    """Decides for the caller of the request that is being handled; who that is, it knows by itself.
+
+    It is asked after a request's shape was found right and before anything is looked up, so that its answer tells
+    nobody what there is. It must not wait.
+    """
+
+    def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:
+        """Whether the resource may be read, by its id alone at first. With the resource NEEDS_RESOURCE is a denial."""
+        ...
+
+    def may_write(self, id: ResourceId, resource: Resource[Any] | None) -> bool:
+        """Whether it may be written, as given (None for a status) or deleted (None)."""
+        ...
+
+    def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
+        """Whether the type may be listed and watched there; ``*`` is any. Each resource is asked for besides."""
+        ...
+
+
+class Access:
+    """What a verb asks of the authorizer. Without one everything is allowed."""
+
+    def __init__(self, authorizer: Authorizer | None, registry: Registry) -> None:
+        self._authorizer = authorizer
+        self._registry = registry
+
+    def check_read(self, id: pb.Id) -> None:
+        """Refuse one who may not read what is called so, whether it is there or not."""
+        if self._authorizer is not None:
+            name = resource_id(id)
+            if self._authorizer.may_read(name, None) is Decision.DENIED:
+                raise _denied(f"{name} may not be read by you")
+
+    def check_found(self, stored: pb.Resource, asked: str) -> None:
+        """Refuse what may not be read for what it says, in the words for what isn't there."""
+        if not self.shows(stored):
+            raise not_found(asked)
+
+    def check_write(self, id: pb.Id, resource: pb.Resource | None) -> None:
+        """Refuse one who may not write what is called so, whether it is there or not."""
+        if self._authorizer is not None:
+            name = resource_id(id)
+            view = None if resource is None else self._registry.resolve(name.type).view(resource)
+            if not self._authorizer.may_write(name, view):
+                raise _denied(f"{name} may not be written by you")
+
+    def check_list(self, type: TypeName, within: Within) -> None:
+        """Refuse one who may not list a type there."""
+        authorizer = self._authorizer
+        if authorizer is not None and not authorizer.may_list(type, within.partition, within.namespace):
+            raise _denied(f"{type} may not be listed there by you")
+
+    def shows(self, resource: pb.Resource) -> bool:
+        """Whether a resource that is there may be read."""
+        if self._authorizer is None:
+            return True
+        name = resource_id(resource.id)
+        decision = self._authorizer.may_read(name, None)
+        if decision is Decision.NEEDS_RESOURCE and name.type in self._registry:
+            decision = self._authorizer.may_read(name, self._registry.resolve(name.type).view(resource))
+        return decision is Decision.ALLOWED
+
+    def shown(self, resources: list[pb.Resource]) -> list[pb.Resource]:
+        """Those of them that may be read."""
+        return resources if self._authorizer is None else [each for each in resources if self.shows(each)]
+
+    def shown_of(self, item: StreamItem, here: Position) -> StreamItem:
+        """What of a stream's item may be read; commits stay whole by what is left of them.
+
+        Where nothing is left of changes it says how far they went, so that their reader's frontier moves on.
+        """
+        if self._authorizer is None:
+            return item
+        if isinstance(item, SnapshotChunk):
+            return SnapshotChunk(self.shown(item.resources))
+        if isinstance(item, Changes):
+            left = [each for each in item.changes if self.shows(each.resource)]
+            return (
+                Changes(_ending_commits(left)) if left else Bookmark(here._replace(revision=item.changes[-1].revision))
+            )
+        return item
+
+
+def _ending_commits(changes: list[Change]) -> list[Change]:
+    """Changes of which some were taken away: whether another of the same commit follows is told anew."""
+    following = [*(change.revision for change in changes[1:]), 0]
+    return [
+        change._replace(more=change.revision == revision) for change, revision in zip(changes, following, strict=True)
+    ]
+
+
+def _denied(message: str) -> GRPCError:
+    return GRPCError(Status.PERMISSION_DENIED, message)

@@ -1,0 +1,31 @@
+"""The metadata filter of a List: its text, and what it lets through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from headway.service._refusals import invalid
+
+Term = Callable[[Mapping[str, str]], bool]
+
+_FORMS = "use key=value, key!=value, key or !key, with commas between"
+
+
+def metadata_terms(text: str) -> list[Term]:
+    """The terms of a filter, all of which must hold; an empty text has none and lets everything through.
+
+    A key has none of the characters ``=!,``, a value no comma; blanks around them don't count.
+    """
+    return [_term(part.strip(), text) for part in text.split(",")] if text.strip() else []
+
+
+def _term(part: str, text: str) -> Term:
+    key, equals, value = (each.strip() for each in part.partition("="))
+    negated = key.endswith("!") if equals else key.startswith("!")
+    if negated:
+        key = (key[:-1] if equals else key[1:]).strip()
+    if not key or "!" in key:
+        raise invalid(f"metadata_filter {text!r}: {part!r} is no term: {_FORMS}")
+    if equals:
+        return lambda metadata: (metadata.get(key) == value) is not negated
+    return lambda metadata: (key in metadata) is not negated

@@ -1,0 +1,69 @@
+"""Pages of a List: where one ends and the next begins."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Callable
+
+from headway.resource import Key, Kind, Position, pb, resource_key
+from headway.service._refusals import invalid
+from headway.storage import Backend, Within
+
+_LEAST_READ = 256
+"""A filter may leave little of what is read, so at least so much is read at once."""
+
+
+class Pages:
+    """The pages of one query, in order of key.
+
+    A resource that is there all the while is on exactly one of them, once. One that comes or goes meanwhile may be on
+    one or on none: each page is read when it is asked for.
+
+    Args:
+        query: what is asked for, as a text; a token of another query, or of another store, is refused.
+    """
+
+    def __init__(self, backend: Backend, kind: Kind, within: Within, query: str) -> None:
+        self._backend = backend
+        self._kind = kind
+        self._within = within
+        self._query = hashlib.sha256(query.encode()).hexdigest()[:16]
+
+    async def read(
+        self, size: int, token: str, wanted: Callable[[pb.Resource], bool]
+    ) -> tuple[list[pb.Resource], str, Position]:
+        """The next ``size`` resources that are wanted (0: all), the next page's token, and where the first stood."""
+        after = self._after(token)
+        read_at_once = max(size + 1, _LEAST_READ) if size else 0
+        page: list[pb.Resource] = []
+        position: Position | None = None
+        while True:
+            stored, here = await self._backend.list(self._kind, self._within, after=after, limit=read_at_once)
+            position = position or here
+            for resource in stored:
+                if wanted(resource):
+                    if size and len(page) == size:
+                        return page, self._token(resource_key(page[-1]), position), position
+                    page.append(resource)
+            if not read_at_once or len(stored) < read_at_once:
+                return page, "", position
+            after = resource_key(stored[-1])
+
+    def _token(self, last: Key, position: Position) -> str:
+        return base64.urlsafe_b64encode(json.dumps([position.store_id, self._query, *last]).encode()).decode()
+
+    def _after(self, token: str) -> Key | None:
+        if not token:
+            return None
+        try:
+            store_id, query, partition, namespace, name = json.loads(base64.urlsafe_b64decode(token))
+        except (binascii.Error, ValueError, TypeError):
+            raise invalid(f"page_token {token!r} is none: send the next_page_token of the page before") from None
+        if query != self._query:
+            raise invalid("page_token is of another query: send the same type, tenancy, prefix and filter with it")
+        if store_id != (here := self._backend.position.store_id):
+            raise invalid(f"page_token is of store {store_id}, and this is {here}: begin with the first page again")
+        return (str(partition), str(namespace), str(name))

@@ -1,0 +1,205 @@
+"""The reaper: what a deleted owner owned is deleted, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway.events import Reconciled
+from headway.resource import TOMBSTONE, Position, Resource, ResourceType
+from headway.storage import Backend, Fence, MemoryBackend, Operation, Remove
+from tests.helpers.declared import CHILD, NOTE, PLANET, REGION, TYPES, Note
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
+def an_app(*types: ResourceType[Any]) -> headway.App:
+    app = headway.App("tests")
+    for type in types or TYPES:
+        app.registry.register(type)
+    return app
+
+
+@asynccontextmanager
+async def engine_on(store: Backend, *types: ResourceType[Any]) -> AsyncIterator[headway.Engine]:
+    async with headway.open_engine(store, an_app(*types), report=lambda _: None) as engine:
+        yield engine
+
+
+async def settle(engine: headway.Engine) -> None:
+    with trio.fail_after(300):
+        await engine.wait_settled()
+
+
+async def family(client: headway.Client, name: str = "boss") -> Resource[Note]:
+    """A boss, what it owns in other scopes and tenancies, and what that owns."""
+    boss = await client.write(NOTE.new(name))
+    region = await client.write(REGION.new(f"{name}-region", owner=boss))
+    await client.write(PLANET.new(f"{name}-planet", owner=boss))
+    for index in range(3):
+        child = await client.write(CHILD.new(f"{name}-{index}", owner=region))
+        await client.write(NOTE.new(f"{name}-{index}-own", owner=child))
+    return boss
+
+
+async def everything(client: headway.Client) -> list[str]:
+    found: list[Resource[Note]] = []
+    for type in (NOTE, CHILD, REGION, PLANET):
+        found += await client.list(type)
+    return sorted(each.name for each in found) + [each.name for each in await client.list(TOMBSTONE)]
+
+
+async def test_what_a_deleted_owner_owned_goes_with_it(autojump_clock: MockClock) -> None:
+    """Across types, scopes and generations of owners; nothing else, and no tombstone stays."""
+    async with engine_on(MemoryBackend()) as engine:
+        other = await family(engine.client, "other")
+        others = await everything(engine.client)
+        await engine.client.delete(await family(engine.client))
+        await settle(engine)
+        assert await everything(engine.client) == others
+        assert await engine.client.get(NOTE, other.id) is not None
+        assert autojump_clock.current_time() < 1
+
+
+async def test_an_owner_of_the_longest_name_is_no_exception() -> None:
+    """In the origin the children of names of more than 26 letters stay for ever."""
+    async with engine_on(MemoryBackend()) as engine:
+        boss = await engine.client.write(NOTE.new("n" * 63))
+        await engine.client.write(CHILD.new("child", owner=boss))
+        await engine.client.delete(boss)
+        await settle(engine)
+        assert await everything(engine.client) == []
+
+
+async def test_the_children_of_a_living_owner_are_never_touched() -> None:
+    """Its deletion is refused, it is marked, or its name is given to another incarnation."""
+    async with engine_on(MemoryBackend()) as engine:
+        boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "held"}))
+        await engine.client.write(CHILD.new("child", owner=boss))
+        with pytest.raises(headway.Conflict):
+            await engine.client.delete(boss, version="1234567")
+        await engine.client.delete(boss)
+        await settle(engine)
+        assert await everything(engine.client) == ["boss", "child"]
+        first = await engine.client.write(NOTE.new("first"))
+        await engine.client.write(CHILD.new("of-first", owner=first))
+        await engine.client.delete(first)
+        second = await engine.client.write(NOTE.new("first"))
+        await engine.client.write(CHILD.new("of-second", owner=second))
+        await settle(engine)
+        assert await everything(engine.client) == ["boss", "child", "first", "of-second"]
+
+
+async def test_finalizers_hold_a_child_and_the_tombstone_waits() -> None:
+    """The child is marked at once, and the tombstone goes within seconds of it."""
+    async with engine_on(MemoryBackend()) as engine:
+        boss = await engine.client.write(NOTE.new("boss"))
+        await engine.client.write(CHILD.new("held", owner=boss, metadata={"finalizers": "a"}))
+        await engine.client.write(CHILD.new("free", owner=boss))
+        await engine.client.delete(boss)
+        await settle(engine)
+        held = await engine.client.read(CHILD, "held")
+        assert held.is_deleting
+        assert await everything(engine.client) == ["held", f"tombstone-{boss.uid.lower()}"]
+        held.finalizers = []
+        await engine.client.write(held)
+        await trio.sleep(6)
+        await settle(engine)
+        assert await everything(engine.client) == []
+
+
+class OneIsStuck(MemoryBackend):
+    """Refuses to remove what is called ``stuck`` while it is told to."""
+
+    stuck = True
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        if self.stuck and any(isinstance(each, Remove) and each.key[2] == "stuck" for each in operations):
+            raise headway.StoreUnusable("this one can't be removed")
+        return await super().commit(operations, fence)
+
+
+async def test_one_bad_child_does_not_stop_the_others() -> None:
+    """All others go in the first pass; the bad one is tried again, and named."""
+    store = OneIsStuck()
+    heard: list[object] = []
+    async with headway.open_engine(store, an_app(), report=heard.append) as engine:
+        boss = await engine.client.write(NOTE.new("boss"))
+        for name in ("a", "stuck", "z"):
+            await engine.client.write(CHILD.new(name, owner=boss))
+        await engine.client.delete(boss)
+        await trio.sleep(0.02)
+        assert await everything(engine.client) == ["stuck", f"tombstone-{boss.uid.lower()}"]
+        failed = [each for each in heard if isinstance(each, Reconciled) and each.error is not None]
+        assert "1 could not be deleted, the first Child stuck: " in str(failed[0].error)
+        store.stuck = False
+        await settle(engine)
+        assert await everything(engine.client) == []
+
+
+async def test_a_child_whose_type_is_not_registered_does_not_stop_the_others() -> None:
+    """It stays, with the tombstone, until a program comes that knows it."""
+    store = MemoryBackend()
+    async with engine_on(store) as engine:
+        boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "a"}))
+        await engine.client.write(CHILD.new("unknown", owner=boss))
+        await engine.client.write(REGION.new("known", owner=boss))
+    async with engine_on(store, NOTE, REGION) as engine:
+        boss.finalizers = []
+        await engine.client.delete(await engine.client.write(boss))
+        await settle(engine)
+        assert await engine.client.list(REGION) == []
+        assert len(await engine.client.list(TOMBSTONE)) == 1
+    async with engine_on(store, CHILD) as engine:
+        await trio.sleep(10)
+        assert await engine.client.list(CHILD) == []
+        assert await engine.client.list(TOMBSTONE) == []
+
+
+class Crashing(MemoryBackend):
+    """Ends the scope, as a crash would, when so many commits have happened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+        self.crash = trio.CancelScope()
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        if self.left is not None:
+            if self.left == 0:
+                self.crash.cancel()
+                await trio.sleep_forever()
+            self.left -= 1
+        return await super().commit(operations, fence)
+
+
+@pytest.mark.parametrize("commits", range(17))
+async def test_a_crash_between_any_two_steps_loses_nothing(commits: int) -> None:
+    """The next start finds what is left to do by the tombstones alone, wherever the last one ended."""
+    store = Crashing()
+    with store.crash:
+        async with engine_on(store) as engine:
+            boss = await family(engine.client)
+            await settle(engine)
+            await engine.client.delete(boss)
+            store.left = commits
+            await settle(engine)
+            await trio.sleep(60)
+    assert store.crash.cancelled_caught
+    store.left = None
+    async with engine_on(store) as engine:
+        await settle(engine)
+        assert await everything(engine.client) == []
+
+
+async def test_an_app_of_the_engines_own_name_is_refused() -> None:
+    """Its controllers' fences are kept under the app's name."""
+    with pytest.raises(headway.DeclarationError, match="an app named 'headway' would share the fences"):
+        async with headway.open_engine("memory:", headway.App("headway")):
+            pass

@@ -1,0 +1,140 @@
+"""Pages and metadata filters of List."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+
+from headway.client import Client
+from headway.resource import pb
+from headway.storage import MemoryBackend
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import CHILD, NOTE, NOTE_V2, a_note, a_type, an_id, id_of, registry
+
+EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
+
+METADATA: dict[str, dict[str, str]] = {
+    "bare": {},
+    "empty": {"colour": ""},
+    "red": {"colour": "red", "size": "big"},
+    "small": {"colour": "red", "size": "small"},
+    "blue": {"colour": "blue", "a=b": "c", "note": "x = y"},
+}
+
+FILTERS: list[tuple[str, list[str]]] = [
+    ("", ["bare", "blue", "empty", "red", "small"]),
+    ("  ", ["bare", "blue", "empty", "red", "small"]),
+    ("colour", ["blue", "empty", "red", "small"]),
+    ("!colour", ["bare"]),
+    ("colour=red", ["red", "small"]),
+    (" colour = red , size = big ", ["red"]),
+    ("colour!=red", ["bare", "blue", "empty"]),
+    ("colour,colour!=red", ["blue", "empty"]),
+    ("colour=", ["empty"]),
+    ("colour!=", ["bare", "blue", "red", "small"]),
+    ("note=x = y", ["blue"]),
+    ("colour=red,colour=blue", []),
+]
+
+
+async def names(calls: Calls, **rest: Any) -> list[str]:
+    reply = await calls.list_type(a_type(), EVERYWHERE, **rest)
+    return [id_of(each).name for each in reply.resources]
+
+
+async def test_a_metadata_filter_lets_through_what_meets_all_its_terms(calls: Calls) -> None:
+    """The origin's server has none. Equal, other or absent, there, not there."""
+    for name, metadata in METADATA.items():
+        await calls.write(a_note(name, metadata=metadata))
+    for text, expected in FILTERS:
+        assert await names(calls, metadata_filter=text) == expected, text
+
+
+@pytest.mark.parametrize("text", [",", "a,", "=a", "!=a", "!", "!!a", "a!b", "a!b=c", " = "])
+async def test_a_wrong_filter_is_refused_and_named(in_memory: Calls, text: str) -> None:
+    """With the term that is wrong, and the forms that are right."""
+    said = f"metadata_filter {text!r}: "
+    call = in_memory.list_type(a_type(), EVERYWHERE, metadata_filter=text)
+    await refused(call, Status.INVALID_ARGUMENT, said, "use key=value, key!=value, key or !key")
+
+
+async def paged(calls: Calls, size: int, **rest: Any) -> list[list[str]]:
+    pages: list[list[str]] = []
+    token = ""
+    for _ in range(50):
+        reply = await calls.list_type(a_type(), EVERYWHERE, page_size=size, page_token=token, **rest)
+        pages.append([id_of(each).name for each in reply.resources])
+        token = reply.next_page_token
+        if not token:
+            return pages
+    raise AssertionError("the pages do not end")
+
+
+async def test_pages_put_together_are_the_list(calls: Calls) -> None:
+    """Full but for the last one, whatever the filter and the versions of the kind leave out between."""
+    for index in range(7):
+        await calls.write(a_note(f"n{index}", metadata={"odd": str(index % 2)}))
+        await calls.write(a_note(f"n{index}-other", type=NOTE_V2))
+    whole = await names(calls)
+    assert len(whole) == 7
+    for size in (1, 2, 3, 6, 7, 8, 1000):
+        assert await paged(calls, size) == [whole[at : at + size] for at in range(0, 7, size)]
+    assert await paged(calls, 2, metadata_filter="odd=1") == [["n1", "n3"], ["n5"]]
+    assert await paged(calls, 3, metadata_filter="odd=2") == [[]]
+
+
+async def test_what_is_read_for_a_page_is_bounded(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter that leaves little makes several reads, and misses nothing between them."""
+    monkeypatch.setattr("headway.service._page._LEAST_READ", 2)
+    for index in range(9):
+        await calls.write(a_note(f"n{index}", metadata={"third": str(index % 3)}))
+    assert await paged(calls, 2, metadata_filter="third=0") == [["n0", "n3"], ["n6"]]
+
+
+async def test_what_stays_is_on_one_page_whatever_comes_and_goes(calls: Calls) -> None:
+    """One order of keys: a deleted last resource of a page has its place in it still."""
+    for name in ("b", "d", "f", "h"):
+        await calls.write(a_note(name))
+    first = await calls.list_type(a_type(), EVERYWHERE, page_size=2)
+    await calls.delete(an_id("d"))
+    for name in ("a", "c", "e", "g"):
+        await calls.write(a_note(name))
+    rest = await calls.list_type(a_type(), EVERYWHERE, page_token=first.next_page_token)
+    assert [id_of(each).name for each in rest.resources] == ["e", "f", "g", "h"]
+
+
+async def test_a_token_of_another_query_or_store_is_refused(calls: Calls) -> None:
+    """It stands for a place in one list, and means nothing in another; nor does what is no token."""
+    for name in ("a", "b"):
+        await calls.write(a_note(name))
+    token = (await calls.list_type(a_type(), EVERYWHERE, page_size=1)).next_page_token
+    other = "page_token is of another query"
+    for call, said in (
+        (calls.list_type(a_type(CHILD), EVERYWHERE, page_token=token), other),
+        (calls.list_type(a_type(), pb.Tenancy(), page_token=token), other),
+        (calls.list_type(a_type(), EVERYWHERE, "a", page_token=token), other),
+        (calls.list_type(a_type(), EVERYWHERE, metadata_filter="a", page_token=token), other),
+        (calls.list_type(a_type(), EVERYWHERE, page_token="nonsense"), "page_token 'nonsense' is none"),
+        (calls.list_type(a_type(), EVERYWHERE, page_token="MQ=="), "page_token 'MQ==' is none"),
+        (
+            Calls(MemoryBackend(), registry()).list_type(a_type(), EVERYWHERE, page_token=token),
+            f"page_token is of store {calls.backend.position.store_id}",
+        ),
+    ):
+        await refused(call, Status.INVALID_ARGUMENT, said)
+
+
+async def test_a_client_filters_and_goes_through_pages(calls: Calls) -> None:
+    """Lists of resources, the last of which may be shorter; none at all is one empty page."""
+    client = Client(calls.channel, registry())
+    for index in range(5):
+        await client.write(NOTE.new(f"n{index}", metadata={"odd": str(index % 2)}))
+    assert [each.name for each in await client.list(NOTE, filter="odd=1")] == ["n1", "n3"]
+    pages = [[each.name for each in page] async for page in client.pages(NOTE, size=2)]
+    assert pages == [["n0", "n1"], ["n2", "n3"], ["n4"]]
+    pages = [[each.name for each in page] async for page in client.pages(NOTE, size=1, filter="odd=1")]
+    assert list(itertools.chain(*pages)) == ["n1", "n3"]
+    assert [page async for page in client.pages(CHILD)] == [[]]

@@ -1,0 +1,141 @@
+"""Tombstones: what the deletion of an owner leaves, and who may touch it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio.testing
+from grpclib.const import Status
+
+from headway.resource import FINALIZERS, TOMBSTONE, ResourceType, pb
+from tests.helpers.calls import Calls, Interrupted, at, refused, take
+from tests.helpers.declared import (
+    CHILD,
+    NOTE,
+    NOTE_V2,
+    PLANET,
+    REGION,
+    ULID,
+    a_note,
+    a_type,
+    an_id,
+    id_of,
+    uid_of,
+)
+
+OWNERS: list[tuple[str, ResourceType[Any]]] = [
+    ("boss", NOTE),
+    ("a" * 63, NOTE),
+    ("1", NOTE_V2),
+    ("one", REGION),
+    ("one", PLANET),
+]
+
+
+async def tombstones(calls: Calls) -> list[pb.Resource]:
+    reply = await calls.list_type(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*"))
+    return list(reply.resources)
+
+
+@pytest.mark.parametrize(("name", "type"), OWNERS)
+async def test_the_deletion_of_any_owner_leaves_a_tombstone(calls: Calls, name: str, type: ResourceType[Any]) -> None:
+    """Named after the uid, so that every legal name of every scope will do; in the owner's tenancy."""
+    boss = await calls.stored(a_note(name, "", type))
+    await calls.write(a_note("child", type=CHILD, owner=boss.id))
+    await calls.delete(id_of(boss))
+    (tombstone,) = await tombstones(calls)
+    id = id_of(tombstone)
+    assert (id.name, id.tenancy) == (f"tombstone-{uid_of(boss).lower()}", id_of(boss).tenancy)
+    assert TOMBSTONE.view(tombstone).data.owner == boss.id
+    assert tombstone.metadata.keys() == {"generated_at"}
+    assert (await calls.read(id)).resource == tombstone
+
+
+async def test_owner_and_tombstone_change_places_in_one_commit(calls: Calls) -> None:
+    """Nobody sees both, nobody sees neither."""
+    boss = await calls.stored(a_note("boss"))
+    await calls.write(a_note("child", owner=boss.id))
+    async with calls.watch(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*")) as items:
+        await take(items, 1)
+        reply = await calls.delete(an_id("boss"))
+        (changes,) = await take(items, 1)
+    assert changes.changes[0].revision == at(reply.position).revision == calls.revision  # type: ignore[union-attr]
+
+
+async def test_who_owns_nothing_leaves_nothing(calls: Calls) -> None:
+    """One commit, one change: most resources own nothing, and their deletion costs nothing more."""
+    boss = await calls.stored(a_note("boss"))
+    child = await calls.stored(a_note("child", owner=boss.id))
+    await calls.delete(id_of(child))
+    here = calls.revision
+    await calls.delete(id_of(boss))
+    assert calls.revision == here + 1
+    assert await tombstones(calls) == []
+
+
+@pytest.mark.parametrize("finalizers", ["", "a"])
+async def test_a_deletion_that_does_not_happen_leaves_no_tombstone(calls: Calls, finalizers: str) -> None:
+    """Refused for its version, or held by finalizers, it leaves the owner, and so its children, alone."""
+    boss = await calls.stored(a_note("boss", metadata={FINALIZERS: finalizers}))
+    await calls.write(a_note("child", owner=boss.id))
+    await refused(calls.delete(id_of(boss), version="1234567"), Status.ABORTED)
+    if finalizers:
+        await calls.delete(id_of(boss))
+    assert await tombstones(calls) == []
+
+
+async def test_a_child_that_comes_in_between_is_not_missed(
+    calls: Calls, racing: Calls, interrupted: Interrupted
+) -> None:
+    """Whether there is anything to find is asked in the deletion's own commit."""
+    boss = await calls.stored(a_note("boss"))
+    interrupted.before_commit = [lambda: calls.write(a_note("child", owner=boss.id))]
+    await racing.delete(an_id("boss"))
+    assert len(await tombstones(calls)) == 1
+
+
+async def test_two_who_delete_an_owner_leave_one_tombstone(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The slower one finds it deleted, and is answered so."""
+    boss = await calls.stored(a_note("boss"))
+    await calls.write(a_note("child", owner=boss.id))
+    interrupted.before_commit = [lambda: calls.delete(an_id("boss"))]
+    assert (await racing.delete(an_id("boss"))).resource is None
+    assert len(await tombstones(calls)) == 1
+    assert autojump_clock.current_time() < 0.2
+
+
+async def test_nobody_writes_a_tombstone_by_hand(calls: Calls) -> None:
+    """It would delete what a living owner owns. MutateAndValidate says so too."""
+    forged = pb.Resource(id=an_id(f"tombstone-{ULID.lower()}", TOMBSTONE))
+    said = "tombstones are written by the service alone"
+    await refused(calls.write(forged), Status.INVALID_ARGUMENT, said)
+    await refused(calls.mutate_and_validate(forged), Status.INVALID_ARGUMENT, said)
+    boss = await calls.stored(a_note("boss"))
+    await calls.write(a_note("child", owner=boss.id))
+    await calls.delete(id_of(boss))
+    (tombstone,) = await tombstones(calls)
+    await refused(calls.write(tombstone), Status.INVALID_ARGUMENT, said)
+
+
+async def test_a_tombstone_goes_when_nothing_is_owned_any_more(calls: Calls) -> None:
+    """And leaves none of its own. Before that its deletion would strand what is left."""
+    boss = await calls.stored(a_note("boss"))
+    child = await calls.stored(a_note("child", owner=boss.id))
+    await calls.delete(id_of(boss))
+    (tombstone,) = await tombstones(calls)
+    said = "stands for what a deleted owner still owns (1); it goes when they have gone"
+    await refused(calls.delete(id_of(tombstone)), Status.FAILED_PRECONDITION, said)
+    await calls.delete(id_of(child))
+    await calls.delete(id_of(tombstone))
+    assert await tombstones(calls) == []
+
+
+async def test_an_owner_whose_type_is_not_registered_any_more_can_be_asked_for(calls: Calls) -> None:
+    """It is the uid that owns."""
+    boss = await calls.stored(a_note("boss"))
+    child = await calls.stored(a_note("child", owner=boss.id))
+    reply = await calls.list_by_owner(pb.Id(uid=uid_of(boss), name="boss", type=a_type(kind="Gone")))
+    assert reply.resources == [child]
