@@ -41,7 +41,7 @@ async def test_an_absurd_name_is_refused_in_few_words(number: int) -> None:
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=25,
+    max_examples=15,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.lists(st.tuples(st.sampled_from(METHODS), bodies()), min_size=5, max_size=30))
