@@ -115,7 +115,7 @@ class Calls(AbstractHandler):
             try:
                 deadline = Deadline.from_headers(headers)
                 metadata = decode_metadata(headers)
-            except ValueError as malformed:
+            except (ValueError, OverflowError) as malformed:
                 error = GRPCError(Status.INTERNAL, f"malformed metadata: {malformed}")
         served = ServerStream(stream, path, handler or _NO_HANDLER, self._services, self._limits, deadline)
         if error is None:

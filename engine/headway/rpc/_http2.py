@@ -31,6 +31,8 @@ from headway.rpc._signal import Signal
 
 # So much is taken from a stream at once: decoding more would hold up everybody else.
 _TAKEN_AT_ONCE = 64 << 10
+# A piece smaller than this is joined to the next: many of a byte each would take a hundred times their size.
+_SMALL = 1 << 10
 
 
 class Inbox:
@@ -49,6 +51,9 @@ class Inbox:
 
     def add(self, data: bytes, ack_size: int) -> None:
         """A DATA frame has come; with its padding it took ``ack_size`` of the window."""
+        if self._chunks and len(self._chunks[-1][0]) < _SMALL:
+            before, held = self._chunks.pop()
+            data, ack_size = before + data, held + ack_size
         self._chunks.append((data, ack_size))
         self._arrived.set()
 

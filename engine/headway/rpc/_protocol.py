@@ -134,6 +134,9 @@ class Http2Protocol(H2Protocol):
         except ProtocolError as error:
             # h2 has a GOAWAY ready that says what was wrong.
             self._end(f"Protocol error: {error}", None)
+        except UnicodeDecodeError:
+            # h2 takes names and values as text and doesn't expect that they are none.
+            self._end("Protocol error: a header is not UTF-8", ErrorCodes.PROTOCOL_ERROR)
         except Exception as error:  # noqa: BLE001  # no peer may end more than its own connection
             self._report("HTTP/2", error)
             self._end("Internal error", ErrorCodes.INTERNAL_ERROR)

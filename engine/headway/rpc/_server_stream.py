@@ -35,6 +35,9 @@ class _Subtype(CodecBase):
 
 _SUBTYPE = _Subtype()
 _DISPATCH = _DispatchServerEvents()
+# Characters of a status's message: it travels in a header, of which a peer takes few (`Limits.header_size`), each
+# character by up to twelve bytes; and it often quotes what the client has sent.
+_MESSAGE_LIMIT = 1000
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
 
 
@@ -136,6 +139,14 @@ class ServerStream(Stream[Any, Any]):
             if error is None:
                 await self.send_trailing_metadata()
             else:
-                await self.send_trailing_metadata(status=error.status, status_message=error.message)
+                await self.send_trailing_metadata(status=error.status, status_message=_shortened(error.message))
         # What the client still wanted to send is of no use now.
         stream.abandon(ErrorCodes.NO_ERROR)
+
+
+def _shortened(message: str | None) -> str | None:
+    """What of a status's message a header has room for."""
+    if message is None or len(message) <= _MESSAGE_LIMIT:
+        return message
+    half = _MESSAGE_LIMIT // 2
+    return f"{message[:half]}…{message[1 - half :]}"

@@ -9,6 +9,8 @@ import grpclib
 from grpclib.const import Status
 
 _PREFIX = 5
+# A piece smaller than this is joined to the next: many of a byte each would take many times their size.
+_SMALL = 1 << 10
 
 StreamEncoder = Callable[[Any], Iterable[bytes]]
 """What a handler sends, as framed messages: each piece holds whole ones, many to a piece, of about `PIECE` bytes."""
@@ -56,7 +58,10 @@ class MessageParser:
         size = self._held_size + len(data)
         if size < self._wanted:
             # Joined once, when it is whole: joining each time would take the square of its length.
-            self._held.append(data)
+            if self._held and len(self._held[-1]) < _SMALL:
+                self._held[-1] += data
+            else:
+                self._held.append(data)
             self._held_size = size
             return []
         if self._held:
