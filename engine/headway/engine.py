@@ -17,7 +17,7 @@ from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import Channel, InProcessChannel, Services
-from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchEncoder
+from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, TypesService, WatchEncoder
 from headway.storage import Backend, open_store
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def open_engine(
                 supervisors = _supervisors(definitions, hub, theirs, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
-                async with _listening(services, listen, tls, failed) as addresses:
+                async with _listening(services, registry, listen, tls, failed) as addresses:
                     yield Engine(Client(channel, registry), backend, supervisors, addresses)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -127,7 +127,11 @@ def _report_failed(report: Report, path: str, error: BaseException) -> None:
 
 @asynccontextmanager
 async def _listening(
-    services: Services, listen: Sequence[str], tls: SSLContext | None, failed: Callable[[str, BaseException], None]
+    services: Services,
+    registry: Registry,
+    listen: Sequence[str],
+    tls: SSLContext | None,
+    failed: Callable[[str, BaseException], None],
 ) -> AsyncIterator[Sequence[str]]:
     """Offer the services at the addresses; nothing of the network is loaded when there are none."""
     if not listen:
@@ -137,6 +141,7 @@ async def _listening(
 
     from headway.rpc import Health, Reflection, open_server
 
+    services.add(TypesService(registry))
     services.add(Health(*services.names))
     services.add(Reflection(services, (files("headway._gen") / "descriptors.bin").read_bytes()))
     async with open_server(services, listen, tls=tls, report=failed) as server:

@@ -8,6 +8,8 @@ from headway._gen.headway.resource import v1 as _v1
 from headway._gen.headway.resource.v1 import Condition as Condition
 from headway._gen.headway.resource.v1 import ConditionState as ConditionState
 from headway._gen.headway.resource.v1 import Status as Status
+from headway._gen.headway.types import v1 as _types_v1
+from headway.resource._describe import describe as describe
 from headway.resource._ids import Key as Key
 from headway.resource._ids import Kind as Kind
 from headway.resource._ids import ResourceId as ResourceId
@@ -31,6 +33,7 @@ from headway.resource._payload import decode as decode
 from headway.resource._payload import decoder_of as decoder_of
 from headway.resource._payload import encode as encode
 from headway.resource._payload import equal as equal
+from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
 from headway.resource._stream import Bookmark as Bookmark
@@ -48,3 +51,4 @@ from headway.resource._types import Scope as Scope
 
 AnyMessage = _Any
 pb = _v1
+types_pb = _types_v1
