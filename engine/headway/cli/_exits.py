@@ -21,6 +21,8 @@ class Exit(enum.IntEnum):
     NOT_FOUND = 3
     MANIFEST = 4
     UNREACHABLE = 5
+    WAITED = 6
+    DIFFERENT = 7
     INTERRUPTED = 130
 
 

@@ -7,9 +7,13 @@ import click
 from headway.cli._apply import apply
 from headway.cli._connection import Target
 from headway.cli._delete import delete
+from headway.cli._diff import diff
 from headway.cli._read import get, list_
 from headway.cli._serve import serve
+from headway.cli._status import status
 from headway.cli._types import types
+from headway.cli._wait import wait
+from headway.cli._watch import watch
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
 
@@ -54,11 +58,13 @@ def main(
       3    there is no such resource
       4    something is wrong with a manifest
       5    no answer: the server can't be reached, or failed
+      6    `wait` has waited long enough
+      7    `diff` found differences
       130  interrupted (`serve` ends with 0 then)
     """
     secure = tls or tls_authority is not None or tls_certificate is not None
     context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout)
 
 
-for _command in (apply, delete, get, list_, serve, types):
+for _command in (apply, delete, diff, get, list_, serve, status, types, wait, watch):
     main.add_command(_command)
