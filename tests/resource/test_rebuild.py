@@ -45,6 +45,28 @@ def test_a_manifest_is_loaded_alike_by_a_rebuilt_class(value: Every) -> None:
     assert theirs.message() == ours.message()
 
 
+@pytest.mark.parametrize("name", ["", "a b", "class", "_betterproto", "__init__", "x=print(1), y", "parse", "é\n"])
+def test_a_field_can_not_be_named_what_python_would_take_for_something_else(name: str) -> None:
+    """The names come from a server, and end up in code: only plain ones do."""
+    field = types_pb.Field(name=name, number=1, kind="string")
+    description = types_pb.ListResponse(messages=[types_pb.Message(full_name="a.B", fields=[field])])
+
+    with pytest.raises(PayloadError, match="the server's description of its types can't be read"):
+        rebuild(description)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "__new__"])
+def test_a_member_of_an_enum_can_not_be_named_so_either(name: str) -> None:
+    """Nor can a message be."""
+    value = types_pb.EnumValue(name=name, number=0)
+    for description in (
+        types_pb.ListResponse(enums=[types_pb.Enum(name="E", values=[value])]),
+        types_pb.ListResponse(messages=[types_pb.Message(full_name=f"a.{name}")]),
+    ):
+        with pytest.raises(PayloadError, match="the server's description of its types can't be read"):
+            rebuild(description)
+
+
 def test_a_description_that_makes_no_sense_is_refused() -> None:
     """A server of another time can't end the program in an odd place."""
     field = types_pb.Field(name="x", number=1, kind="int7")

@@ -14,7 +14,10 @@ from headway.errors import HeadwayError
 
 
 def run(function: Callable[[], Awaitable[None]], *, interrupted: Exit = Exit.INTERRUPTED) -> None:
-    """Run it under Trio; SIGINT and SIGTERM cancel it, and then the command ends with ``interrupted``."""
+    """Run it under Trio; SIGINT and SIGTERM cancel it, and then the command ends with ``interrupted``.
+
+    What is cancelled has unwound by then: a store is closed, a connection too.
+    """
     try:
         cancelled = trio.run(_until_interrupted, function)
     except (HeadwayError, BaseExceptionGroup) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import keyword
 import types
 from abc import ABCMeta
 from collections.abc import Callable
@@ -84,7 +85,9 @@ class _Rebuilding:
         return registry
 
     def _message(self, described: types_pb.Message) -> type[Any]:
-        name = described.full_name.rpartition(".")[2]
+        name = _checked(described.full_name.rpartition(".")[2])
+        for each in described.fields:
+            _check_field(each)
         fields = {each.name: self._annotation(each) for each in described.fields}
         body: dict[str, Any] = {each.name: self._field(each, fields[each.name]) for each in described.fields}
         body["__annotations__"] = dict.fromkeys(fields, Any)
@@ -139,10 +142,23 @@ class _Rebuilding:
         return lambda: self._messages[field.held]()
 
 
+def _checked(name: str) -> str:
+    """A name that can stand in Python's own text: dataclasses write the fields' names into code that is run."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+        raise ValueError(f"{name!r:.80} is no name")
+    return name
+
+
+def _check_field(field: types_pb.Field) -> None:
+    name = _checked(field.name)
+    if name.startswith("_") or hasattr(betterproto2.Message, name):
+        raise ValueError(f"a field can't be named {name!r:.80}")
+
+
 def _enum(described: types_pb.Enum) -> type[betterproto2.Enum]:
     renamed = {value.proto_name: value.number for value in described.values if value.proto_name}
     of_number = {number: name for name, number in renamed.items()}
-    body: dict[str, Any] = {value.name: value.number for value in described.values}
+    body: dict[str, Any] = {_checked(value.name): value.number for value in described.values}
     body["betterproto_renamed_proto_names_to_value"] = classmethod(lambda _: renamed)
     body["betterproto_value_to_renamed_proto_names"] = classmethod(lambda _: of_number)
     return types.new_class(described.name, (betterproto2.Enum,), exec_body=lambda made: made.update(body))
