@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from tests.cli.conftest import CORE, Command, Started, interrupt
 EMPTY = "type: Team\nname: core\n"
 
 
-def next_line(process: "object") -> str:
-    line: str = process.stdout.readline()  # type: ignore[attr-defined]  # a Popen with pipes
-    return line
+def next_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 def test_watch_shows_what_is_there_and_every_change_until_it_is_interrupted(

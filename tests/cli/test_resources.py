@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+import trio
 
+from headway.rpc import Health, Services, open_server
 from tests.cli.conftest import CORE, Command, Started
 
 BOTH = f"""{CORE}---
@@ -29,6 +31,19 @@ def test_types_lists_the_types_of_the_server(headway: Command) -> None:
         "staff.v1.Site     cluster    tests.cli.served.Account",
         "staff.v1.Team     namespace  tests.cli.served.Team",
     ]
+
+
+def test_types_says_what_a_manifest_of_a_type_can_have(headway: Command) -> None:
+    """Its messages' fields, their kinds and the members of their enums; in JSON, the description itself."""
+    assert [line.split(maxsplit=2) for line in headway("types", "team").stdout.splitlines()] == [
+        ["MESSAGE", "FIELD", "KIND"],
+        ["Team", "members", "list of Member"],
+        ["Team", "note", "optional string"],
+        ["Member", "login", "string"],
+        ["Member", "rank", "JUNIOR | SENIOR"],
+    ]
+    described = json.loads(headway("types", "team", "-o", "json").stdout)
+    assert [message["fullName"].rpartition(".")[2] for message in described["messages"]] == ["Team", "Member"]
 
 
 def test_apply_stores_every_document_and_writes_only_what_differs(headway: Command) -> None:
@@ -153,3 +168,13 @@ def test_what_is_stored_can_not_write_to_the_terminal(headway: Command) -> None:
 
     assert "\x1b" not in headway("get", "site", "a", "-o", "json").stdout
     assert "\x1b" not in headway("get", "site", "a", "-o", "yaml").stdout
+
+
+async def test_a_server_that_does_not_say_its_types_is_no_headway_server(start: Started) -> None:
+    """Another gRPC server at the address is told from none, by the exit code too."""
+    async with open_server(Services(Health("other")), ["127.0.0.1:0"]) as other:
+        process = start("types", server=other.addresses[0])
+        _, errors = await trio.to_thread.run_sync(process.communicate)
+
+    assert process.returncode == 1
+    assert errors == f"Error: {other.addresses[0]} doesn't say what its types are: it is no Headway server\n"

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec
 
 import click
 from grpclib import GRPCError
@@ -97,14 +97,3 @@ def connected(
         run(call)
 
     return command
-
-
-def option_list(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Several of click's decorators as one."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate

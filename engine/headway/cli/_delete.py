@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headway.cli._connection import Connection, connected
-from headway.cli._read import one_of_a_name
+from headway.cli._options import one_of_a_name
 from headway.cli._type_names import find_type
 
 

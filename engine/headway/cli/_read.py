@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import click
 
-from headway.cli._connection import Connection, connected, option_list
+from headway.cli._connection import Connection, connected
+from headway.cli._options import all_of_a_type, one_of_a_name
 from headway.cli._output import Output, output_option, show
 from headway.cli._type_names import find_type
-
-one_of_a_name = option_list(
-    click.argument("type"),
-    click.argument("name"),
-    click.option("--partition", default="", help="Where it is not the default one."),
-    click.option("--namespace", "-n", default="", help="Where it is not the default one."),
-)
-
-all_of_a_type = option_list(
-    click.argument("type"),
-    click.option("--partition", default="*", help="Only those in this partition."),
-    click.option("--namespace", "-n", default="*", help="Only those in this namespace."),
-    click.option("--prefix", default="", help="Only those whose names begin with this."),
-)
 
 
 @click.command()

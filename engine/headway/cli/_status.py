@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headway.cli._connection import Connection, connected
-from headway.cli._read import one_of_a_name
+from headway.cli._options import one_of_a_name
 from headway.cli._text import table
 from headway.cli._type_names import find_type
 from headway.resource import Resource

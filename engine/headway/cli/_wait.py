@@ -10,7 +10,7 @@ import trio
 
 from headway.cli._connection import Connection, connected
 from headway.cli._exits import Exit, Usage, fail
-from headway.cli._read import one_of_a_name
+from headway.cli._options import one_of_a_name
 from headway.cli._type_names import find_type
 from headway.client import Client, SnapshotEnd, Upserted
 from headway.errors import HistoryGone

@@ -10,8 +10,8 @@ import click
 
 from headway import manifest
 from headway.cli._connection import Connection, connected
+from headway.cli._options import all_of_a_type
 from headway.cli._output import Output, as_object, cells, output_option
-from headway.cli._read import all_of_a_type
 from headway.cli._text import plain
 from headway.cli._type_names import find_type
 from headway.client import Deleted, Upserted
