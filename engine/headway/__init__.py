@@ -18,6 +18,7 @@ General layout, in the order in which a change travels; each room imports only t
     observe          what users see of it
     engine           `open_engine`, the only file that knows every room
     testing          what users' tests need
+    cli              the command line
 
 Everything here is a re-export; what isn't re-exported here or in a room's own `__init__` is private.
 """

@@ -19,7 +19,15 @@ from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import Channel, InProcessChannel, Services
-from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchDecoder, WatchEncoder
+from headway.service import (
+    SERVICE_ALIASES,
+    WATCH_LIST,
+    LeaseService,
+    ResourceService,
+    TypesService,
+    WatchDecoder,
+    WatchEncoder,
+)
 from headway.storage import Backend, open_store
 
 if TYPE_CHECKING:
@@ -125,8 +133,11 @@ async def open_engine(
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
                 # A controller elsewhere needs the lease service, for which there are no rules: with `access` it isn't
                 # offered, because whoever can raise a fence can stop a controller.
-                offered = services
-                if access is not None:
+                # Nor is what the types look like said to those who may see none of them.
+                if access is None:
+                    offered = services
+                    offered.add(TypesService(registry))
+                else:
                     serve = functools.partial(ResourceService, backend, registry)
                     offered = _services(Guarded(serve, access, registry))
                 async with _listening(offered, listen, tls, failed) as addresses:

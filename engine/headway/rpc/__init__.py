@@ -6,6 +6,8 @@ grpclib, does not leave this room. Open `_channel.py` first, then `_server.py` a
 
 from typing import TYPE_CHECKING, Any
 
+from headway.rpc._addresses import Address as Address
+from headway.rpc._addresses import address as address
 from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import Metadata as Metadata
 from headway.rpc._copying import CopyingChannel as CopyingChannel
