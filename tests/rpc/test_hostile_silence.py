@@ -86,7 +86,7 @@ async def test_a_hundred_that_fall_silent_disturb_nobody() -> None:
 
 def _impatient() -> Limits:
     return Limits(
-        handshake_timeout=0.2, request_timeout=0.2, stall_timeout=0.2, keepalive_interval=0.2, keepalive_timeout=0.2
+        handshake_timeout=0.1, request_timeout=0.1, stall_timeout=0.1, keepalive_interval=0.1, keepalive_timeout=0.1
     )
 
 
