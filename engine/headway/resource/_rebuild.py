@@ -80,8 +80,10 @@ class _Rebuilding:
     def registry(self) -> Registry:
         registry = Registry()
         for each in self._description.types:
-            payload = self._messages[each.message]
-            registry.register(ResourceType(*type_name(each.type), payload, scope=Scope(int(each.scope))))
+            # What every registry has is known here by its own class.
+            if type_name(each.type) not in registry:
+                payload = self._messages[each.message]
+                registry.register(ResourceType(*type_name(each.type), payload, scope=Scope(int(each.scope))))
         return registry
 
     def _message(self, described: types_pb.Message) -> type[Any]:
