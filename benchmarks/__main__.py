@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import importing, memory, prime, reconcile, trickle, write
+from benchmarks import fanout, importing, memory, prime, reconcile, trickle, wire, write
 from benchmarks._harness import RESULTS, table, write_results
 
-SCENARIOS = {each.SCENARIO.name: each.SCENARIO for each in (prime, reconcile, trickle, write, memory, importing)}
+SCENARIOS = {
+    each.SCENARIO.name: each.SCENARIO for each in (prime, reconcile, trickle, write, fanout, wire, memory, importing)
+}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ class Row:
     """What a scenario found: our cost and the other's, in microseconds or bytes for each unit of work.
 
     Attributes:
-        bound: the ratio that DESIGN.md allows; None: it has none.
+        bound: the highest ratio that is held; None: it has none.
     """
 
     name: str

@@ -81,7 +81,11 @@ def _loop(
         for resource in each:
             key = key_of(resource)
             entries[key] = resource
-            by_value.setdefault(value_of(resource), set()).add(key)
+            value = value_of(resource)
+            if value in by_value:
+                by_value[value].add(key)
+            else:
+                by_value[value] = {key}
         held.append((entries, by_value))
     return time.perf_counter() - begin
 

@@ -1,6 +1,6 @@
 """`trickle`: as `reconcile`, with one writer that commits alone.
 
-Every commit then wakes every stage for a single event, so that no cost is shared by a batch. DESIGN has no bound for
+Every commit then wakes every stage for a single event, so that no cost is shared by a batch. There is no bound for
 it; it stands beside `reconcile` so that nobody takes that row for this one.
 """
 

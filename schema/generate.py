@@ -3,9 +3,12 @@
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 SCHEMA = Path(__file__).parent
+# The resource service is offered under Consul's name too: reflection describes it there with the same messages.
+OURS, CONSULS = "headway.resource.v1", "hashicorp.consul.resource"
 
 
 def main(target: Path) -> None:
@@ -23,6 +26,19 @@ def main(target: Path) -> None:
         "--python_betterproto2_opt=client_generation=async",
         *sources,
     ]
+    run(command)
+    with tempfile.TemporaryDirectory() as made:
+        text = (SCHEMA / "headway/resource/v1/resource.proto").read_text()
+        alias = Path(made) / "hashicorp/consul/resource.proto"
+        alias.parent.mkdir(parents=True)
+        alias.write_text(text.replace(f"package {OURS};", f"package {CONSULS};"))
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={SCHEMA}", f"--proto_path={made}"]
+        command += ["--include_imports", f"--descriptor_set_out={target / 'descriptors.bin'}"]
+        run([*command, *sources, "hashicorp/consul/resource.proto"])
+
+
+def run(command: list[str]) -> None:
+    """Run protoc; end with what it says when it fails."""
     # The generator's plugin is a script beside this interpreter.
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

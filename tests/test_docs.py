@@ -7,31 +7,72 @@ from pathlib import Path
 
 import pytest
 
+import headway
+from headway import field
+
 ROOT = Path(__file__).parent.parent
 PRINTS = {
     "README.md": "['ada', 'grace']\n",
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
-    "docs/guides/controllers.md": "['/ -> :8080']\n",
+    "docs/guides/controllers.md": "['/ -> :8080']\nat / {'home'}\n[] set()\n",
+    "docs/guides/network.md": "['ada', 'grace']\n",
+    "docs/guides/access.md": "True False\naccess.yaml:1:1: others than its owner can reach this file (mode 0644): "
+    "chmod 600 access.yaml\nTrue\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"
+    "False False\n",
 }
 
 
-@pytest.mark.parametrize("page", PRINTS)
-def test_the_program_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    """The Python blocks of a page, one after the other, are a program that prints what the page says."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    program = tmp_path / "program.py"
-    program.write_text("\n".join(blocks))
+@headway.message
+class Account:
+    login: str = field(1)
 
+
+def printed(page: str, folder: Path) -> tuple[str, str]:
+    """What the Python blocks of a page, one after the other, print when they run in a folder, and on stderr."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    (folder / "program.py").write_text("\n".join(blocks))
     done = subprocess.run(
-        [sys.executable, "-W", "error", program.name],
-        cwd=tmp_path,
+        [sys.executable, "-W", "error", "program.py"],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
+    return done.stdout, done.stderr
 
-    assert (done.stdout, done.stderr) == (PRINTS[page], "")
+
+@pytest.mark.parametrize("page", PRINTS)
+def test_the_program_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    """The Python blocks of a page, one after the other, are a program that prints what the page says."""
+    assert printed(page, tmp_path) == (PRINTS[page], "")
+
+
+async def test_the_readmes_program_writes_nothing_the_next_time(tmp_path: Path) -> None:
+    """It finds the accounts that it has made, prints them again and leaves them as they are."""
+    app = headway.App("staff")
+    account = app.type("staff", "v1", "Account", Account)
+    versions: list[list[tuple[str, str]]] = []
+    for _ in range(2):
+        assert printed("README.md", tmp_path) == (PRINTS["README.md"], "")
+        async with headway.open_engine(f"sqlite:{tmp_path / 'staff.db'}", app) as engine:
+            versions.append([(each.name, each.version) for each in await engine.client.list(account)])
+
+    assert versions[0] == versions[1]
+    assert [name for name, _ in versions[0]] == ["ada", "grace"]
+
+
+def test_a_controller_is_what_the_guide_says_unless_told_otherwise() -> None:
+    """Concurrency, deadline, back-off and name."""
+    app = headway.App("staff")
+
+    @app.controller(manages=app.type("staff", "v1", "Account", Account))
+    async def all_accounts(_: headway.Runtime, request: headway.Request) -> None:
+        """Nothing to do."""
+
+    made = app.controllers["all-accounts"]
+    assert (made.concurrency, made.deadline) == (1, 300)
+    assert (made.backoff.delay(0), made.backoff.delay(1), made.backoff.delay(99)) == (0.005, 0.01, 1000)
 
 
 def test_every_python_block_belongs_to_a_tested_page() -> None:

@@ -19,6 +19,8 @@ MOST_LINES = 400
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_gen" not in path.relative_to(PACKAGE).parts)
 
 PURE = [
+    "access/_policy.py",
+    "access/_tokens.py",
     "errors.py",
     "events.py",
     "cache/_gate.py",
@@ -93,3 +95,10 @@ def test_every_public_name_says_what_it_is() -> None:
         if not (value.__doc__ or "").strip() or value.__doc__.startswith(f"{each}(")
     ]
     assert [each for each in silent if not ours[each].__module__.startswith("headway._gen")] == []
+
+
+def test_the_package_is_imported_without_what_only_manifests_and_commands_need() -> None:
+    """`import headway` loads neither click nor yaml."""
+    program = "import sys, headway; print(sorted({'click', 'yaml'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -7,14 +7,18 @@ General layout, in the order in which a change travels; each room imports only t
     rpc              channels: how services are called
     storage          what is true: stores, their history, their fences
     service          what may be asked
+    access           who may ask: tokens and policies
     client           the seam: typed calls over any channel
     watch            one stream of one type, kept up
     cache            what is believed: the gate, indexes, reads
     mapper, queue    whose concern; which key, when
     controller       declaring a controller, and running it
     builtin          controllers that every engine runs
+    manifest         YAML documents to resources and back
+    observe          what users see of it
     engine           `open_engine`, the only file that knows every room
-    observe, testing what users see of it; what their tests need
+    testing          what users' tests need
+    cli              the command line
 
 Everything here is a re-export; what isn't re-exported here or in a room's own `__init__` is private.
 """
@@ -40,6 +44,7 @@ from headway.controller import Runtime as Runtime
 from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
 from headway.engine import Engine as Engine
+from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
 from headway.errors import CallerError as CallerError
 from headway.errors import Conflict as Conflict
@@ -51,6 +56,7 @@ from headway.errors import HeadwayError as HeadwayError
 from headway.errors import HistoryGone as HistoryGone
 from headway.errors import IndexIncomplete as IndexIncomplete
 from headway.errors import InvalidArgument as InvalidArgument
+from headway.errors import NonsenseResult as NonsenseResult
 from headway.errors import NotFound as NotFound
 from headway.errors import NotPrimed as NotPrimed
 from headway.errors import NotWatched as NotWatched
@@ -58,6 +64,7 @@ from headway.errors import OutcomeUnknown as OutcomeUnknown
 from headway.errors import PayloadError as PayloadError
 from headway.errors import PermanentFailure as PermanentFailure
 from headway.errors import PermissionDenied as PermissionDenied
+from headway.errors import ReconcileTimeout as ReconcileTimeout
 from headway.errors import RemoteError as RemoteError
 from headway.errors import StoreChanged as StoreChanged
 from headway.errors import StoreUnusable as StoreUnusable

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 
+from headway._groups import only_error
+from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub
 from headway.client import Client
@@ -15,9 +18,20 @@ from headway.controller import App, Definition, Owed, Run, Supervisor
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
-from headway.rpc import Channel, InProcessChannel
-from headway.service import LeaseService, ResourceService
+from headway.rpc import Channel, InProcessChannel, Services
+from headway.service import (
+    SERVICE_ALIASES,
+    WATCH_LIST,
+    LeaseService,
+    ResourceService,
+    TypesService,
+    WatchDecoder,
+    WatchEncoder,
+)
 from headway.storage import Backend, open_store
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _PACE = 0.02
 """Seconds at which the engine's own controllers look at their streams."""
@@ -28,10 +42,14 @@ class Engine:
 
     Attributes:
         client: reads and writes resources, as nobody's controller.
+        addresses: where it listens, with the ports that it was given; empty unless it was told to listen.
     """
 
-    def __init__(self, client: Client, backend: Backend, supervisors: Sequence[Supervisor]) -> None:
+    def __init__(
+        self, client: Client, backend: Backend, supervisors: Sequence[Supervisor], addresses: Sequence[str] = ()
+    ) -> None:
         self.client = client
+        self.addresses = list(addresses)
         self._backend = backend
         self._supervisors = supervisors
 
@@ -43,10 +61,11 @@ class Engine:
         """
         while True:
             await trio.lowlevel.checkpoint()
-            revision = self._backend.position.revision
+            # Every run begins with a commit, so that at revision 0 none has begun yet.
+            revision = max(1, self._backend.position.revision)
             for supervisor in self._supervisors:
                 await supervisor.wait_settled(revision)
-            if self._backend.position.revision == revision and all(
+            if self._backend.position.revision <= revision and all(
                 supervisor.settled() >= revision for supervisor in self._supervisors
             ):
                 return
@@ -59,6 +78,10 @@ async def open_engine(
     report: Report | None = None,
     lag_limit: float = 30.0,
     through: Callable[[Channel], Channel] | None = None,
+    listen: Sequence[str] = (),
+    tls: SSLContext | None = None,
+    access: Authorizer | None = None,
+    insecure: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -73,23 +96,31 @@ async def open_engine(
         lag_limit: seconds that a type's stream may stand below what is known before another one is tried.
         through: puts a channel of yours between the controllers and the service: `headway.testing.ScriptedChannel`,
             for a test. The engine's own client and controllers don't go through it.
+        listen: addresses at which the services are offered by gRPC, under Consul's name of them too: "127.0.0.1:9000",
+            "[::1]:0", "unix:/run/headway.sock".
+        tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
+        access: says who may do what there. What is in the process may do everything.
+        insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
 
-    Raises DeclarationError for apps that don't go together, StoreUnusable for a store that can't be opened.
+    Raises DeclarationError for apps that don't go together, and for listening without saying to whom; StoreUnusable for
+    a store that can't be opened; OSError for an address that can't be had.
     """
     registry, definitions = _together(apps)
     _refuse_own_name(apps)
+    if listen and (access is None) is not insecure:
+        raise DeclarationError(
+            f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
+            "or insecure=True, with which everybody who can connect may do everything"
+        )
     if report is None:
         from headway.observe import log_report
 
         report = log_report()
     opened = open_store(store) if isinstance(store, str) else store
     async with opened as backend:
-        heard = report
-        channel = InProcessChannel(
-            ResourceService(backend, registry),
-            LeaseService(backend),
-            report=lambda path, error: heard(HandlerFailed(path, error)),
-        )
+        failed = functools.partial(_report_failed, report)
+        services = _services(ResourceService(backend, registry), LeaseService(backend))
+        channel = InProcessChannel(services, report=failed)
         try:
             async with trio.open_nursery() as nursery:
                 theirs = channel if through is None else through(channel)
@@ -100,14 +131,79 @@ async def open_engine(
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
-                yield Engine(Client(channel, registry), backend, supervisors)
+                # A controller elsewhere needs the lease service, for which there are no rules: with `access` it isn't
+                # offered, because whoever can raise a fence can stop a controller.
+                # Nor is what the types look like said to those who may see none of them.
+                if access is None:
+                    offered = services
+                    offered.add(TypesService(registry))
+                else:
+                    serve = functools.partial(ResourceService, backend, registry)
+                    offered = _services(Guarded(serve, access, registry))
+                async with _listening(offered, listen, tls, failed) as addresses:
+                    yield Engine(Client(channel, registry), backend, supervisors, addresses)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # The caller's own error comes out as it went in, not wrapped in the engine's nursery.
-            only = _only(group)
+            only = only_error(group)
             if only is group:
                 raise
             raise only from only.__cause__
+
+
+@asynccontextmanager
+async def connect(
+    endpoints: str | Sequence[str],
+    *apps: App,
+    tls: SSLContext | None = None,
+    server_name: str | None = None,
+    token: str = "",
+    timeout: float = 30.0,
+) -> AsyncIterator[Client]:
+    """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
+
+    A client of engines that listen on the network. Nothing is connected before the first call.
+
+    Args:
+        endpoints: addresses of engines on one store; any of them serves.
+        apps: whose types; their controllers don't run here.
+        tls: for those that are TCP, as `headway.rpc.client_tls` makes it.
+        server_name: the name that the certificates must have, if it isn't the endpoint's host.
+        token: what the engines know the caller by, where they ask.
+        timeout: seconds for a call, where the caller's own deadline is no shorter.
+    """
+    from headway.rpc import open_channel
+
+    registry, _ = _together(apps)
+    decoders = {WATCH_LIST: WatchDecoder}
+    async with open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout) as channel:
+        yield Client(channel, registry, token=token)
+
+
+def _services(*services: object) -> Services:
+    return Services(*services, aliases=SERVICE_ALIASES, encoders={WATCH_LIST: WatchEncoder()})
+
+
+def _report_failed(report: Report, path: str, error: BaseException) -> None:
+    report(HandlerFailed(path, error))
+
+
+@asynccontextmanager
+async def _listening(
+    services: Services, listen: Sequence[str], tls: SSLContext | None, failed: Callable[[str, BaseException], None]
+) -> AsyncIterator[Sequence[str]]:
+    """Offer the services at the addresses; nothing of the network is loaded when there are none."""
+    if not listen:
+        yield ()
+        return
+    from importlib.resources import files
+
+    from headway.rpc import Health, Reflection, open_server
+
+    services.add(Health(*services.names))
+    services.add(Reflection(services, (files("headway._gen") / "descriptors.bin").read_bytes()))
+    async with open_server(services, listen, tls=tls, report=failed) as server:
+        yield server.addresses
 
 
 def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
@@ -152,9 +248,3 @@ def _supervisors(
         Supervisor(definition.name, functools.partial(make, fence_name, definition), report)
         for fence_name, definition in definitions.items()
     ]
-
-
-def _only(group: BaseException) -> BaseException:
-    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
-        group = group.exceptions[0]
-    return group

@@ -125,6 +125,14 @@ class PermanentFailure(HeadwayError):
     """Raised by a reconciler: retrying is useless until the resource changes."""
 
 
+class ReconcileTimeout(HeadwayError):
+    """A reconcile took longer than its controller's deadline and was cancelled; the key is tried again."""
+
+
+class NonsenseResult(HeadwayError, TypeError):
+    """A reconciler returned something that is no result; the key is tried again."""
+
+
 # --- Ours ---------------------------------------------------------------------
 
 

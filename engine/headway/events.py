@@ -2,6 +2,9 @@
 
 Each event is a frozen record whose fields name the thing and say what happened; `Report` is a function that takes
 one, must not block and must not raise.
+
+The rooms that report come after this one, so what is theirs is `Any` here: ``type`` is a `TypeName`, ``id`` a
+`ResourceId`, ``resume_after`` a `Position`, ``reasons`` are `Reason`s. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -96,7 +99,7 @@ class DeletionsUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """A key has been reconciled. ``outcome`` is done, requeue, failed, permanent or timed out."""
+    """A key has been reconciled. ``outcome`` is done, requeue, failed or permanent; at the deadline it is failed."""
 
     controller: str
     id: Any
@@ -118,7 +121,7 @@ class ReconcileSlow:
 
 @dataclass(frozen=True, slots=True)
 class MappingFailed:
-    """A mapper raised or returned something it can't; the change is kept and mapped again after a while."""
+    """A mapper raised, and is asked again after ``retry_after``; or (0.0) returned what it can't, and is not."""
 
     controller: str
     mapper: str
@@ -172,16 +175,16 @@ class HandlerFailed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownSlow:
-    """The engine has been told to end ``seconds`` ago and still waits for ``what``."""
-
-    seconds: float
-    what: str
-
-
 Report = Callable[[object], None]
+"""Is called with every event. One with a true attribute ``failures_only`` need not be called with the `Reconciled` of a
+reconcile that went well: making that event costs every one of them.
+"""
 
 
 def ignore(event: object) -> None:
     """Report to nobody."""
+
+
+def hears_successes(report: Report) -> bool:
+    """Whether a report is to be called with the `Reconciled` of what went well, too."""
+    return report is not ignore and not getattr(report, "failures_only", False)

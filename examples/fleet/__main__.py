@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -52,6 +53,7 @@ async def run(options: argparse.Namespace) -> bool:
     try:
         async with headway.open_engine(f"sqlite:{options.folder / 'fleet.db'}", app, report=show.report) as engine:
             opened = True  # so the folder is ours: until here, its processes may be those of another engine
+            show.say(f"engine    process {os.getpid()}, in folder {options.folder}")
             await declare(engine.client, declared)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(show.show_instances, engine.client)

@@ -30,9 +30,7 @@ async def engine_on(
 ) -> AsyncIterator[headway.Engine]:
     """An engine under virtual time."""
     assert clock.autojump_threshold == 0
-    async with headway.open_engine(
-        store, an_app(*types), report=[].append if heard is None else heard.append
-    ) as engine:
+    async with headway.open_engine(store, an_app(*types), report=ignore if heard is None else heard.append) as engine:
         yield engine
 
 
@@ -60,7 +58,7 @@ async def everything(client: headway.Client) -> list[str]:
 
 
 async def test_what_a_deleted_owner_owned_goes_with_it(autojump_clock: MockClock) -> None:
-    """J-1, J-5: across types, scopes and generations of owners; nothing else, and no tombstone stays."""
+    """Across types, scopes and generations of owners; nothing else, and no tombstone stays."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         other = await family(engine.client, "other")
         others = await everything(engine.client)
@@ -72,7 +70,7 @@ async def test_what_a_deleted_owner_owned_goes_with_it(autojump_clock: MockClock
 
 
 async def test_an_owner_of_the_longest_name_is_no_exception(autojump_clock: MockClock) -> None:
-    """J-w1: in the origin the children of names of more than 26 letters stay for ever."""
+    """In the origin the children of names of more than 26 letters stay for ever."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("n" * 63))
         await engine.client.write(CHILD.new("child", owner=boss))
@@ -82,7 +80,7 @@ async def test_an_owner_of_the_longest_name_is_no_exception(autojump_clock: Mock
 
 
 async def test_the_children_of_a_living_owner_are_never_touched(autojump_clock: MockClock) -> None:
-    """H-w6, J-w3: its deletion is refused, it is marked, or its name is given to another incarnation."""
+    """Its deletion is refused, it is marked, or its name is given to another incarnation."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "held"}))
         await engine.client.write(CHILD.new("child", owner=boss))
@@ -101,7 +99,7 @@ async def test_the_children_of_a_living_owner_are_never_touched(autojump_clock: 
 
 
 async def test_finalizers_hold_a_child_and_the_tombstone_waits(autojump_clock: MockClock) -> None:
-    """J-6: the child is marked at once, and the tombstone goes within seconds of it."""
+    """The child is marked at once, and the tombstone goes within seconds of it."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("boss"))
         await engine.client.write(CHILD.new("held", owner=boss, metadata={"finalizers": "a"}))
@@ -130,7 +128,7 @@ class OneIsStuck(MemoryBackend):
 
 
 async def test_one_bad_child_does_not_stop_the_others(autojump_clock: MockClock) -> None:
-    """J-w4: all others go in the first pass; the bad one is tried again, and named."""
+    """All others go in the first pass; the bad one is tried again, and named."""
     store = OneIsStuck()
     heard: list[object] = []
     async with engine_on(autojump_clock, store, heard=heard) as engine:
@@ -148,7 +146,7 @@ async def test_one_bad_child_does_not_stop_the_others(autojump_clock: MockClock)
 
 
 async def test_a_child_whose_type_is_not_registered_does_not_stop_the_others(autojump_clock: MockClock) -> None:
-    """H-w17: it stays, with the tombstone, until a program comes that knows it."""
+    """It stays, with the tombstone, until a program comes that knows it."""
     store = MemoryBackend()
     async with engine_on(autojump_clock, store) as engine:
         boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "a"}))

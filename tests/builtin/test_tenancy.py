@@ -38,7 +38,7 @@ async def left(client: headway.Client) -> list[str]:
 
 
 async def test_a_deleted_namespace_is_emptied_and_goes(autojump_clock: trio.testing.MockClock) -> None:
-    """K-4: every type and version of it; what is elsewhere stays."""
+    """Every type and version of it; what is elsewhere stays."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         for name in ("up", "stays"):
@@ -62,7 +62,7 @@ async def test_a_deleted_namespace_is_emptied_and_goes(autojump_clock: trio.test
 
 
 async def test_whatever_owns_what_is_in_it(autojump_clock: trio.testing.MockClock) -> None:
-    """K: an owner that lives elsewhere keeps nothing in it, and what is owned elsewhere by what was in it goes too."""
+    """An owner that lives elsewhere keeps nothing in it, and what is owned elsewhere by what was in it goes too."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         await client.write(headway.NAMESPACE.new("up"))
@@ -79,7 +79,7 @@ async def test_whatever_owns_what_is_in_it(autojump_clock: trio.testing.MockCloc
 async def test_the_deletion_shows_its_progress_while_finalizers_hold_something(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """K-4: what is left and who holds it, in a condition; it goes on within a second when they let go."""
+    """What is left and who holds it, in a condition; it goes on within a second when they let go."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         await client.write(headway.NAMESPACE.new("up"))
@@ -146,7 +146,7 @@ async def test_a_deleted_partition_is_emptied_with_all_its_namespaces(autojump_c
 async def test_what_is_created_during_the_deletion_is_refused_or_deleted(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """K: whatever the moment, nothing is left in a namespace that has gone."""
+    """Whatever the moment, nothing is left in a namespace that has gone."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         await client.write(headway.NAMESPACE.new("up"))

@@ -300,6 +300,16 @@ def test_a_bookmark_ends_what_is_ahead(gate: Gate) -> None:
     assert versions(gate.entries) == {}
 
 
+def test_what_the_frontier_has_passed_is_ahead_no_more(gate: Gate) -> None:
+    """Nothing is remembered of a reply, or of a grave, once it can make no difference."""
+    for name, revision in (("ada", 13), ("grace", 11), ("ada", 15), ("mary", 12)):
+        gate.reply(key(name), None, at(revision))
+    gate.feed(bookmark(13))
+    assert gate._ahead == {ADA: 15}
+    gate.feed(changes(put(stored("ada", 16, uid="ada2"))))
+    assert (gate._ahead, gate._ahead_order) == ({}, [])
+
+
 # --- rule 5: overtaken changes -----------------------------------------------
 
 

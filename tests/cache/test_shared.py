@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from headway.cache import Applied, SharedType, Subscription, index
+from headway.cache import LINGER_LIMIT, Applied, SharedType, Subscription, index
 from headway.errors import StoreChanged, StoreWentBack
 from headway.events import StaleRefused, ignore
 from headway.resource import Key, Position
@@ -174,6 +174,22 @@ async def test_waiting_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nu
     shared.feed(end(0))
     await trio.testing.wait_all_tasks_blocked()
     assert len(nursery.child_tasks) == 0
+
+
+async def test_a_feed_that_nobody_takes_is_given_up_when_it_is_long(shared: SharedType) -> None:
+    """A controller that can't start costs a bounded amount of memory; one that runs loses nothing."""
+    running, ended = subscribe(shared), subscribe(shared)
+    ended.linger()
+    change = Applied(("default", "default", "ada"), None, None, 1)
+    for subscription in (running, ended):
+        subscription.applied([change] * LINGER_LIMIT)
+    assert len(ended.take()) == LINGER_LIMIT
+    for subscription in (running, ended):
+        subscription.applied([change] * LINGER_LIMIT)
+        subscription.applied([change])
+        subscription.applied([change])
+    assert len(running.take()) == 2 * LINGER_LIMIT + 2
+    assert ended.take() == []
 
 
 # --- void data ---------------------------------------------------------------

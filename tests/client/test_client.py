@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 import trio
 
@@ -82,7 +84,7 @@ async def test_lists_are_of_everywhere_unless_told(client: Client, calls: Calls)
 
 
 async def test_what_a_resource_owns_is_listed_typed(client: Client, calls: Calls) -> None:
-    """Of every registered type; one that this program doesn't know doesn't spoil the others (H-w17)."""
+    """Of every registered type; one that this program doesn't know doesn't spoil the others."""
     boss = await client.write(NOTE.new("boss"))
     await client.write(CHILD.new("one", owner=boss))
     await client.write(PLANET.new("two", owner=boss.id))
@@ -312,3 +314,26 @@ async def test_many_at_once_lose_nothing(client: Client) -> None:
             nursery.start_soon(count, f"writer-{number}")
     assert (await client.read(NOTE, "one")).data.counts == {f"writer-{number}": 5 for number in range(4)}
     assert conflicts > 0
+
+
+async def test_what_is_no_resource_is_not_written(client: Client) -> None:
+    """A payload in place of its resource is named, with what makes a resource of it."""
+    for call in (client.write, client.apply):
+        with pytest.raises(InvalidArgument, match=r"as made by TYPE\.new\(name, data\), not Note\(text='a'\)"):
+            await call(cast("Any", Note(text="a")))
+
+
+@pytest.mark.parametrize("wrong", [READY, "ready", ["ready"], None])
+async def test_what_are_no_conditions_are_not_written(client: Client, wrong: Any) -> None:
+    """Also where it could be iterated by accident."""
+    note = await client.write(NOTE.new("one", Note(text="a")))
+    with pytest.raises(InvalidArgument, match=r"conditions must be a list, such as \[headway\.Condition\(\.\.\.\)\]"):
+        await client.write_status(note, "tests", wrong)
+
+
+@pytest.mark.parametrize("state", [True, False])
+async def test_a_condition_is_not_true_or_false_in_the_way_of_python(client: Client, state: Any) -> None:
+    """False is the number of UNKNOWN."""
+    note = await client.write(NOTE.new("one", Note(text="a")))
+    with pytest.raises(InvalidArgument, match=rf"'ready': state {state} must be a headway\.ConditionState"):
+        await client.write_status(note, "tests", [Condition(type="ready", state=state)])

@@ -57,7 +57,7 @@ async def test_a_watch_resumes(client: Client, calls: Calls) -> None:
 
 
 async def test_a_resource_that_becomes_another_version_is_a_deletion_that_can_be_decoded(client: Client) -> None:
-    """H-w9: its data is not the other version's bytes taken for this one's."""
+    """Its data is not the other version's bytes taken for this one's."""
     async with client.watch(NOTE) as events:
         await anext(events)
         await client.write(NOTE.new("one"))

@@ -38,8 +38,8 @@ async def test_a_snapshot_from_before_a_false_bookmark_does_not_make_it_good(aut
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_an_older_snapshot_after_a_refused_resume_is_no_lie(autojump_clock: MockClock) -> None:
-    """A server that can't resume says nothing against what is held: settled once the stream has caught up."""
+async def test_an_older_snapshot_after_a_refused_resume_leaves_the_frontier_trusted(autojump_clock: MockClock) -> None:
+    """A server that can't resume says nothing against what is held: it is settled once the stream has caught up."""
     rig = Rig(autojump_clock)
     async with rig.open():
         await rig.write_pool("a")

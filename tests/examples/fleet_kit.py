@@ -133,7 +133,7 @@ async def ended(pid: int) -> None:
 
 
 def kill(process: Process) -> None:
-    """kill -9, and wait until it has ended. Nothing is reaped, and no other task gets to run after it has."""
+    """Kill -9, and wait until it has ended. Nothing is reaped, and no other task gets to run after it has."""
     with locks.pinned(process) as pidfd:
         assert pidfd is not None
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)

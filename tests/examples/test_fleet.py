@@ -56,11 +56,12 @@ async def test_a_killed_process_is_back_and_its_address_was_gone(folder: Folder)
 
 
 async def test_what_a_killed_engine_leaves_is_adopted_by_the_next_run(folder: Folder) -> None:
-    """kill -9 of the engine, and run it again: the same processes, each started once; Ctrl-C then stops them all."""
+    """Kill -9 of the engine, and run it again: the same processes, each started once; Ctrl-C then stops them all."""
     folder.declare(replicas=2, web=folder.web())
     async with folder.run() as run:
         await run.line("endpoints", folder.name("web"), ", ")
         before = living(folder.path)
+        await run.line("engine ", f"process {run.process.pid}")
         assert await run.end(signal.SIGKILL) == -signal.SIGKILL
         assert sorted(living(folder.path)) == sorted(before)
         async with folder.run() as again:
@@ -164,7 +165,11 @@ async def test_an_app_that_crashes_at_once_rests_and_harms_no_other(folder: Fold
         position = 0
         for _start in range(4):  # each has a pid of its own, and so a line
             position = await run.line("instance", folder.name("crashing"), "process ", after=position)
-        _, second, third, fourth = (float(start) for start in crashes.read_text().split())
+        with trio.fail_after(PATIENCE):
+            # The line is of the launch; the command says of itself when it began, a moment later.
+            while len(crashes.read_text().split()) < 4:
+                await trio.lowlevel.checkpoint()
+        _, second, third, fourth = (float(start) for start in crashes.read_text().split()[:4])
         # One start again at once is granted; then each pause is twice the last.
         assert third - second > 0.4
         assert fourth - third > 0.9

@@ -23,7 +23,7 @@ from tests.examples.fleet_kit import DYING_ENGINE, PATIENCE, SLEEP, Fleet, ended
 
 
 async def test_a_kill_frees_the_lock_and_is_heard(fleet: Fleet) -> None:
-    """kill -9: wait_exit returns with the signal, nothing lives, no zombie is left, and it can start again."""
+    """Kill -9: wait_exit returns with the signal, nothing lives, no zombie is left, and it can start again."""
     process = await fleet.spawn()
     os.kill(process.pid, signal.SIGKILL)
     with trio.fail_after(PATIENCE):

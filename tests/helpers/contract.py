@@ -7,13 +7,19 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import headway
+from headway.builtin import builtin_app
 from headway.cache import CacheReader
 from headway.events import RunStarted
-from headway.resource import Key, Kind, ResourceType, TypeName, position, resource_key
+from headway.resource import Key, Kind, Registry, ResourceType, TypeName, position, resource_key
 from headway.storage import Fence
 from headway.testing import Call, ScriptedChannel
 from tests.helpers.pools import PoolsApp
-from tests.helpers.truth import RecordingBackend
+from tests.helpers.truth import Commit, RecordingBackend
+
+BUILTIN = set(builtin_app().controllers)
+"""The controllers that every engine runs."""
+RESERVED = {type.name.group for type in Registry()}
+"""The groups of the types that every engine has."""
 
 
 class Seen(NamedTuple):
@@ -36,21 +42,22 @@ class Witness:
         self.events: list[object] = []
         self.reconciles: list[Seen] = []
         self.broken: list[str] = []
-        # The starting revision of the present run, and what its subscriptions had reached when it began.
+        # The starting revision of the present run.
         self.started = 0
-        self.joined = 0
         self._running: list[tuple[int, str]] = []
         # The lowest version at which a key may be seen from now on.
         self._lowest: dict[tuple[TypeName, Key], int] = {}
+        # Every version that was seen in the cache.
+        self._held: set[tuple[Kind, Key, int]] = set()
 
     def report(self, event: object) -> None:
         """For `open_engine`. What Headway's own controllers do is not looked at."""
-        if getattr(event, "controller", PoolsApp.controller) != PoolsApp.controller:
+        about = getattr(event, "type", None)
+        if getattr(event, "controller", "") in BUILTIN or (isinstance(about, TypeName) and about.group in RESERVED):
             return
         self.events.append(event)
         if isinstance(event, RunStarted):
             self.started = event.starting_revision
-            self.joined = self.store.position.revision
 
     def heard(self, kind: type[Any]) -> list[Any]:
         """The events of a kind so far."""
@@ -127,6 +134,7 @@ class Witness:
             lowest = self._lowest.get((name, key), 0)
             assert version >= lowest, f"C2: {name} {key[2]} is at {version}, and was at or deleted before {lowest}"
             self._lowest[name, key] = version
+            self._held.add((name.unversioned, key, version))
         for (other, key), lowest in self._lowest.items():
             if other == name and key not in held:
                 self._lowest[other, key] = max(lowest, frontier + 1)
@@ -170,12 +178,12 @@ class Witness:
     def last_changes_were_seen(self) -> None:
         """C6, once everything has settled: after each resource's last change its keys had a look at it."""
         last = {(commit.kind, commit.key): commit for commit in self.store.commits}
-        pools = self.store.resources(self.pools.pool)
         for commit in last.values():
             now, before = self._names(commit.kind, commit.new), self._names(commit.kind, commit.old)
-            # What was moved away from a pool that isn't there, while no run was there, nobody can know.
-            known = commit.new is None or commit.revision > self.joined
-            for name in now | {name for name in before if known or name in pools}:
+            if self.channel.opened.count((commit.kind, False)) > 1 and not self._held_before(commit):
+                # A state that came and went where a stream could not resume is in no snapshot: nobody ever held it.
+                before = set()
+            for name in now | before:
                 assert any(
                     seen.name == name and frontier >= commit.revision
                     for seen in self.reconciles
@@ -185,10 +193,13 @@ class Witness:
 
     # --- what they need ---
 
+    def _held_before(self, commit: Commit) -> bool:
+        return commit.old is not None and (commit.kind, commit.key, int(commit.old.version)) in self._held
+
     @staticmethod
     def is_ours(fence: Fence) -> bool:
         """Whether a fence is that of the app's own controller, and not of one of Headway's."""
-        return fence.controller == f"test/{PoolsApp.controller}"
+        return fence.controller.startswith("test/")
 
     def _names(self, kind: Kind, message: Any) -> set[str]:
         if message is None:

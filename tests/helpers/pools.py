@@ -54,6 +54,7 @@ class PoolsApp:
         looked: is called with what each mapper is called with.
         pause: seconds that each reconcile takes before it reads anything.
         rest: seconds that each reconcile takes after it has done everything.
+        at_start: the pools that the source has reconciled when it begins.
         linger: seconds that each reconcile takes to end when it is cancelled.
     """
 
@@ -70,6 +71,7 @@ class PoolsApp:
         self.around: Around = _nothing_around
         self.looked: Callable[[headway.Resource[Any], CacheReader], None] = _nobody_looks
         self.pause = self.rest = self.linger = 0.0
+        self.at_start: list[str] = []
         self._enqueue: Callable[[headway.ResourceId], None]
         self._failing = trio.Event()
         self.replace(self._reconcile)
@@ -109,6 +111,8 @@ class PoolsApp:
 
     async def _source(self, _: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
         self._enqueue = enqueue
+        for name in self.at_start:
+            self.poke(name)
         await self._failing.wait()
         self._failing = trio.Event()
         raise SourceFailed

@@ -128,6 +128,7 @@ class GateChecker:
     """Watches one gate from outside and holds everything it says and holds against the true store.
 
     Attributes:
+        sound: whether all that was checked so far was right.
         hidden: keys of which a server has kept a change to itself: until the next snapshot nobody can know them.
     """
 
@@ -135,6 +136,7 @@ class GateChecker:
     type: ResourceType[Any]
     gate: Gate
     hidden: set[Key] = dataclass_field(default_factory=set)
+    sound: bool = True
     frontier: int = 0
     replayed: dict[Key, pb.Resource] = dataclass_field(default_factory=dict)
     # The lowest revision that what is held under a key may have from now on.
@@ -144,6 +146,7 @@ class GateChecker:
 
     def fed(self, item: StreamItem, was_primed: bool, applied: list[Applied], overtaken: list[Applied]) -> None:
         """The gate has been fed an item and has answered with this."""
+        self.sound = False
         before = self.frontier
         told = item.changes[-1].revision if isinstance(item, Changes) else 0
         if isinstance(item, Bookmark | EndOfSnapshot):
@@ -165,9 +168,11 @@ class GateChecker:
             self._check_told(item, before)
         elif snapshot_applied and isinstance(item, EndOfSnapshot):
             self._check_bridged(held_before, item.position.revision)
+        self.sound = True
 
     def replied(self, reply: Reply, applied: list[Applied], overtaken: list[Applied]) -> None:
         """The gate has been told a reply."""
+        self.sound = False
         revision = reply.position.revision
         if revision > self.frontier:
             self.ahead[reply.key] = max(self.ahead.get(reply.key, 0), revision)
@@ -175,11 +180,13 @@ class GateChecker:
             self._raise_floor(reply.key, revision if reply.stored is None else _version(reply.stored))
         self._note(applied, overtaken)
         self.check()
+        self.sound = True
 
     def check(self) -> None:
         """What must be so at any time."""
         gate = self.gate
         assert gate.frontier == self.frontier
+        assert gate._ahead == self.ahead, "what is remembered of replies is not what the frontier has still to reach"
         assert gate.entries == self.replayed, "what was reported doesn't add up to what is held"
         for key, resource in gate.entries.items():
             assert _version(resource) >= self.floors.get(key, 0), f"{key} went back"

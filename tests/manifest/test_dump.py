@@ -111,7 +111,7 @@ def test_an_empty_arm_and_an_empty_optional_message_are_not_a_default() -> None:
 
 
 def test_several_resources_are_several_documents() -> None:
-    """dump_all writes what load reads, in its order."""
+    """Dump_all writes what load reads, in its order."""
     resources: list[Resource[Any]] = [APP.new("b"), NODE.new("a"), EVERY.new("c")]
     assert load(dump_all(resources), REGISTRY) == resources
     assert load(dump_all([]), REGISTRY) == []

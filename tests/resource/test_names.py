@@ -29,7 +29,7 @@ def is_name(text: str) -> bool:
 @example("-")
 @example("٣")
 def test_a_name_is_a_dns_label(text: str) -> None:
-    """H-4: nothing else is a name, and what is refused is quoted."""
+    """Nothing else is a name, and what is refused is quoted."""
     problem = name_problem("name", text)
     assert (problem is None) is is_name(text)
     if problem:
@@ -60,7 +60,7 @@ def test_a_bad_name_is_refused_by_its_field_and_value(value: object, said: str) 
     [("staff", "v1", "Team"), ("my_group2", "v2beta1", "T2"), ("ab", "v10", "HTTPRoute"), ("a_", "v0", "Ab")],
 )
 def test_a_type_has_a_snake_case_group_a_version_and_a_pascal_case_kind(parts: tuple[str, str, str]) -> None:
-    """I-1: these are right."""
+    """These are right."""
     assert type_problem(*parts) is None
 
 
@@ -83,7 +83,7 @@ GROUP, VERSION, KIND = (
     ],
 )
 def test_a_bad_type_name_is_refused_by_its_part(parts: tuple[object, object, object], said: str) -> None:
-    """I-1, I-w1: the part that is wrong is the one that is named; digits are ASCII's."""
+    """The part that is wrong is the one that is named; digits are ASCII's."""
     problem = type_problem(*parts)
     assert problem is not None
     assert said in problem

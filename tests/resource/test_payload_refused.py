@@ -29,6 +29,7 @@ class Whole:
     parts: list[Part] = field(6)
     moment: datetime.datetime = field(7)
     by_text: dict[str, str] = field(8)
+    texts: list[str] = field(9)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +91,14 @@ def nested_in_maps(levels: int) -> bytes:
 def test_a_value_that_does_not_fit_is_named() -> None:
     """An encoder says which field of which message holds what it can't."""
     wrong: list[tuple[Any, str]] = [
-        (Part(name=cast("Any", 3)), "Part.name can't be 3"),
+        (Part(name=cast("Any", 3)), "Part.name can't be 3: give it str"),
         (Whole(int32=1 << 31), "Whole.int32 can't be 2147483648: it does not fit into 32 bits"),
         (Whole(uint64=-1), "Whole.uint64 can't be -1"),
         (Whole(sint32=1 << 40), "Whole.sint32 can't be"),
         (Whole(fixed32=-1), "Whole.fixed32 can't be -1"),
         (Whole(parts=[Part(), Part(name=cast("Any", b"x"))]), "Whole.parts: Part.name can't be b'x'"),
         (Whole(moment=datetime.datetime(2020, 1, 1)), "timezone"),  # noqa: DTZ001 - the mistake meant
+        (Whole(texts=cast("Any", "ada")), "Whole.texts can't be 'ada': give it list[str]"),
         (Whole(by_text={"a": cast("Any", None)}), "Whole.by_text can't be {'a': None}"),
     ]
     for value, said in wrong:

@@ -14,7 +14,7 @@ BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE]
 
 
 def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
-    """I-3: and is what the registry iterates over, in the order in which it came."""
+    """And is what the registry iterates over, in the order in which it came."""
     known = registry()
     assert list(known) == [*BUILTIN, *TYPES]
     for type in TYPES:
@@ -35,14 +35,14 @@ def test_what_is_registered_is_resolved_by_its_exact_name() -> None:
     ],
 )
 def test_what_is_not_registered_is_refused_with_what_is(name: TypeName, said: str) -> None:
-    """H-3: the name, and the one that was probably meant."""
+    """The name, and the one that was probably meant."""
     with pytest.raises(InvalidArgument) as caught:
         registry().resolve(name)
     assert str(caught.value).startswith(said)
 
 
 def test_a_registry_has_the_types_of_headway_itself() -> None:
-    """I-3: tombstones, which are proposed to nobody, partitions and namespaces; their groups are taken."""
+    """Tombstones, which are proposed to nobody, partitions and namespaces; their groups are taken."""
     said = r"^type tests\.v1\.Note is not registered; known: tenancy\.v1\.Namespace, tenancy\.v1\.Partition$"
     with pytest.raises(InvalidArgument, match=said):
         Registry().resolve(NOTE.name)
@@ -58,7 +58,7 @@ def test_every_type_of_a_program_has_a_scope() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    """I-1: the second one is told of the first, and changes nothing."""
+    """The second one is told of the first, and changes nothing."""
     known = registry()
     again = ResourceType("tests", "v1", "Note", Memo)
     said = r"type tests\.v1\.Note is registered already, with payload Note; use that one, or register this one under"

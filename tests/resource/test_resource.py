@@ -78,7 +78,7 @@ def test_what_is_looked_at_stays_what_it_is() -> None:
 
 
 def test_no_data_is_the_default_payload() -> None:
-    """I-8: as for any message that holds nothing."""
+    """As for any message that holds nothing."""
     resource = NOTE.view(pb.Resource(id=NOTE.id("one").message()))
     assert resource.data == Note()
     assert (resource.owner, resource.metadata, resource.status) == (None, {}, {})
@@ -213,7 +213,7 @@ def test_deletion_is_what_the_store_says() -> None:
 
 @given(st.lists(NAMES), st.lists(NAMES))
 def test_finalizers_are_a_set_kept_as_sorted_text(first: list[str], second: list[str]) -> None:
-    """I-7, I-w4: the same set is always the same bytes; none is no key."""
+    """The same set is always the same bytes; none is no key."""
     resource = NOTE.new("one")
     resource.finalizers = first
     assert resource.finalizers == set(first)
@@ -227,7 +227,7 @@ def test_finalizers_are_a_set_kept_as_sorted_text(first: list[str], second: list
 
 
 def test_foreign_text_of_finalizers_is_read_as_a_set() -> None:
-    """I-7: any blanks between them, any order."""
+    """Any blanks between them, any order."""
     assert finalizers({FINALIZERS: " b  a\tb\n"}) == {"a", "b"}
     assert finalizers({}) == finalizers({FINALIZERS: " "}) == frozenset()
 

@@ -34,7 +34,7 @@ class Plain:
     ],
 )
 def test_a_wrong_declaration_says_what_would_be_right(changes: dict[str, object], said: str) -> None:
-    """I-1: where it stands, by the part that is wrong."""
+    """Where it stands, by the part that is wrong."""
     parts: dict[str, Any] = {"group": "staff", "version": "v1", "kind": "Team", "payload": Note, **changes}
     rest = {key: parts.pop(key) for key in ("scope", "hooks") if key in parts}
     with pytest.raises(DeclarationError) as caught:
@@ -70,7 +70,7 @@ def test_a_type_knows_its_names() -> None:
 def test_an_id_has_the_units_of_its_scope(
     type: ResourceType[Any], units: dict[str, str], expected: tuple[str, str]
 ) -> None:
-    """H-5: those not given are the default ones."""
+    """Those not given are the default ones."""
     id = type.id("one", uid="u", **units)
     assert (id.type, id.name, (id.partition, id.namespace), id.uid) == (type.name, "one", expected, "u")
 
@@ -88,7 +88,7 @@ def test_an_id_has_the_units_of_its_scope(
     ],
 )
 def test_a_wrong_id_is_refused_where_it_is_made(type: ResourceType[Any], arguments: dict[str, Any], said: str) -> None:
-    """H-4, H-6: by the same rules, and words, as the service's."""
+    """By the same rules, and words, as the service's."""
     with pytest.raises(InvalidArgument) as caught:
         type.id(**arguments)
     assert said in str(caught.value)

@@ -98,7 +98,7 @@ async def said(call: Awaitable[object]) -> tuple[Status, str | None]:
 async def test_a_denied_name_is_refused_alike_whether_it_is_there_or_not(
     calls: Calls, guarded: Calls, call: Call
 ) -> None:
-    """H-9, H-10, H-30: the same status and the same words, and another version of the kind is no exception."""
+    """The same status and the same words, and another version of the kind is no exception."""
     absent = await said(call(guarded))
     assert absent[0] is Status.PERMISSION_DENIED
     await calls.write(a_note("denied", type=NOTE_V2))
@@ -108,7 +108,7 @@ async def test_a_denied_name_is_refused_alike_whether_it_is_there_or_not(
 
 
 async def test_what_may_not_be_read_for_what_it_says_is_not_there(calls: Calls, guarded: Calls) -> None:
-    """H-22: asked again with the resource. Refused for it, the answer is that for nothing; the origin says that it may
+    """Asked again with the resource. Refused for it, the answer is that for nothing; the origin says that it may
     not be read, and so that it is there.
     """
     absent = await said(guarded.read(an_id("secret")))
@@ -120,7 +120,7 @@ async def test_what_may_not_be_read_for_what_it_says_is_not_there(calls: Calls, 
 
 
 async def test_a_write_is_decided_by_what_is_given(guarded: Calls) -> None:
-    """H-30: after the shape, before the store; Write and MutateAndValidate alike."""
+    """After the shape, before the store; Write and MutateAndValidate alike."""
     forbidden = a_note("one", "forbidden")
     await refused(guarded.write(forbidden), Status.PERMISSION_DENIED, "Note one may not be written by you")
     await refused(guarded.mutate_and_validate(forbidden), Status.PERMISSION_DENIED)
@@ -128,7 +128,7 @@ async def test_a_write_is_decided_by_what_is_given(guarded: Calls) -> None:
 
 
 async def test_a_wrong_request_is_said_to_be_wrong_first(guarded: Calls, guard: Guard) -> None:
-    """H-30: its shape says nothing of the store, and nobody is asked about it."""
+    """Its shape says nothing of the store, and nobody is asked about it."""
     await refused(guarded.read(an_id("Denied")), Status.INVALID_ARGUMENT)
     await refused(guarded.write(a_note("denied", type=UNKNOWN)), Status.INVALID_ARGUMENT)
     await refused(guarded.delete(an_id("denied-")), Status.INVALID_ARGUMENT)
@@ -137,7 +137,7 @@ async def test_a_wrong_request_is_said_to_be_wrong_first(guarded: Calls, guard: 
 
 
 async def test_lists_leave_out_what_may_not_be_read(calls: Calls, guarded: Calls) -> None:
-    """H-72, H-74: by name and by content, of every type."""
+    """By name and by content, of every type."""
     boss = await calls.stored(a_note("boss"))
     for name, text in (("denied", ""), ("secret-1", "secret"), ("secret-2", "open"), ("plain", "")):
         await calls.write(a_note(name, text, owner=boss.id))
@@ -148,7 +148,7 @@ async def test_lists_leave_out_what_may_not_be_read(calls: Calls, guarded: Calls
 
 
 async def test_a_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: Guard) -> None:
-    """H-72, H-94: once, at the start, with the tenancy that was asked for."""
+    """Once, at the start, with the tenancy that was asked for."""
     guard.unlisted.add(NOTE.name)
     said = "tests.v1.Note may not be listed there by you"
     await refused(guarded.list_type(a_type(), pb.Tenancy(namespace="*")), Status.PERMISSION_DENIED, said)
@@ -160,7 +160,7 @@ async def test_a_type_that_may_not_be_listed_is_refused(guarded: Calls, guard: G
 
 
 async def test_a_watch_leaves_out_what_may_not_be_read_and_stays_complete(calls: Calls, guarded: Calls) -> None:
-    """H-94: what is left of a commit ends it, and where nothing is left the stream says how far it is."""
+    """What is left of a commit ends it, and where nothing is left the stream says how far it is."""
     await calls.write(a_note("denied"))
     await calls.write(a_note("plain"))
     async with guarded.watch(a_type(), EVERYWHERE) as items:

@@ -45,7 +45,7 @@ from tests.helpers.declared import (
 async def test_a_wrong_id_is_refused_by_a_sentence_that_names_the_field(
     in_memory: Calls, id: pb.Id | None, said: str
 ) -> None:
-    """W.2: as for Read."""
+    """As for Read."""
     await refused(in_memory.delete(id), Status.INVALID_ARGUMENT, said)
 
 
@@ -54,7 +54,7 @@ async def test_a_wrong_id_is_refused_by_a_sentence_that_names_the_field(
 async def test_a_delete_works_by_name_version_and_uid_as_they_are_given(
     calls: Calls, with_version: bool, with_uid: bool
 ) -> None:
-    """H-80: the answer's position is the deletion's own, and nothing bears the name."""
+    """The answer's position is the deletion's own, and nothing bears the name."""
     stored = await calls.stored(a_note())
     id = an_id(uid=uid_of(stored) if with_uid else "")
     reply = await calls.delete(id, version=stored.version if with_version else "")
@@ -64,7 +64,7 @@ async def test_a_delete_works_by_name_version_and_uid_as_they_are_given(
 
 
 async def test_what_is_not_there_is_deleted_already(calls: Calls) -> None:
-    """H-81: the answer has a position at which nothing bore the name, and nothing is committed."""
+    """The answer has a position at which nothing bore the name, and nothing is committed."""
     await calls.write(a_note("other"))
     here = calls.revision
     for id in (an_id(), an_id(uid=ULID)):
@@ -75,7 +75,7 @@ async def test_what_is_not_there_is_deleted_already(calls: Calls) -> None:
 
 
 async def test_another_incarnation_stays_and_is_answered_with(calls: Calls) -> None:
-    """H-81, H-w13: the one that was named is gone, which is what was asked for; what bears the name now is said, so
+    """The one that was named is gone, which is what was asked for; what bears the name now is said, so
     that no cache takes the answer for "nothing does".
     """
     stored = await calls.stored(a_note())
@@ -90,7 +90,7 @@ async def test_another_incarnation_stays_and_is_answered_with(calls: Calls) -> N
 async def test_a_version_is_honoured_with_or_without_a_uid_and_finalizers(
     calls: Calls, with_uid: bool, finalizers: str
 ) -> None:
-    """H-82, H-w4, H-w5: the origin compares it only with a uid, and never where finalizers hold the resource."""
+    """The origin compares it only with a uid, and never where finalizers hold the resource."""
     old = await calls.stored(a_note(metadata={FINALIZERS: finalizers}))
     new = await calls.stored(a_note("one", "changed"))
     id = an_id(uid=uid_of(old) if with_uid else "")
@@ -101,7 +101,7 @@ async def test_a_version_is_honoured_with_or_without_a_uid_and_finalizers(
 
 
 async def test_finalizers_turn_a_deletion_into_a_mark(calls: Calls) -> None:
-    """H-86: marked with a time, answered with, and not marked again."""
+    """Marked with a time, answered with, and not marked again."""
     stored = await calls.stored(a_note("one", "kept", metadata={FINALIZERS: "a b", "colour": "red"}))
     begun = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     reply = await calls.delete(id_of(stored), version=stored.version)
@@ -120,7 +120,7 @@ async def test_finalizers_turn_a_deletion_into_a_mark(calls: Calls) -> None:
 
 
 async def test_a_resource_that_has_lost_its_finalizers_is_removed_by_the_next_delete(calls: Calls) -> None:
-    """H-87: it stays until somebody deletes it again."""
+    """It stays until somebody deletes it again."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     await calls.delete(an_id())
     bare = await calls.stored(a_note(metadata={FINALIZERS: ""}))
@@ -131,7 +131,7 @@ async def test_a_resource_that_has_lost_its_finalizers_is_removed_by_the_next_de
 
 
 async def test_another_version_of_the_kind_is_refused_as_the_callers_fault(calls: Calls) -> None:
-    """H-w14: the origin answers Internal."""
+    """The origin answers Internal."""
     await calls.write(a_note(type=NOTE_V2))
     said = "Note one is stored as tests.v2.Note, and was asked for as version 'v1'"
     await refused(calls.delete(an_id(type=NOTE)), Status.INVALID_ARGUMENT, said)
@@ -165,7 +165,7 @@ async def test_a_delete_for_another_store_is_refused(calls: Calls) -> None:
 async def test_a_lost_race_is_run_again(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, finalizers: str
 ) -> None:
-    """H-12, H-w5: without a version what others change meanwhile doesn't matter, with finalizers neither."""
+    """Without a version what others change meanwhile doesn't matter, with finalizers neither."""
     await calls.write(a_note(metadata={FINALIZERS: finalizers}))
     interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
     reply = await racing.delete(an_id())
@@ -179,7 +179,7 @@ async def test_a_lost_race_is_run_again(
 
 
 async def test_a_race_lost_with_a_version_is_a_conflict(calls: Calls, racing: Calls, interrupted: Interrupted) -> None:
-    """H-82: and the answer says what is stored now."""
+    """And the answer says what is stored now."""
     stored = await calls.stored(a_note())
     interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
     said = f"Note one is stored at version {int(stored.version) + 1}, not {stored.version}"

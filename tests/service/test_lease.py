@@ -76,7 +76,7 @@ async def test_a_request_without_a_name_is_refused(in_memory: Calls) -> None:
 
 
 async def test_a_term_that_no_store_can_hold_is_refused(calls: Calls) -> None:
-    """uint64 on the wire, and more than SQLite's integers hold: an answer, not a crash."""
+    """Uint64 on the wire, and more than SQLite's integers hold: an answer, not a crash."""
     highest = 2**64 - 1
     if isinstance(calls.backend, MemoryBackend):
         assert (await calls.raise_fence(term=highest)).fence == pb.Fence(controller="painter", term=highest)

@@ -44,13 +44,13 @@ WRONG: list[tuple[pb.Type | None, pb.Tenancy, str, str]] = [
     (a_type(PLANET), within("", "up"), "", "must be empty: the type is cluster-scoped"),
     (a_type(PLANET), within("*"), "", "must be empty: the type is cluster-scoped"),
 ]
-"""Types, tenancies and prefixes that neither List nor WatchList takes, and what they say. (H-w10 the origin's List
+"""Types, tenancies and prefixes that neither List nor WatchList takes, and what they say. (The origin's List
 takes a tenancy on a cluster-scoped type.)
 """
 
 PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
 
-# W.4, and what the star means.
+# Empty units, and what the star means.
 TENANCIES: list[tuple[ResourceType[Any], str, str, list[str]]] = [
     (NOTE, "", "", ["default-default"]),
     (NOTE, "", "default", ["default-default"]),
@@ -83,18 +83,18 @@ async def fill(calls: Calls) -> None:
 async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
     in_memory: Calls, type: pb.Type | None, tenancy: pb.Tenancy, prefix: str, said: str
 ) -> None:
-    """W.2, H-7, H-70: the star stands for any unit, and everything else is a name."""
+    """The star stands for any unit, and everything else is a name."""
     await refused(in_memory.list_type(type, tenancy, prefix), Status.INVALID_ARGUMENT, said)
 
 
 async def test_a_tenancy_is_required(in_memory: Calls) -> None:
-    """H-70: everything, everywhere is asked for by name."""
+    """Everything, everywhere is asked for by name."""
     said = "tenancy is required; its units may be '*' for any"
     await refused(in_memory.list_type(a_type()), Status.INVALID_ARGUMENT, said)
 
 
 async def test_a_list_is_of_the_tenancy_asked_for(calls: Calls) -> None:
-    """W.4, H-71: empty units are the default ones, stars are any, what is not there is an empty list."""
+    """Empty units are the default ones, stars are any, what is not there is an empty list."""
     await fill(calls)
     for type, partition, namespace, expected in TENANCIES:
         reply = await calls.list_type(a_type(type), within(partition, namespace))
@@ -104,7 +104,7 @@ async def test_a_list_is_of_the_tenancy_asked_for(calls: Calls) -> None:
 
 
 async def test_a_list_is_of_one_version_of_the_kind_in_order_and_by_prefix(calls: Calls) -> None:
-    """H-70, H-71: other versions are left out; the order is that of partition, namespace and name."""
+    """Other versions are left out; the order is that of partition, namespace and name."""
     for name, type in (("ab", NOTE), ("b", NOTE), ("a", NOTE), ("abc", NOTE_V2)):
         await calls.write(a_note(name, type=type))
     await calls.make_room(("a", ""))
@@ -139,12 +139,12 @@ async def test_min_revision_is_kept_or_refused(calls: Calls) -> None:
     ],
 )
 async def test_a_wrong_owner_is_refused(in_memory: Calls, owner: pb.Id | None, said: str) -> None:
-    """W.2, H-73."""
+    """An owner is named by its whole id, with its uid."""
     await refused(in_memory.list_by_owner(owner), Status.INVALID_ARGUMENT, said)
 
 
 async def test_what_an_incarnation_owns_is_found_whatever_and_wherever_it_is(calls: Calls) -> None:
-    """H-73, H-75: every type, tenancy and version; by uid, and so after the owner's deletion too."""
+    """Every type, tenancy and version; by uid, and so after the owner's deletion too."""
     await calls.make_room(("default", "up"))
     boss = await calls.stored(a_note("boss"))
     other = await calls.stored(a_note("other"))

@@ -15,12 +15,12 @@ from tests.service.test_write import wrong_resources
 async def test_what_write_refuses_at_sight_is_refused(
     in_memory: Calls, resource: pb.Resource | None, said: str
 ) -> None:
-    """H-97, W.2: the same checks, the same sentences."""
+    """The same checks, the same sentences."""
     await refused(in_memory.mutate_and_validate(resource), Status.INVALID_ARGUMENT, said)
 
 
 async def test_hooks_run_and_nothing_is_stored(calls: Calls) -> None:
-    """H-97: the answer is filled in by defaults and mutate, and has no uid, version or generation."""
+    """The answer is filled in by defaults and mutate, and has no uid, version or generation."""
     reply = await calls.mutate_and_validate(a_note("one", "", HOOKED))
     assert reply.resource is not None
     assert text_of(reply.resource) == "untitled"
@@ -33,7 +33,7 @@ async def test_hooks_run_and_nothing_is_stored(calls: Calls) -> None:
 
 
 async def test_what_depends_on_the_store_is_not_asked(calls: Calls) -> None:
-    """H-97: no owner is looked up, no uid, version or status compared."""
+    """No owner is looked up, no uid, version or status compared."""
     await calls.write(a_note("one", type=NOTE_V2))
     resource = a_note("one", uid=ULID, version="7", owner=an_id("nobody"), status={"mine": a_status()})
     reply = await calls.mutate_and_validate(resource)

@@ -46,7 +46,7 @@ async def names(calls: Calls, **rest: Any) -> list[str]:
 
 
 async def test_a_metadata_filter_lets_through_what_meets_all_its_terms(calls: Calls) -> None:
-    """I-11, H-w19: the origin's server has none. Equal, other or absent, there, not there."""
+    """The origin's server has none. Equal, other or absent, there, not there."""
     for name, metadata in METADATA.items():
         await calls.write(a_note(name, metadata=metadata))
     for text, expected in FILTERS:
@@ -55,7 +55,7 @@ async def test_a_metadata_filter_lets_through_what_meets_all_its_terms(calls: Ca
 
 @pytest.mark.parametrize("text", [",", "a,", "=a", "!=a", "!", "!!a", "a!b", "a!b=c", " = "])
 async def test_a_wrong_filter_is_refused_and_named(in_memory: Calls, text: str) -> None:
-    """I-11: with the term that is wrong, and the forms that are right."""
+    """With the term that is wrong, and the forms that are right."""
     said = f"metadata_filter {text!r}: "
     call = in_memory.list_type(a_type(), EVERYWHERE, metadata_filter=text)
     await refused(call, Status.INVALID_ARGUMENT, said, "use key=value, key!=value, key or !key")
@@ -74,7 +74,7 @@ async def paged(calls: Calls, size: int, **rest: Any) -> list[list[str]]:
 
 
 async def test_pages_put_together_are_the_list(calls: Calls) -> None:
-    """H-w19: full but for the last one, whatever the filter and the versions of the kind leave out between."""
+    """Full but for the last one, whatever the filter and the versions of the kind leave out between."""
     for index in range(7):
         await calls.write(a_note(f"n{index}", metadata={"odd": str(index % 2)}))
         await calls.write(a_note(f"n{index}-other", type=NOTE_V2))

@@ -55,7 +55,7 @@ from tests.helpers.declared import (
 async def test_a_wrong_id_is_refused_by_a_sentence_that_names_the_field(
     in_memory: Calls, id: pb.Id | None, said: str
 ) -> None:
-    """W.2, H-3, H-4, H-6: every part of an id is checked, and the answer says which, its value and what is right."""
+    """Every part of an id is checked, and the answer says which, its value and what is right."""
     await refused(in_memory.read(id), Status.INVALID_ARGUMENT, said)
 
 
@@ -63,7 +63,7 @@ async def test_a_wrong_id_is_refused_by_a_sentence_that_names_the_field(
 async def test_what_is_stored_is_found_by_a_name_whose_tenancy_is_left_to_the_defaults(
     calls: Calls, type: ResourceType[Any]
 ) -> None:
-    """H-5, H-20: empty units are filled in by the type's scope, and no others."""
+    """Empty units are filled in by the type's scope, and no others."""
     stored = await calls.stored(a_note("one", "hello", type))
     found = (await calls.read(an_id("one", type))).resource
     assert found == stored
@@ -73,7 +73,7 @@ async def test_what_is_stored_is_found_by_a_name_whose_tenancy_is_left_to_the_de
 
 
 async def test_units_that_are_given_are_kept(calls: Calls) -> None:
-    """H-5: only what is empty is filled in, one unit at a time."""
+    """Only what is empty is filled in, one unit at a time."""
     await calls.make_room(("default", "up"))
     await calls.write(a_note("one", "there", namespace="up"))
     assert text_of((await calls.read(an_id("one", partition="default", namespace="up"))).resource) == "there"
@@ -81,7 +81,7 @@ async def test_units_that_are_given_are_kept(calls: Calls) -> None:
 
 
 async def test_what_is_not_there_is_not_found(calls: Calls) -> None:
-    """H-20: nothing of the name, or another incarnation of it."""
+    """Nothing of the name, or another incarnation of it."""
     await refused(calls.read(an_id("one", namespace="up")), Status.NOT_FOUND, "Note up/one is not there")
     stored = await calls.stored(a_note("one"))
     await refused(calls.read(an_id("one", uid="other")), Status.NOT_FOUND, "Note one with uid other is not there")
@@ -89,7 +89,7 @@ async def test_what_is_not_there_is_not_found(calls: Calls) -> None:
 
 
 async def test_another_version_of_the_kind_is_refused_and_named(calls: Calls) -> None:
-    """H-21: what is stored as v2 is not handed out as v1, and the answer names both."""
+    """What is stored as v2 is not handed out as v1, and the answer names both."""
     await calls.write(a_note("one", type=NOTE_V2))
     said = "Note one is stored as tests.v2.Note, and was asked for as version 'v1'"
     await refused(calls.read(an_id("one", NOTE)), Status.INVALID_ARGUMENT, said)

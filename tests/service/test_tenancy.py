@@ -45,7 +45,7 @@ NOWHERE = [
 
 @pytest.mark.parametrize(("resource", "said"), NOWHERE)
 async def test_nothing_is_written_to_an_unknown_tenancy(calls: Calls, resource: pb.Resource, said: str) -> None:
-    """W.2, H-8: Write, MutateAndValidate and WriteStatus say which unit is missing."""
+    """Write, MutateAndValidate and WriteStatus say which unit is missing."""
     await refused(calls.write(resource), Status.INVALID_ARGUMENT, said)
     await refused(calls.mutate_and_validate(resource), Status.INVALID_ARGUMENT, said)
     id = id_of(resource) if resource.id is not None and resource.id.tenancy is not None else an_id()
@@ -55,7 +55,7 @@ async def test_nothing_is_written_to_an_unknown_tenancy(calls: Calls, resource: 
 
 
 async def test_there_is_nothing_in_an_unknown_tenancy(calls: Calls) -> None:
-    """W.2, H-8: Read finds nothing, List and WatchList are empty, Delete has nothing to do."""
+    """Read finds nothing, List and WatchList are empty, Delete has nothing to do."""
     await refused(calls.read(an_id(namespace="up")), Status.NOT_FOUND, "Note up/one is not there")
     assert (await calls.list_type(a_type(), pb.Tenancy(namespace="up"))).resources == []
     assert (await calls.delete(an_id(namespace="up"))).resource is None
@@ -64,7 +64,7 @@ async def test_there_is_nothing_in_an_unknown_tenancy(calls: Calls) -> None:
 
 
 async def test_a_tenancy_is_there_when_its_resources_are(calls: Calls) -> None:
-    """K-1: ``default`` always is, in every partition that is; a namespace is of one partition."""
+    """``default`` always is, in every partition that is; a namespace is of one partition."""
     await calls.write(a_note())
     await calls.write(a_note(type=PLANET))
     await calls.write(a_partition())
@@ -80,7 +80,7 @@ async def test_a_tenancy_is_there_when_its_resources_are(calls: Calls) -> None:
 
 @pytest.mark.parametrize("unit", [a_namespace("default"), a_partition("default"), a_namespace("default", "far")])
 async def test_the_default_units_are_neither_written_nor_deleted(calls: Calls, unit: pb.Resource) -> None:
-    """K-1, K-2, H-88: they are there without being stored."""
+    """They are there without being stored."""
     await calls.write(a_partition())
     await refused(calls.write(unit), Status.INVALID_ARGUMENT, "'default' is always there and can't be written")
     await refused(calls.delete(unit.id), Status.INVALID_ARGUMENT, "'default' is always there and can't be deleted")
@@ -102,7 +102,7 @@ async def test_a_unit_is_held_from_its_first_write_on(calls: Calls) -> None:
 
 
 async def test_nobody_owns_a_unit(calls: Calls) -> None:
-    """K-2: with an owner it would go when nobody has deleted it."""
+    """With an owner it would go when nobody has deleted it."""
     boss = await calls.stored(a_note("boss"))
     for unit in (a_namespace(owner=boss.id), a_partition(owner=boss.id)):
         await refused(calls.write(unit), Status.INVALID_ARGUMENT, "owner must be empty: a ")
@@ -110,7 +110,7 @@ async def test_nobody_owns_a_unit(calls: Calls) -> None:
 
 @pytest.mark.parametrize("unit", [a_namespace(), a_partition("default-2")])
 async def test_in_a_marked_unit_only_deletion_goes_on(calls: Calls, unit: pb.Resource) -> None:
-    """W.2, H-34, H-48, H-65, H-98: no creation and no change, but statuses, finalizers that go, marks and deletions."""
+    """No creation and no change, but statuses, finalizers that go, marks and deletions."""
     place = UP if unit.id is not None and unit.id.name == "up" else {"partition": "default-2"}
     await calls.write(unit)
     held = await calls.stored(a_note("held", metadata={FINALIZERS: "a"}, **place))  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ async def test_in_a_marked_unit_only_deletion_goes_on(calls: Calls, unit: pb.Res
 async def test_a_creation_that_a_deletion_overtakes_is_refused(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, gone: bool
 ) -> None:
-    """K: whether the namespace is there, unmarked, is asked in the creation's own commit, so that nothing comes after
+    """Whether the namespace is there, unmarked, is asked in the creation's own commit, so that nothing comes after
     the last sweep. The origin asks before.
     """
     await calls.write(a_namespace())

@@ -40,7 +40,7 @@ async def tombstones(calls: Calls) -> list[pb.Resource]:
 
 @pytest.mark.parametrize(("name", "type"), OWNERS)
 async def test_the_deletion_of_any_owner_leaves_a_tombstone(calls: Calls, name: str, type: ResourceType[Any]) -> None:
-    """H-84, J-w1: named after the uid, so that every legal name of every scope will do; in the owner's tenancy."""
+    """Named after the uid, so that every legal name of every scope will do; in the owner's tenancy."""
     boss = await calls.stored(a_note(name, "", type))
     await calls.write(a_note("child", type=CHILD, owner=boss.id))
     await calls.delete(id_of(boss))
@@ -53,7 +53,7 @@ async def test_the_deletion_of_any_owner_leaves_a_tombstone(calls: Calls, name: 
 
 
 async def test_owner_and_tombstone_change_places_in_one_commit(calls: Calls) -> None:
-    """H-w6: nobody sees both, nobody sees neither."""
+    """Nobody sees both, nobody sees neither."""
     boss = await calls.stored(a_note("boss"))
     await calls.write(a_note("child", owner=boss.id))
     async with calls.watch(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*")) as items:
@@ -76,7 +76,7 @@ async def test_who_owns_nothing_leaves_nothing(calls: Calls) -> None:
 
 @pytest.mark.parametrize("finalizers", ["", "a"])
 async def test_a_deletion_that_does_not_happen_leaves_no_tombstone(calls: Calls, finalizers: str) -> None:
-    """H-w6: refused for its version, or held by finalizers, it leaves the owner, and so its children, alone."""
+    """Refused for its version, or held by finalizers, it leaves the owner, and so its children, alone."""
     boss = await calls.stored(a_note("boss", metadata={FINALIZERS: finalizers}))
     await calls.write(a_note("child", owner=boss.id))
     await refused(calls.delete(id_of(boss), version="1234567"), Status.ABORTED)
@@ -108,7 +108,7 @@ async def test_two_who_delete_an_owner_leave_one_tombstone(
 
 
 async def test_nobody_writes_a_tombstone_by_hand(calls: Calls) -> None:
-    """H-w7: it would delete what a living owner owns. MutateAndValidate says so too."""
+    """It would delete what a living owner owns. MutateAndValidate says so too."""
     forged = pb.Resource(id=an_id(f"tombstone-{ULID.lower()}", TOMBSTONE))
     said = "tombstones are written by the service alone"
     await refused(calls.write(forged), Status.INVALID_ARGUMENT, said)
@@ -121,7 +121,7 @@ async def test_nobody_writes_a_tombstone_by_hand(calls: Calls) -> None:
 
 
 async def test_a_tombstone_goes_when_nothing_is_owned_any_more(calls: Calls) -> None:
-    """H-85: and leaves none of its own. Before that its deletion would strand what is left."""
+    """And leaves none of its own. Before that its deletion would strand what is left."""
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     await calls.delete(id_of(boss))
@@ -134,7 +134,7 @@ async def test_a_tombstone_goes_when_nothing_is_owned_any_more(calls: Calls) -> 
 
 
 async def test_an_owner_whose_type_is_not_registered_any_more_can_be_asked_for(calls: Calls) -> None:
-    """H-w17: it is the uid that owns."""
+    """It is the uid that owns."""
     boss = await calls.stored(a_note("boss"))
     child = await calls.stored(a_note("child", owner=boss.id))
     reply = await calls.list_by_owner(pb.Id(uid=uid_of(boss), name="boss", type=a_type(kind="Gone")))

@@ -61,13 +61,13 @@ def changes(items: list[StreamItem]) -> list[Change]:
 async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
     in_memory: Calls, type: pb.Type | None, tenancy: pb.Tenancy, prefix: str, said: str
 ) -> None:
-    """W.2, H-7: at the first item asked for, as a server would answer."""
+    """At the first item asked for, as a server would answer."""
     async with in_memory.watch(type, tenancy, prefix) as items:
         await refused(anext(items), Status.INVALID_ARGUMENT, said)
 
 
 async def test_a_watch_is_of_the_tenancy_asked_for(calls: Calls) -> None:
-    """W.4, H-92: as List; no tenancy at all is every one that the scope has."""
+    """As List; no tenancy at all is every one that the scope has."""
     await fill(calls)
     rows = [(type, within(partition, namespace), expected) for type, partition, namespace, expected in TENANCIES]
     absent: list[tuple[ResourceType[Any], pb.Tenancy | None, list[str]]] = [
@@ -82,7 +82,7 @@ async def test_a_watch_is_of_the_tenancy_asked_for(calls: Calls) -> None:
 
 
 async def test_a_stream_is_what_is_there_its_end_and_then_every_change(calls: Calls) -> None:
-    """H-90, H-91, H-96: in order, none merged; a deletion carries the resource as it was last stored."""
+    """In order, none merged; a deletion carries the resource as it was last stored."""
     first = await calls.stored(a_note("one", metadata={FINALIZERS: "a"}))
     async with calls.watch(a_type()) as items:
         there, end = await take(items, 2)
@@ -105,7 +105,7 @@ async def test_a_stream_is_what_is_there_its_end_and_then_every_change(calls: Ca
 
 
 async def test_an_empty_snapshot_has_an_end(calls: Calls) -> None:
-    """H-90: exactly one, also where there is nothing."""
+    """Exactly one, also where there is nothing."""
     await calls.write(a_note(type=PLANET))
     async with calls.watch(a_type()) as items:
         assert await take(items, 1) == [EndOfSnapshot(calls.backend.position)]
@@ -123,7 +123,7 @@ async def test_other_kinds_move_a_stream_by_bookmarks_alone(calls: Calls) -> Non
 
 
 async def test_a_filtered_stream_says_nothing_of_what_is_outside(calls: Calls) -> None:
-    """H-90, H-92: by tenancy and prefix, in the snapshot and after it."""
+    """By tenancy and prefix, in the snapshot and after it."""
     await calls.make_room(("default", "up"))
     await calls.write(a_note("a-one"))
     await calls.write(a_note("b-one"))
@@ -141,7 +141,7 @@ async def test_a_filtered_stream_says_nothing_of_what_is_outside(calls: Calls) -
 
 
 async def test_other_versions_of_the_kind_are_left_out_of_a_snapshot(calls: Calls) -> None:
-    """H-93: each watcher gets what it can decode."""
+    """Each watcher gets what it can decode."""
     await calls.write(a_note("one", type=NOTE))
     await calls.write(a_note("two", type=NOTE_V2))
     assert await snapshot(calls, a_type(NOTE)) == ["one"]
@@ -149,7 +149,7 @@ async def test_other_versions_of_the_kind_are_left_out_of_a_snapshot(calls: Call
 
 
 async def test_a_change_of_version_is_a_deletion_for_who_watches_the_old_one(calls: Calls) -> None:
-    """H-w9: the origin tells them nothing, and their caches keep the old body for ever. The deletion bears their own
+    """The origin tells them nothing, and their caches keep the old body for ever. The deletion bears their own
     type and no data, for the data is of a class that they don't know.
     """
     old = await calls.stored(a_note("one", "a", NOTE))
@@ -214,7 +214,7 @@ async def test_a_watcher_that_falls_too_far_behind_is_told(calls: Calls) -> None
 
 
 async def test_nothing_is_said_that_cannot_be_read_yet(calls: Calls) -> None:
-    """H-14: an event's resource is stored when the event is heard."""
+    """An event's resource is stored when the event is heard."""
 
     async def write() -> None:
         for number in range(10):

@@ -61,8 +61,8 @@ def wrong_resources() -> list[tuple[pb.Resource | None, str]]:
 async def test_a_wrong_resource_is_refused_by_a_sentence_that_names_the_field(
     in_memory: Calls, resource: pb.Resource | None, said: str
 ) -> None:
-    """W.2, H-3, H-4, H-6, H-30: nothing of it is stored. Unlike the origin, a cluster-scoped type with a tenancy too
-    is refused here and not stored where no Read finds it (H-w10).
+    """Nothing of it is stored. Unlike the origin, a cluster-scoped type with a tenancy too
+    is refused here and not stored where no Read finds it.
     """
     await refused(in_memory.write(resource), Status.INVALID_ARGUMENT, said)
     assert in_memory.revision == 0
@@ -72,7 +72,7 @@ async def test_a_wrong_resource_is_refused_by_a_sentence_that_names_the_field(
 async def test_the_server_gives_a_new_resource_its_uid_generation_and_version(
     calls: Calls, type: ResourceType[Any]
 ) -> None:
-    """H-31: whole as stored, in the default tenancy of its scope."""
+    """Whole as stored, in the default tenancy of its scope."""
     stored = await calls.stored(a_note("one", "x", type))
     assert len(uid_of(stored)) == len(stored.generation) == 26
     assert stored.version == str(calls.revision)
@@ -80,7 +80,7 @@ async def test_the_server_gives_a_new_resource_its_uid_generation_and_version(
 
 
 async def test_a_resource_without_data_is_stored(calls: Calls) -> None:
-    """H-31: no payload is the payload of all defaults."""
+    """No payload is the payload of all defaults."""
     stored = await calls.stored(pb.Resource(id=an_id()))
     assert stored.data is None
     assert text_of(stored) == ""
@@ -106,13 +106,13 @@ async def test_a_resource_without_data_is_stored(calls: Calls) -> None:
 async def test_what_may_not_be_created_is_refused(
     calls: Calls, resource: pb.Resource, status: Status, said: str
 ) -> None:
-    """H-32, H-33, H-35, H-43: a version of nothing, a status, a mark, an owner that nobody can find."""
+    """A version of nothing, a status, a mark, an owner that nobody can find."""
     await refused(calls.write(resource), status, said)
     assert calls.revision == 0
 
 
 async def test_the_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Calls) -> None:
-    """H-w1: the origin makes a new incarnation; here "update it if it is still alive" can be said, by its uid."""
+    """The origin makes a new incarnation; here "update it if it is still alive" can be said, by its uid."""
     stored = await calls.stored(a_note())
     await calls.delete(an_id())
     late = a_note(uid=uid_of(stored))
@@ -122,7 +122,7 @@ async def test_the_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Call
 
 @pytest.mark.parametrize("given", [True, False])
 async def test_an_update_keeps_the_uid_and_changes_generation_and_version(calls: Calls, given: bool) -> None:
-    """H-36, H-39, H-44: with the stored uid or none, and though nothing else changes."""
+    """With the stored uid or none, and though nothing else changes."""
     first = await calls.stored(a_note("one", "same"))
     second = await calls.stored(a_note("one", "same", uid=uid_of(first) if given else ""))
     assert uid_of(second) == uid_of(first)
@@ -131,7 +131,7 @@ async def test_an_update_keeps_the_uid_and_changes_generation_and_version(calls:
 
 
 async def test_another_uid_than_the_stored_one_is_refused(calls: Calls) -> None:
-    """H-37: a write for one incarnation never changes another, and says which is there."""
+    """A write for one incarnation never changes another, and says which is there."""
     stored = await calls.stored(a_note("one", "kept"))
     said = f"Note one is stored with uid {uid_of(stored)}, not {ULID}"
     await refused(calls.write(a_note("one", "lost", uid=ULID)), Status.FAILED_PRECONDITION, said)
@@ -139,7 +139,7 @@ async def test_another_uid_than_the_stored_one_is_refused(calls: Calls) -> None:
 
 
 async def test_a_write_with_a_version_happens_only_at_that_version(calls: Calls) -> None:
-    """H-38: equal, it is stored under a new one; different, it is refused and the answer says what is stored."""
+    """Equal, it is stored under a new one; different, it is refused and the answer says what is stored."""
     first = await calls.stored(a_note("one", "a"))
     second = await calls.stored(a_note("one", "b", version=first.version))
     said = f"Note one is stored at version {second.version}, not {first.version}; read it again"
@@ -148,7 +148,7 @@ async def test_a_write_with_a_version_happens_only_at_that_version(calls: Calls)
 
 
 async def test_another_version_of_the_kind_replaces_this_one_and_keeps_its_uid(calls: Calls) -> None:
-    """H-40, W.5: an upgrade is a write like any other."""
+    """An upgrade is a write like any other."""
     first = await calls.stored(a_note("one", "a", NOTE))
     second = await calls.stored(a_note("one", "b", NOTE_V2))
     assert uid_of(second) == uid_of(first)
@@ -158,7 +158,7 @@ async def test_another_version_of_the_kind_replaces_this_one_and_keeps_its_uid(c
 
 
 async def test_a_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> None:
-    """H-41: none given keeps what is stored; what differs is named."""
+    """None given keeps what is stored; what differs is named."""
     first = await calls.stored(a_note())
     kept = (await calls.write_status(id_of(first), a_status(first.generation))).resource
     assert kept is not None
@@ -173,7 +173,7 @@ async def test_a_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> 
 
 
 async def test_an_owner_is_found_by_name_and_kept_by_uid(calls: Calls) -> None:
-    """H-42, H-43: without a uid the owner's own is filled in, on creation and as a matter of course later."""
+    """Without a uid the owner's own is filled in, on creation and as a matter of course later."""
     boss = await calls.stored(a_note("boss"))
     first = await calls.stored(a_note("one", type=CHILD, owner=an_id("boss")))
     assert first.owner == boss.id
@@ -183,7 +183,7 @@ async def test_an_owner_is_found_by_name_and_kept_by_uid(calls: Calls) -> None:
 
 
 async def test_an_owner_with_a_uid_must_be_there_too(calls: Calls) -> None:
-    """H-w8, J-w2: the origin takes any uid, and what is created under one that has gone is owned by nobody for ever."""
+    """The origin takes any uid, and what is created under one that has gone is owned by nobody for ever."""
     for owner in (an_id("boss", uid=ULID), an_id("boss")):
         await refused(
             calls.write(a_note(owner=owner)), Status.INVALID_ARGUMENT, "resource.owner: Note boss", "not there"
@@ -203,7 +203,7 @@ async def test_an_owner_that_goes_before_the_commit_refuses_the_child(
     autojump_clock: trio.testing.MockClock,
     with_uid: bool,
 ) -> None:
-    """J-w2: whether it is there is asked in the child's own commit, so that no child comes too late to be found."""
+    """Whether it is there is asked in the child's own commit, so that no child comes too late to be found."""
     boss = await calls.stored(a_note("boss"))
     interrupted.before_commit = [lambda: calls.delete(an_id("boss"))]
     owner = an_id("boss", uid=uid_of(boss) if with_uid else "")
@@ -213,7 +213,7 @@ async def test_an_owner_that_goes_before_the_commit_refuses_the_child(
 
 
 async def test_an_owner_is_set_at_creation_only(calls: Calls) -> None:
-    """H-42, W.5: neither added, nor removed, nor replaced, and the answer says what it is."""
+    """Neither added, nor removed, nor replaced, and the answer says what it is."""
     boss = await calls.stored(a_note("boss"))
     await calls.write(a_note("other"))
     await calls.write(a_note("owned", owner=an_id("boss")))
@@ -232,7 +232,7 @@ async def test_an_owner_is_set_at_creation_only(calls: Calls) -> None:
 
 
 async def test_a_blanket_write_keeps_finalizers_and_mark_that_it_does_not_mention(calls: Calls) -> None:
-    """H-45: absent keys are left alone; a key that is there, even empty, replaces."""
+    """Absent keys are left alone; a key that is there, even empty, replaces."""
     await calls.write(a_note(metadata={FINALIZERS: "a b", "colour": "red"}))
     kept = await calls.stored(a_note("one", "changed", metadata={"colour": "blue"}))
     assert kept.metadata == {FINALIZERS: "a b", "colour": "blue"}
@@ -266,7 +266,7 @@ FROZEN = {FINALIZERS: "a b", "colour": "red"}
     ],
 )
 async def test_a_marked_resource_is_frozen(calls: Calls, text: str, metadata: dict[str, str], said: str) -> None:
-    """H-46, W.5: nothing but the removal of finalizers passes, and the answer says what was wrong."""
+    """Nothing but the removal of finalizers passes, and the answer says what was wrong."""
     await calls.write(a_note(metadata=FROZEN))
     await calls.delete(an_id())
     before = (await calls.read(an_id())).resource
@@ -277,7 +277,7 @@ async def test_a_marked_resource_is_frozen(calls: Calls, text: str, metadata: di
 
 
 async def test_a_mark_cannot_be_dropped_with_a_version_either(calls: Calls) -> None:
-    """H-46: a deletion that has been asked for is not taken back."""
+    """A deletion that has been asked for is not taken back."""
     await calls.write(a_note(metadata={FINALIZERS: "a b"}))
     marked = (await calls.delete(an_id())).resource
     assert marked is not None
@@ -286,7 +286,7 @@ async def test_a_mark_cannot_be_dropped_with_a_version_either(calls: Calls) -> N
 
 
 async def test_finalizers_go_one_by_one_and_together(calls: Calls) -> None:
-    """H-46, W.5: any proper part of them may stay."""
+    """Any proper part of them may stay."""
     await calls.write(a_note(metadata={FINALIZERS: "a b c"}))
     await calls.delete(an_id())
     assert (await calls.stored(a_note(metadata={FINALIZERS: "b c"}))).metadata[FINALIZERS] == "b c"
@@ -295,7 +295,7 @@ async def test_finalizers_go_one_by_one_and_together(calls: Calls) -> None:
 
 @pytest.mark.parametrize("text", ["", "changed"])
 async def test_a_marked_resource_without_finalizers_is_frozen_too(calls: Calls, text: str) -> None:
-    """H-w15: the origin lets it be changed for ever; here only Delete is left, and the answer says so."""
+    """The origin lets it be changed for ever; here only Delete is left, and the answer says so."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     await calls.delete(an_id())
     await calls.write(a_note(metadata={FINALIZERS: ""}))
@@ -305,7 +305,7 @@ async def test_a_marked_resource_without_finalizers_is_frozen_too(calls: Calls, 
 
 
 async def test_a_marked_resource_does_not_change_its_version_of_the_kind(calls: Calls) -> None:
-    """H-46: an upgrade changes what is stored as much as new data does."""
+    """An upgrade changes what is stored as much as new data does."""
     empty = pb.Resource(id=an_id(type=NOTE), metadata={FINALIZERS: "a b"})
     await calls.write(empty)
     await calls.delete(an_id())
@@ -340,7 +340,7 @@ async def test_data_that_says_the_same_in_other_bytes_is_no_change_of_a_marked_r
 async def test_a_write_may_mark_a_resource_by_nothing_but_a_time(
     calls: Calls, text: str, metadata: dict[str, str], said: str | None
 ) -> None:
-    """H-47, W.5: what Delete does may be done by hand, alone; unlike the origin's it must be a time (I-w7)."""
+    """What Delete does may be done by hand, alone; unlike the origin's it must be a time."""
     await calls.write(a_note(metadata={FINALIZERS: "a"}))
     write = a_note("one", text, metadata=metadata)
     if said is None:
@@ -350,7 +350,7 @@ async def test_a_write_may_mark_a_resource_by_nothing_but_a_time(
 
 
 async def test_hooks_fill_in_and_refuse(calls: Calls) -> None:
-    """H-30: what mutate leaves is validated and stored; what validate does to its own copy is not."""
+    """What mutate leaves is validated and stored; what validate does to its own copy is not."""
     stored = await calls.stored(a_note("one", "", HOOKED))
     assert text_of(stored) == "untitled"
     assert stored.metadata == {}
@@ -436,7 +436,7 @@ async def test_a_write_for_another_store_is_refused(calls: Calls) -> None:
 async def test_a_lost_race_to_create_is_run_again(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """H-w2: the origin's loser gets "wrong uid"; here it updates what the winner has made."""
+    """The origin's loser gets "wrong uid"; here it updates what the winner has made."""
     interrupted.before_commit = [lambda: calls.write(a_note("one", "winner"))]
     stored = await racing.stored(a_note("one", "loser"))
     assert text_of(stored) == "loser"
@@ -445,7 +445,7 @@ async def test_a_lost_race_to_create_is_run_again(
 
 
 async def test_a_blanket_write_is_run_five_times(autojump_clock: trio.testing.MockClock) -> None:
-    """H-12, H-w22: it waits between its attempts, longer each time, and not after the last."""
+    """It waits between its attempts, longer each time, and not after the last."""
     backend = MemoryBackend()
     calls, interrupted = Calls(backend, registry()), Interrupted(backend)
     racing = Calls(interrupted, registry())
@@ -464,7 +464,7 @@ async def test_a_blanket_write_is_run_five_times(autojump_clock: trio.testing.Mo
 
 
 async def test_a_cancelled_retry_is_cancelled_and_has_written_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    """H-w22: who gives up while it waits gets the cancellation, not the conflict."""
+    """Who gives up while it waits gets the cancellation, not the conflict."""
     backend = MemoryBackend()
     calls, interrupted = Calls(backend, registry()), Interrupted(backend)
     interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
@@ -480,7 +480,7 @@ async def test_a_cancelled_retry_is_cancelled_and_has_written_nothing(autojump_c
 async def test_a_race_lost_with_a_version_is_a_conflict_that_says_what_is_stored(
     calls: Calls, racing: Calls, interrupted: Interrupted, recreate: bool
 ) -> None:
-    """H-38: also when another incarnation has come in between, which the caller did not name by uid."""
+    """Also when another incarnation has come in between, which the caller did not name by uid."""
     first = await calls.stored(a_note())
 
     async def other() -> None:

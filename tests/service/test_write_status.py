@@ -77,12 +77,12 @@ THE = an_id(uid=ULID)
 async def test_a_wrong_request_is_refused_by_a_sentence_that_names_the_field(
     in_memory: Calls, id: pb.Id | None, key: str, status: pb.Status | None, said: str
 ) -> None:
-    """W.2, H-60, H-61: each field that is missing or wrong."""
+    """Each field that is missing or wrong."""
     await refused(in_memory.write_status(id, status, key=key), Status.INVALID_ARGUMENT, said)
 
 
 async def test_every_bad_condition_is_named(in_memory: Calls) -> None:
-    """H-w23: the origin names the last one; who has to mend them wants to know of all."""
+    """The origin names the last one; who has to mend them wants to know of all."""
     bad = [pb.Condition(type="bad", resource=a_reference(name)) for name in ("First", "Second")]
     status = pb.Status(observed_generation=ULID, conditions=[pb.Condition(type="good"), *bad, pb.Condition()])
     await refused(
@@ -96,7 +96,7 @@ async def test_every_bad_condition_is_named(in_memory: Calls) -> None:
 
 @pytest.mark.parametrize("same", [False, True])
 async def test_an_observed_generation_never_goes_back(calls: Calls, same: bool) -> None:
-    """H-w12: the origin takes an older one; here its writer is told to read again, whatever else it says."""
+    """The origin takes an older one; here its writer is told to read again, whatever else it says."""
     old = await calls.stored(a_note())
     new = await calls.stored(a_note("one", "changed"))
     stored = (await calls.write_status(id_of(new), a_status(new.generation, "seen"))).resource
@@ -135,7 +135,7 @@ async def test_generations_of_one_resource_only_grow(calls: Calls, monkeypatch: 
 async def test_a_condition_may_refer_to_any_scope_and_to_types_of_elsewhere(
     calls: Calls, reference: pb.Reference
 ) -> None:
-    """H-w11: the origin insists on a partition and a namespace, which not every resource has."""
+    """The origin insists on a partition and a namespace, which not every resource has."""
     stored = await calls.stored(a_note())
     status = with_reference(reference)
     reply = await calls.write_status(id_of(stored), status)
@@ -144,7 +144,7 @@ async def test_a_condition_may_refer_to_any_scope_and_to_types_of_elsewhere(
 
 
 async def test_one_status_is_replaced_and_the_others_stay(calls: Calls) -> None:
-    """H-61, H-62: the version changes, the generation does not, and the server says when."""
+    """The version changes, the generation does not, and the server says when."""
     stored = await calls.stored(a_note(metadata={"a": "b"}))
     begun = datetime.datetime.now(datetime.UTC)
     await calls.write_status(id_of(stored), a_status(stored.generation), key="theirs")
@@ -162,7 +162,7 @@ async def test_one_status_is_replaced_and_the_others_stay(calls: Calls) -> None:
 
 
 async def test_a_status_that_is_stored_already_makes_no_commit_and_wakes_nobody(calls: Calls) -> None:
-    """H-w12: the origin makes a new version each time, and so a loop of every controller that writes what it sees."""
+    """The origin makes a new version each time, and so a loop of every controller that writes what it sees."""
     stored = await calls.stored(a_note())
     first = await calls.write_status(id_of(stored), a_status(stored.generation))
     async with calls.watch(a_type()) as items:
@@ -179,7 +179,7 @@ async def test_a_status_that_is_stored_already_makes_no_commit_and_wakes_nobody(
 
 
 async def test_a_version_is_compared_and_none_is_not(calls: Calls) -> None:
-    """H-63: without a version other writers of the resource don't matter."""
+    """Without a version other writers of the resource don't matter."""
     stored = await calls.stored(a_note())
     newer = await calls.stored(a_note("one", "changed"))
     said = f"Note one is stored at version {newer.version}, not {stored.version}; read it again"
@@ -192,21 +192,21 @@ async def test_a_version_is_compared_and_none_is_not(calls: Calls) -> None:
 
 
 async def test_what_is_not_there_has_no_status(calls: Calls) -> None:
-    """H-64, H-w13: a missing resource and another incarnation are both NOT_FOUND, whatever the proto says."""
+    """A missing resource and another incarnation are both NOT_FOUND, whatever the proto says."""
     await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} is not there")
     await calls.write(a_note())
     await refused(calls.write_status(THE, a_status()), Status.NOT_FOUND, f"Note one with uid {ULID} is not there")
 
 
 async def test_another_version_of_the_kind_is_refused_as_the_callers_fault(calls: Calls) -> None:
-    """H-w14: the origin answers Internal."""
+    """The origin answers Internal."""
     stored = await calls.stored(a_note(type=NOTE_V2))
     call = calls.write_status(an_id(type=NOTE, uid=uid_of(stored)), a_status())
     await refused(call, Status.INVALID_ARGUMENT, "Note one is stored as tests.v2.Note", "'v1'")
 
 
 async def test_a_marked_resource_still_takes_a_status(calls: Calls) -> None:
-    """H-65: how the clean-up goes is worth saying."""
+    """How the clean-up goes is worth saying."""
     stored = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
     await calls.delete(an_id())
     reply = await calls.write_status(id_of(stored), a_status(stored.generation))
@@ -238,7 +238,7 @@ async def test_a_status_for_another_store_is_refused(calls: Calls) -> None:
 async def test_a_lost_race_is_run_again(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """H-12, H-63: another writer between read and commit costs a wait, and loses nothing of either."""
+    """Another writer between read and commit costs a wait, and loses nothing of either."""
     stored = await calls.stored(a_note())
     interrupted.before_commit = [lambda: calls.write_status(id_of(stored), a_status(), key="theirs")]
     reply = await racing.write_status(id_of(stored), a_status(), key="mine")
@@ -251,7 +251,7 @@ async def test_a_lost_race_is_run_again(
 async def test_a_race_against_a_recreation_says_that_the_incarnation_is_gone(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, versioned: bool
 ) -> None:
-    """H-w13: the origin answers Internal."""
+    """The origin answers Internal."""
     stored = await calls.stored(a_note())
 
     async def recreate() -> None:

@@ -333,11 +333,18 @@ class GateMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """However it went, the next whole snapshot and the stream after it bring the truth."""
         for side in self.sides.values():
+            if not side.checker.sound:
+                return
             side.distrusted = True
             self._mend(side)
             assert side.gate.entries == self.store.state(side.type, self.store.head)
 
 
-TestGate = GateMachine.TestCase
+# What fails is shrunk for up to five minutes.
+TestGate = pytest.mark.timeout(400)(GateMachine.TestCase)
 # Steps are cheap here, and what there is to find needs several of them to meet at one key.
-TestGate.settings = settings(max_examples=4 * settings().max_examples, stateful_step_count=40)
+TestGate.settings = settings(
+    max_examples=max(240, settings().max_examples),
+    stateful_step_count=max(40, settings().stateful_step_count),
+    report_multiple_bugs=False,
+)

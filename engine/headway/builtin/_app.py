@@ -14,7 +14,7 @@ NAME = "headway"
 """The app's name; no program's app can have it."""
 
 
-def builtin_app(types: Iterable[ResourceType[Any]]) -> App:
+def builtin_app(types: Iterable[ResourceType[Any]] = ()) -> App:
     """A new one: its controllers run beside those of the program, whose types are ``types``."""
     app = App(NAME)
     add_reaper(app)

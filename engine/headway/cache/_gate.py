@@ -28,6 +28,7 @@ frontier is above it.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -115,6 +116,8 @@ class Gate:
         # Invariant: holds exactly the keys known by a reply above the frontier, with that revision; one that is not
         # in `entries` is a grave.
         self._ahead: dict[Key, int] = {}
+        # Every (revision, key) that was put there, as a heap, so that a frontier that moves needs no look at the rest.
+        self._ahead_order: list[tuple[int, Key]] = []
         self._gathered: dict[Key, pb.Resource] = {}
 
     @property
@@ -179,14 +182,13 @@ class Gate:
 
         Raises StoreChanged when the answer is of another store.
         """
-        if self.store_id and position.store_id != self.store_id:
-            raise StoreChanged(f"a write was answered by store {position.store_id}; the cache is of {self.store_id}")
         self._note_store(position)
         revision = position.revision
         if revision <= self.frontier or revision <= self._ahead.get(key, 0):
             self.refused.replies += 1
             return []
         self._ahead[key] = revision
+        heapq.heappush(self._ahead_order, (revision, key))
         old = self.entries.get(key)
         applied: list[Applied] = []
         if stored is None:
@@ -248,8 +250,11 @@ class Gate:
     def _raise_frontier(self, revision: int) -> None:
         if revision > self.frontier:
             self.frontier = revision
-            if self._ahead:
-                self._ahead = {key: ahead for key, ahead in self._ahead.items() if ahead > revision}
+            order = self._ahead_order
+            while order and order[0][0] <= revision:
+                known, key = heapq.heappop(order)
+                if self._ahead.get(key) == known:
+                    del self._ahead[key]
 
     def _note_store(self, position: Position) -> None:
         if not self.store_id:

@@ -146,8 +146,7 @@ class IndexTable:
             for value in self._values(resource):
                 self._keys.setdefault(value, set()).add(key)
         except Exception as error:  # noqa: BLE001  # likewise
-            # What was added before it raised goes again: partly indexed would be silently wrong.
-            self._sweep(key)
+            # Nothing was added before it raised: `_values` is whole, and each value of it can be a key.
             self._fail(key, error)
 
     def _discard(self, key: Key, resource: pb.Resource) -> None:

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from headway.cache._indexes import IndexTable
 from headway.cache._shared import Subscription
 from headway.errors import IndexIncomplete, InvalidArgument, NotPrimed, NotWatched
 from headway.resource import Key, Payload, Resource, ResourceId, ResourceType, TypeName, did_you_mean
@@ -45,7 +46,7 @@ class CacheReader:
     ) -> Resource[T] | None:
         """The resource, or None. ``id`` is a name, or an id (with a uid only that incarnation is found)."""
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
-        if wanted.type.unversioned != type.kind:
+        if wanted.type != type.name and wanted.type.unversioned != type.kind:
             raise InvalidArgument(f"{wanted} is not a {type.name}: ask for it by its own type")
         stored = self._of(type).gate.entries.get((wanted.partition, wanted.namespace, wanted.name))
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):
@@ -92,7 +93,7 @@ class CacheReader:
             "or read it by the client"
         )
 
-    def _table(self, type: ResourceType[Any], name: str) -> tuple[Subscription, Any]:
+    def _table(self, type: ResourceType[Any], name: str) -> tuple[Subscription, IndexTable]:
         subscription = self._of(type)
         table = subscription.tables.get(name)
         if table is None:

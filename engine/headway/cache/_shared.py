@@ -18,6 +18,9 @@ from headway.errors import HeadwayError, StoreChanged
 from headway.events import Report, StaleRefused
 from headway.resource import Bookmark, EndOfSnapshot, Key, Position, ResourceType, StreamItem, pb
 
+LINGER_LIMIT = 100_000
+"""How many changes are kept for a controller that has no run: as many as a store keeps of its history."""
+
 
 class Subscription:
     """What one run has of a shared type: its feed and its indexes."""
@@ -29,6 +32,8 @@ class Subscription:
         # The revision at which the subscription began: what it was built over is complete up to there.
         self.joined_at = gate.frontier
         self._feed: list[Applied] = []
+        self._lingers = False
+        self._gave_up = False
         self._failure: HeadwayError | None = None
         self._woken = trio.Event()
 
@@ -36,11 +41,17 @@ class Subscription:
         """The gate has applied these; called in the same step."""
         for table in self.tables.values():
             table.apply(applied)
-        self._feed.extend(applied)
+        self._keep(applied)
 
     def overtaken(self, overtaken: Sequence[Applied]) -> None:
         """These happened and are not held; they are mapped alone."""
-        self._feed.extend(overtaken)
+        self._keep(overtaken)
+
+    def _keep(self, changes: Sequence[Applied]) -> None:
+        if self._lingers and len(self._feed) + len(changes) > LINGER_LIMIT:
+            self._feed, self._gave_up = [], True
+        elif not self._gave_up:
+            self._feed.extend(changes)
 
     def wake(self) -> None:
         """Something was applied or the frontier has moved."""
@@ -75,6 +86,15 @@ class Subscription:
         """What was applied since last time, without waiting."""
         feed, self._feed = self._feed, []
         return feed
+
+    def linger(self) -> None:
+        """Its run has ended: go on with the feed alone, until the next run takes it.
+
+        A feed that grows past LINGER_LIMIT is given up, so that a controller which can't start doesn't fill the memory.
+        The next run then has what the cache holds and, for deletions, the store's history, as after a new start.
+        """
+        self.tables = {}
+        self._lingers = True
 
     def close(self) -> None:
         """End the subscription. Idempotent."""
@@ -121,11 +141,6 @@ class SharedType:
         if not gate.primed or self._distrusted:
             return None
         return Position(gate.store_id, gate.incarnation, gate.frontier)
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the frontier can be believed: not between the proof of a false bookmark and the next snapshot."""
-        return not self._distrusted
 
     def restart(self) -> None:
         """See `watch.Sink`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
 import trio
@@ -49,8 +49,9 @@ class Client:
     again.
     """
 
-    def __init__(self, channel: Channel, registry: Registry, writes: Writes | None = None) -> None:
+    def __init__(self, channel: Channel, registry: Registry, writes: Writes | None = None, *, token: str = "") -> None:
         self._channel = channel
+        self._metadata = {"x-consul-token": token} if token else None
         self._registry = registry
         self._writes: Writes = writes or PlainWrites()
 
@@ -135,6 +136,7 @@ class Client:
         One that has been read carries its version and is stored only if that is still the stored one (Conflict
         otherwise). A new one is created, or replaces what bears its name.
         """
+        _check_resource(resource)
         return await self._write(resource.type, resource.message())
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
@@ -142,6 +144,7 @@ class Client:
 
         Finalizers and the deletion mark are left alone unless the given metadata has them.
         """
+        _check_resource(resource)
         type, wanted = resource.type, resource.message()
         wanted.version = ""
         for _ in range(_APPLY_ATTEMPTS):
@@ -174,11 +177,13 @@ class Client:
     async def write_status(
         self, resource: Resource[T], key: str, conditions: builtins.list[pb.Condition], *, observed_generation: str = ""
     ) -> Resource[T]:
-        """Replace the status under ``key``, and return the resource as stored.
+        """Replace the status under ``key`` (by custom the controller's name), and return the resource as stored.
 
         What is stored already makes no commit and wakes nobody. ``observed_generation`` is that of ``resource``
         unless given. Other writers of the resource don't matter; NotFound when this incarnation is gone.
         """
+        _check_resource(resource)
+        _check_conditions(conditions)
         # Whether it differs is for the server to say: what `resource` was read with may be overwritten by now.
         status = pb.Status(
             observed_generation=observed_generation or resource.generation,
@@ -229,7 +234,7 @@ class Client:
             name_prefix=name_prefix,
             resume_after=None if resume_after is None else resume_after.message(),
         )
-        return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request))
+        return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request, metadata=self._metadata))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource) -> Resource[T]:
         request = pb.WriteRequest(resource=message, fence=self._writes.fence, store_id=self._writes.store_id)
@@ -255,7 +260,7 @@ class Client:
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
         try:
-            return await self._channel.unary(_SERVICE + method, request, reply_type)
+            return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:
             settles = self._channel.settles_writes
             translated: HeadwayError = client_error(error, write=write, settles_writes=settles)
@@ -273,6 +278,22 @@ class Client:
             if write:
                 self._writes.unknown(None)
             raise
+
+
+def _check_resource(given: object) -> None:
+    if not isinstance(given, Resource):
+        raise InvalidArgument(f"a client writes resources, as made by TYPE.new(name, data), not {given!r:.120}")
+
+
+def _check_conditions(conditions: object) -> None:
+    if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
+        raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
+    for each in conditions:
+        # Of the numbers that a bool is, 0 is UNKNOWN.
+        if isinstance(each.state, bool):
+            raise InvalidArgument(
+                f"condition {each.type!r}: state {each.state} must be a headway.ConditionState, such as TRUE or FALSE"
+            )
 
 
 def _within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:

@@ -21,7 +21,7 @@ class RunFence(NamedTuple):
     Attributes:
         fence: for Write, WriteStatus and Delete.
         position: of the commit: a run's starting revision, or what its keys wait for after a settling.
-        settled: up to this revision the predecessor owed nothing; 0: not known.
+        settled: up to this revision the predecessor owed nothing; without one, that of the fence's first raise.
     """
 
     fence: pb.Fence

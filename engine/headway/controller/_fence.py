@@ -15,6 +15,7 @@ import trio
 
 from headway.cache import Hub, SharedType
 from headway.client import LeaseClient, RunFence
+from headway.controller._request import Reason
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import Report, WriteSettled, WriteUnknown
 from headway.queue import WaitingQueue
@@ -30,7 +31,7 @@ class RunWrites:
         self,
         controller: str,
         hub: Hub,
-        queue: WaitingQueue[Key, Any],
+        queue: WaitingQueue[Key, Reason],
         report: Report,
         on_settled: Callable[[], None],
     ) -> None:

@@ -12,9 +12,9 @@ from headway.controller._definition import Definition
 from headway.controller._request import Reason
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
-from headway.mapper import MapItem, MapQueue, ids_of, mapper_name
+from headway.mapper import MapItem, Mapper, MapQueue, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
-from headway.resource import Key, Resource, TypeName
+from headway.resource import Key, Resource, ResourceType, TypeName
 
 
 class Owed(NamedTuple):
@@ -24,10 +24,14 @@ class Owed(NamedTuple):
         keys: those still to be reconciled.
         changes: those still to be mapped. One that moved a resource from one key to another is the only one who knows
             the key that it was moved from.
+        store_id: the store that their revisions are of.
+        subscriptions: still open, so that what comes while no run is there is not missed; closed by who takes it.
     """
 
     keys: Sequence[Key] = ()
     changes: Sequence[tuple[TypeName, Applied]] = ()
+    subscriptions: Sequence[tuple[TypeName, Subscription]] = ()
+    store_id: str = ""
 
 
 _STEP = 500
@@ -73,6 +77,15 @@ class RunMapping:
         """Map these behind the live changes."""
         self._items.push_backlog(type, applied)
 
+    def add_owed(self, owed: Owed, store_id: str) -> None:
+        """Map what the former run has left, when its revisions are reached; another store's mean nothing here."""
+        add = self._items.push if owed.store_id == store_id else self._items.push_backlog
+        for type, change in owed.changes:
+            add(type, [change])
+        for type, former in owed.subscriptions:
+            add(type, former.take())
+            former.close()
+
     def add_held(self, type: TypeName) -> None:
         """Map what the cache holds of a type, behind the live changes; what another type hasn't reached yet, then."""
         gate, complete = self._subscriptions[type].gate, self.complete
@@ -92,9 +105,8 @@ class RunMapping:
         self._items.push_backlog(type, reached)
 
     def owed(self) -> list[tuple[TypeName, Applied]]:
-        """The changes that have come and are not mapped."""
-        fed = [(type, each) for type, subscription in self._subscriptions.items() for each in subscription.take()]
-        return [*self._items.take_all(), *fed]
+        """The changes that were taken from the feeds and are not mapped."""
+        return self._items.take_all()
 
     async def watch(self, type: TypeName, subscription: Subscription) -> None:
         """The long-lived watch of one type: take its feed and map what is ready, for ever."""
@@ -146,7 +158,7 @@ class RunMapping:
             for key in keys:
                 self._queue.add(key, reason, priority=priority)
 
-    def _keys(self, item: MapItem, type: Any, mapper: Any) -> list[Key]:
+    def _keys(self, item: MapItem, type: ResourceType[Any], mapper: Mapper) -> list[Key]:
         keys: list[Key] = []
         problems: list[str] = []
         for state in (item.applied.old, item.applied.new):

@@ -10,7 +10,7 @@ The way of a run:
    the type is missed. When all have, the run waits until every type has reached the highest of their revisions, so
    that the first reconciles see one cut. No mapper and no reconciler has run yet (C1).
 4. What was deleted before the subscriptions began is in no cache: it is read from the store's history, from the
-   revision up to which the run before owed nothing, or, where that isn't known, from the starting revision (C6).
+   revision up to which the run before owed nothing; the first run of all begins with its own first fence (C6).
 5. A second nursery: the N+1 long-lived watches, the mapping's retries, the workers, the sources, the settling of
    unknown writes. What the cache holds is queued as backlog, with those deletions, behind what the former run in
    this process still owed.
@@ -25,9 +25,9 @@ from typing import Any, NoReturn
 
 import trio
 
-from headway.cache import Applied, CacheReader, Hub, Subscription
+from headway.cache import Applied, CacheReader, Hub, OnFailure, Subscription
 from headway.client import Client, LeaseClient, RunFence
-from headway.controller._definition import Definition
+from headway.controller._definition import Definition, Enqueue
 from headway.controller._deletions import deletions_since
 from headway.controller._fence import RunWrites
 from headway.controller._mapping import Owed, RunMapping
@@ -35,7 +35,7 @@ from headway.controller._request import Reason
 from headway.controller._runtime import Runtime
 from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
-from headway.events import DeletionsUnknown, IndexFailed, Primed, Priming, Report, RunStarted
+from headway.events import IndexFailed, Primed, Priming, Report, RunStarted
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, ResourceType, TypeName
 from headway.rpc import Channel
@@ -96,13 +96,19 @@ class Run:
             self._cache.close()
             self._queue.close()
             for subscription in self._subscriptions.values():
-                subscription.close()
+                if self._begun:
+                    subscription.linger()
+                else:
+                    subscription.close()
             self._progress.unpark_all()
         raise EngineBug("a run ended by itself")
 
     def owed(self) -> Owed:
-        """What this run was still to do; for the next run, when this one has ended. Called once."""
-        return Owed(self._queue.owed(), self._mapping.owed()) if self._begun else self._owed
+        """What this run was still to do; for the next run, when this one has ended."""
+        if not self._begun:
+            return self._owed
+        feeds = tuple(self._subscriptions.items())
+        return Owed(self._queue.owed(), self._mapping.owed(), feeds, self._writes.store_id)
 
     async def wait_progress(self) -> None:
         """Wait until something was mapped or reconciled, or the run has ended."""
@@ -112,8 +118,8 @@ class Run:
         """The revision up to which this run owes nothing; 0 while it owes something."""
         if not self._begun or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
             return 0
-        trusted = all(self._hub.shared(type).trusted for type in self._definition.types)
-        return self._mapping.complete if trusted else 0
+        distrusted = any(self._hub.shared(type).distrusted for type in self._definition.types)
+        return 0 if distrusted else self._mapping.complete
 
     def _note_progress(self) -> None:
         if self._progress:
@@ -130,10 +136,6 @@ class Run:
             # What it wrote bore the fence, and a second commit stands above it, so that the run begins by seeing it.
             settled = raised.settled
             raised = (await self._writes.raise_again(self._lease))._replace(settled=settled)
-        if not raised.settled:
-            # No run has owed anything before this one: what is deleted from here on is found by the next (C6).
-            with contextlib.suppress(RemoteError):
-                await self._lease.record_settled(raised.fence, raised.position.revision)
         return raised
 
     async def _prime(self, start: Position) -> None:
@@ -163,12 +165,9 @@ class Run:
 
     async def _deletions(self, start: Position, settled: int) -> dict[TypeName, list[Applied]]:
         """What was deleted after the former run owed nothing and before the subscriptions, as far as it is known."""
-        since = start._replace(revision=settled or start.revision)
+        since = start._replace(revision=settled)
         found: dict[TypeName, list[Applied]] = {}
         for type in self._definition.types:
-            if not settled and self._runtime.term > 1:
-                why = "the run before has never noted what it had settled"
-                self._report(DeletionsUnknown(self._definition.name, type.name, 0, why))
             joined_at = self._subscriptions[type.name].joined_at
             if joined_at > since.revision:
                 found[type.name] = await deletions_since(
@@ -207,8 +206,7 @@ class Run:
         self._cache.open(self._subscriptions)
         for key in self._owed.keys:
             self._queue.add(key, Reason("owed"))
-        for type, change in self._owed.changes:
-            self._mapping.add_backlog(type, [change])
+        self._mapping.add_owed(self._owed, self._writes.store_id)
         manages = self._definition.manages.name
         self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
         for name in self._subscriptions:
@@ -216,13 +214,13 @@ class Run:
                 self._mapping.add_held(name)
             self._mapping.add_backlog(name, deleted.get(name, []))
 
-    def _index_failed(self, type: TypeName) -> Any:
+    def _index_failed(self, type: TypeName) -> OnFailure:
         def report(index: str, key: Key, error: Exception) -> None:
             self._report(IndexFailed(self._definition.name, index, type, key, error))
 
         return report
 
-    def _enqueue(self, what: str) -> Any:
+    def _enqueue(self, what: str) -> Enqueue:
         reason = Reason(what)
 
         def enqueue(id: ResourceId) -> None:

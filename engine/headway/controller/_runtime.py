@@ -22,6 +22,8 @@ class Runtime:
         client: reads and writes the store. Writes carry the run's fence: once another run has begun, they fail
             with Fenced and change nothing. The cache sees a write when the call has returned.
         controller: the controller's name.
+        term: a number that is higher in every later run of this controller: pass it along to what is outside the
+            store, so that it can refuse a predecessor.
     """
 
     def __init__(self, definition: Definition, cache: CacheReader, client: Client) -> None:
@@ -30,10 +32,6 @@ class Runtime:
         self.controller = definition.name
         self.term = 0
         self._definition = definition
-
-    term: int
-    """A number that is higher in every later run of this controller: pass it along to what is outside the store,
-    so that it can refuse a predecessor."""
 
     def outputs(self, type: ResourceType[T], *, owner: Resource[Any]) -> Outputs[T]:
         """``async with rt.outputs(ACCOUNT, owner=team) as wanted: await wanted.apply("ada", Account(...))``

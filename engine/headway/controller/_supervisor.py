@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import trio
 
+from headway._groups import only_error
 from headway.controller._mapping import Owed
 from headway.controller._run import Run
 from headway.errors import EngineBug
@@ -63,12 +64,12 @@ class Supervisor:
         try:
             await run.run()
         except Exception as error:  # noqa: BLE001  # whatever ends a run ends that run alone; it is reported
-            return _only(error)
+            return only_error(error)
         except BaseExceptionGroup as group:
             # Cancelled while it failed. The failure is this controller's alone, so it is reported and goes no further.
             failed, others = group.split(Exception)
             if failed is not None:
-                self._report(RunEnded(self.name, _only(failed), None))
+                self._report(RunEnded(self.name, only_error(failed), None))
             raise (others or group) from None
         raise EngineBug("a run returned")
 
@@ -86,10 +87,3 @@ class Supervisor:
     def settled(self) -> int:
         """The revision up to which the present run owes nothing; 0 when that can't be said."""
         return self.run.settled() if self.run is not None else 0
-
-
-def _only(error: Exception) -> Exception:
-    """The error in a group of one, however deep; nurseries wrap even a single one."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -10,8 +10,8 @@ import trio
 from headway.controller._definition import Definition
 from headway.controller._request import Reason, Request, RequeueAfter
 from headway.controller._runtime import Runtime
-from headway.errors import HeadwayError, PermanentFailure
-from headway.events import Reconciled, ReconcileSlow, Report, ignore
+from headway.errors import NonsenseResult, PermanentFailure, ReconcileTimeout
+from headway.events import Reconciled, ReconcileSlow, Report, hears_successes
 from headway.queue import Taken, WaitingQueue
 from headway.resource import Key, ResourceId
 
@@ -22,14 +22,6 @@ _IN_A_ROW = 8
 """How many reconciles, if they don't wait, a worker does between two checkpoints of its own."""
 _RETRY = Reason("retry")
 _REQUEUE = Reason("requeue")
-
-
-class ReconcileTimeout(HeadwayError):
-    """A reconcile took longer than its controller's deadline and was cancelled."""
-
-
-class NonsenseResult(HeadwayError, TypeError):
-    """A reconciler returned something that is no result."""
 
 
 class Worker:
@@ -48,6 +40,7 @@ class Worker:
         self._runtime = runtime
         self._queue = queue
         self._report = report
+        self._reports_all = hears_successes(report)
         self._on_done = on_done
         self._started: dict[Key, float] = {}
 
@@ -123,7 +116,7 @@ class Worker:
         error: Exception | None,
     ) -> None:
         outcome, retry_after = self._settle(taken.key, result, error)
-        if self._report is not ignore:
+        if self._reports_all or error is not None:
             seconds = trio.current_time() - began
             name = self._definition.name
             self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons))

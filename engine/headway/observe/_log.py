@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import traceback
 from typing import Any
 
 from headway import events
@@ -20,11 +22,14 @@ _WARNINGS = (
     events.StreamLagging,
     events.WriteUnknown,
 )
+_PACKAGE = os.path.dirname(events.__file__) + os.sep
 _INFOS = (events.Primed, events.RunStarted, events.WriteSettled)
 
 
 def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     """A report that logs what went wrong, under its event's name and with its fields, as warnings.
+
+    An error is logged by its class and text, and ``where`` is the line of the program that it came through last.
 
     ``logger`` is a structlog logger, the one named ``headway`` unless given. With ``verbose`` everything else is
     logged too: priming and runs at `info`, each reconcile and stream at `debug`.
@@ -34,13 +39,13 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     log = logger or structlog.get_logger("headway")
 
     def report(event: object) -> None:
-        if type(event) is events.Reconciled and event.error is None and not verbose:
-            # One for every reconcile, and nothing to say: the other tests would cost each of them.
-            return
         failed = isinstance(event, events.Reconciled) and event.error is not None
         if not (failed or verbose or isinstance(event, _WARNINGS)):
             return
         fields = {field.name: _plain(getattr(event, field.name)) for field in dataclasses.fields(event)}  # type: ignore[arg-type]  # every event is a dataclass
+        error = getattr(event, "error", None)
+        if isinstance(error, BaseException) and (where := _where(error)):
+            fields["where"] = where
         name = type(event).__name__
         if failed or isinstance(event, _WARNINGS):
             log.warning(name, **fields)
@@ -49,10 +54,26 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
         else:
             log.debug(name, **fields)
 
+    report.failures_only = not verbose  # type: ignore[attr-defined]  # see `events.Report`
     return report
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line of the program's own that an error came through; empty: there is none."""
+    lines = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(_PACKAGE)
+    ]
+    return lines[-1] if lines else ""
 
 
 def _plain(value: object) -> object:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
+    if type(value) is tuple:
+        # A key is of texts, and reasons are not.
+        return ("/" if all(isinstance(each, str) for each in value) else ", ").join(map(str, value))
+    if isinstance(value, float):
+        return round(value, 6)
     return value if isinstance(value, int | float | str | None) else str(value)

@@ -4,8 +4,7 @@ The rules of the queue are in `_machine.py`; this adds when a worker sleeps and 
 sleepers:
 
 - Most workers just sleep. Cheap, and woken one for each key that becomes ready.
-- While a key is delayed, one of them is the *timekeeper*: it sleeps with a deadline, the time at which the
-soonest
+- While a key is delayed, one of them is the *timekeeper*: it sleeps with a deadline, the time at which the soonest
   delayed key is due. One clock is enough for all, and the others are spared the cost of a cancel scope. It is
   woken for a key only when nobody else sleeps; when it leaves and time still matters, one sleeper is woken to
   follow it.

@@ -11,11 +11,13 @@ from headway._gen.headway.resource.v1 import Status as Status
 from headway._gen.headway.resource.v1 import Tombstone as Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace as Namespace
 from headway._gen.headway.tenancy.v1 import Partition as Partition
+from headway._gen.headway.types import v1 as _types_v1
 from headway.resource._builtin import DEFAULT_UNIT as DEFAULT_UNIT
 from headway.resource._builtin import EMPTIED_FINALIZER as EMPTIED_FINALIZER
 from headway.resource._builtin import NAMESPACE as NAMESPACE
 from headway.resource._builtin import PARTITION as PARTITION
 from headway.resource._builtin import TOMBSTONE as TOMBSTONE
+from headway.resource._describe import describe as describe
 from headway.resource._ids import Key as Key
 from headway.resource._ids import Kind as Kind
 from headway.resource._ids import ResourceId as ResourceId
@@ -36,8 +38,10 @@ from headway.resource._names import type_problem as type_problem
 from headway.resource._payload import Payload as Payload
 from headway.resource._payload import copy_message as copy_message
 from headway.resource._payload import decode as decode
+from headway.resource._payload import decoder_of as decoder_of
 from headway.resource._payload import encode as encode
 from headway.resource._payload import equal as equal
+from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
 from headway.resource._stream import Bookmark as Bookmark
@@ -55,3 +59,4 @@ from headway.resource._types import Scope as Scope
 
 AnyMessage = _Any
 pb = _v1
+types_pb = _types_v1

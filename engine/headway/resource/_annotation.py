@@ -117,7 +117,7 @@ def _element(python: Any, kind: str | None, names: Names, where: str) -> Element
     if python in _PLAIN:
         return Element(_PLAIN[python], python)
     if python is datetime.datetime or python is datetime.timedelta:
-        return Element("message", python, _timestamp if python is datetime.datetime else _duration)
+        return Element("message", python, timestamp_message if python is datetime.datetime else duration_message)
     if issubclass(python, IntEnum):
         return _enum(python, where)
     if issubclass(python, (betterproto2.Message, Later)):
@@ -137,13 +137,15 @@ def _enum(python: type[IntEnum], where: str) -> Element:
     return Element("enum", python)
 
 
-def _timestamp() -> type:
+def timestamp_message() -> type:
+    """The message that a datetime is kept as."""
     from headway._gen.google.protobuf import Timestamp
 
     return Timestamp
 
 
-def _duration() -> type:
+def duration_message() -> type:
+    """The message that a timedelta is kept as."""
     from headway.resource._duration import Duration
 
     return Duration

@@ -49,6 +49,10 @@ def message(*, name: str | None = None) -> Callable[[type[T]], type[T]]: ...
 def message(cls: type[Any] | None = None, /, *, name: str | None = None) -> Any:
     """Make a class with annotated fields a message: ``members: list[str] = field(1)``.
 
+    A field can be str, int, bool, float, bytes, datetime, timedelta, an IntEnum, another message, any of them as
+    ``X | None`` or in ``list[X]``, and ``dict[K, X]`` with str, int or bool for K. One that isn't set is empty, zero or
+    None. Raises DeclarationError, with the right form.
+
     It becomes a betterproto2.Message. ``name`` is its full name in protobuf, else ``<module>.<class>``.
     """
     if cls is not None:

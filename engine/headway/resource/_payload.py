@@ -1,7 +1,7 @@
 """Put messages into bytes and back, copy and compare them, fast."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from headway.errors import PayloadError
@@ -51,6 +51,12 @@ def decode(cls: type[P], data: bytes) -> P:
     return made
 
 
+def decoder_of(cls: type[P]) -> Callable[[bytes, int, int], P]:
+    """``decoder(data, begin, end)``: the message that stands in the middle of data; for a reader of many."""
+    read = codec_of(cls).decode
+    return lambda data, begin, end: read(data, begin, end, 1)
+
+
 def copy_message(message: P) -> P:
     """A message with the same fields, unknown ones too, that can be changed without changing this one."""
     copied: P = codec_of(message.__class__).copy(message)
@@ -82,8 +88,16 @@ def _unwritable(message: Any, error: Exception) -> PayloadError:
             setattr(alone, name, value)
             codec_of(cls).encode(alone)
         except _UNWRITABLE as found:
-            return PayloadError(f"{cls.__qualname__}.{name} can't be {value!r:.120}: {found}")
+            wrong_kind = isinstance(found, AttributeError | TypeError)
+            why = f"give it {_annotation(cls, name)}" if wrong_kind else str(found)
+            return PayloadError(f"{cls.__qualname__}.{name} can't be {value!r:.120}: {why}")
     return PayloadError(f"a {cls.__qualname__} can't be written: {error}")
+
+
+def _annotation(cls: Any, name: str) -> str:
+    """How a field is declared: ``str``, ``list[str]``."""
+    annotated = cls.__dataclass_fields__[name].type
+    return annotated.__name__ if isinstance(annotated, type) else str(annotated)
 
 
 def _elements(value: Any) -> Iterable[Any]:

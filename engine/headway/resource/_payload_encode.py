@@ -92,7 +92,9 @@ def _list(field: FieldPlan, known: dict[str, object], number: dict[type, int]) -
         write = _write(field.value, field.number, "v", "p += (", known, number)
         write[-1] += ",)"
         # Joined once: adding to the whole each time would take the square of its length.
-        return ["p = []", f"for v in m.{field.name}:", *indented(write), "o += b''.join(p)"]
+        # A text is a list of texts to a loop, and to nobody else.
+        one = ["if v.__class__ is str: raise TypeError('one text')"] if kind == "string" else []
+        return [*one, "p = []", f"for v in m.{field.name}:", *indented(write), "o += b''.join(p)"]
     tag = _tag(field.number, DELIMITED, known)
     if kind in FIXED_FORMATS:
         return [f"p = pack(f'<{{len(v)}}{FIXED_FORMATS[kind]}', *v)", f"o += {_delimited(tag, 'p')}"]

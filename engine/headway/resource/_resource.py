@@ -90,7 +90,7 @@ class Resource(Generic[T]):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Free text by key. ``finalizers`` and ``deletionTimestamp`` are reserved."""
+        """Free text by key. ``deletionTimestamp`` is the store's; ``finalizers`` is better changed by `finalizers`."""
         if self._metadata is None:
             self._metadata = dict(self._message.metadata)
         return self._metadata
@@ -108,7 +108,11 @@ class Resource(Generic[T]):
 
     @property
     def finalizers(self) -> frozenset[str]:
-        """The names that hold this resource when it is deleted."""
+        """The names that hold this resource when it is deleted. To change them, give it another set.
+
+        ``team.finalizers -= {"cleanup"}``. Raises InvalidArgument for a name with blanks in it, and for a text in
+        place of several names.
+        """
         return _markers.finalizers(self._message.metadata if self._metadata is None else self._metadata)
 
     @finalizers.setter
@@ -121,7 +125,7 @@ class Resource(Generic[T]):
 
     @property
     def is_deleting(self) -> bool:
-        """Whether it has been deleted and only finalizers still hold it. Changing the metadata here changes nothing."""
+        """Whether it has been deleted and only finalizers still hold it, as it was when it was read."""
         return _markers.is_marked(self._message.metadata)
 
     def message(self) -> pb.Resource:

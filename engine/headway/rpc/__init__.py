@@ -1,8 +1,55 @@
-"""gRPC on Trio for anyone: what a channel is, and the one inside a process.
+"""gRPC on Trio for anyone: channels and servers, inside a process and over a network.
 
-Nothing here knows what a resource is. Open `_channel.py` first.
+Nothing here knows what a resource is; services bring how they encode what they stream. asyncio, which carries
+grpclib, does not leave this room. Open `_channel.py` first, then `_server.py` and `_remote.py`.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from headway.rpc._addresses import Address as Address
+from headway.rpc._addresses import address as address
 from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import Metadata as Metadata
+from headway.rpc._copying import CopyingChannel as CopyingChannel
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
+from headway.rpc._limits import Limits as Limits
+from headway.rpc._limits import Rate as Rate
+from headway.rpc._services import Interceptor as Interceptor
+from headway.rpc._services import Services as Services
+from headway.rpc._wire import PIECE as PIECE
+from headway.rpc._wire import MessageParser as MessageParser
+from headway.rpc._wire import StreamDecoder as StreamDecoder
+from headway.rpc._wire import StreamEncoder as StreamEncoder
+from headway.rpc._wire import framed as framed
+
+if TYPE_CHECKING:
+    from headway.rpc._health import Health as Health
+    from headway.rpc._reflection import Reflection as Reflection
+    from headway.rpc._remote import RemoteChannel as RemoteChannel
+    from headway.rpc._remote import open_channel as open_channel
+    from headway.rpc._server import Server as Server
+    from headway.rpc._server import open_server as open_server
+    from headway.rpc._tls import client_tls as client_tls
+    from headway.rpc._tls import server_tls as server_tls
+
+# What needs asyncio, h2 and ssl is loaded when it is first asked for: an engine that stays in its process does
+# without, and `import headway` is light.
+_LATER = {
+    "Health": "_health",
+    "Reflection": "_reflection",
+    "RemoteChannel": "_remote",
+    "Server": "_server",
+    "client_tls": "_tls",
+    "open_channel": "_remote",
+    "open_server": "_server",
+    "server_tls": "_tls",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{module}"), name)

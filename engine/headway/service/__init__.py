@@ -1,4 +1,4 @@
-"""What may be asked: the resource service and the lease service over any store.
+"""What may be asked: the resource, lease and types services over any store.
 
 A file a verb. Nothing here knows how a request arrived or who reads the answer. Open `_service.py` first.
 
@@ -10,5 +10,11 @@ from headway.service._access import Authorizer as Authorizer
 from headway.service._access import Decision as Decision
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._refusals import FENCED as FENCED
+from headway.service._service import SERVICE_ALIASES as SERVICE_ALIASES
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
+from headway.service._types import TypesService as TypesService
+from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
+from headway.service._watch_wire import WatchDecoder as WatchDecoder
+from headway.service._watch_wire import WatchEncoder as WatchEncoder
+from headway.service._watch_wire import copied as copied

@@ -17,6 +17,9 @@ from headway.storage import Backend
 
 WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
 
+SERVICE_ALIASES = {"hashicorp.consul.resource.ResourceService": "headway.resource.v1.ResourceService"}
+"""The service's other name: that of the public API with whose clients it works."""
+
 
 class ResourceService(ResourceServiceBase):
     """The eight verbs over a store, for the types of a registry. Its methods are grpclib handlers.

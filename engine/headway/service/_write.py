@@ -10,6 +10,7 @@ from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
     Registry,
+    ResourceId,
     ResourceType,
     copy_message,
     is_marked,
@@ -59,22 +60,30 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
 async def _creation(backend: Backend, resource: pb.Resource) -> tuple[pb.Resource, tuple[Require, ...]]:
     """The resource as it will be stored for the first time, and what its commit requires to be there."""
     assert resource.id is not None
-    name = resource_id(resource.id)
     if resource.version:
-        raise conflict(f"{name} is not there, so it can't be at version {resource.version!r}")
+        raise conflict(f"{_id(resource)} is not there, so it can't be at version {resource.version!r}")
     if resource.id.uid:
         # The origin would create a new incarnation here. A writer that names one means that one: it acts on
         # a view of something that has been deleted since.
-        raise precondition(f"{name} with uid {resource.id.uid} is not there any more; leave id.uid empty to create it")
+        raise precondition(
+            f"{_id(resource)} with uid {resource.id.uid} is not there any more; leave id.uid empty to create it"
+        )
     if resource.status:
         keys = ", ".join(sorted(resource.status))
-        raise invalid(f"{name}: status must be empty on creation, not have {keys}; use WriteStatus once it is there")
+        raise invalid(
+            f"{_id(resource)}: status must be empty on creation, not have {keys}; use WriteStatus once it is there"
+        )
     if is_marked(resource.metadata):
-        raise invalid(f"{name}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
+        raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
     if resource.owner is None:
         return _with(resource, uid=ulid_now(), owner=None), ()
     owner, required = await _found_owner(backend, resource.owner)
     return _with(resource, uid=ulid_now(), owner=owner), (required,)
+
+
+def _id(resource: pb.Resource) -> ResourceId:
+    # Made only to be named in a refusal: it would cost every write.
+    return resource_id(resource.id)
 
 
 async def _found_owner(backend: Backend, owner: pb.Id) -> tuple[pb.Id, Require]:
@@ -102,15 +111,16 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
     """The resource as it will replace what is stored."""
     assert resource.id is not None
     assert stored.id is not None
-    name = resource_id(resource.id)
     if resource.id.uid and resource.id.uid != stored.id.uid:
-        raise precondition(f"{name} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again")
+        raise precondition(f"{_id(resource)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again")
     if resource.version and resource.version != stored.version:
-        raise conflict(f"{name} is stored at version {stored.version}, not {resource.version}; read it again")
+        raise conflict(f"{_id(resource)} is stored at version {stored.version}, not {resource.version}; read it again")
     if resource.status and resource.status != stored.status:
         changed = sorted(key for key in resource.status if resource.status[key] != stored.status.get(key))
         changed += sorted(key for key in stored.status if key not in resource.status)
-        raise invalid(f"{name}: status can't be changed by Write, and {', '.join(changed)} differs; use WriteStatus")
+        raise invalid(
+            f"{_id(resource)}: status can't be changed by Write, and {', '.join(changed)} differs; use WriteStatus"
+        )
     _check_owner(stored, resource)
     metadata = dict(resource.metadata)
     if not resource.version:

@@ -98,14 +98,18 @@ class LogWatch:
     async def next(self) -> StreamItem:
         """See `Watch.next`."""
         # Every checkpoint stands before anything is taken, so that a cancelled call has taken nothing.
-        await trio.lowlevel.checkpoint()
         if not self._opened:
+            await trio.lowlevel.checkpoint()
             return await self._open()
         while True:
+            # Waiting is a checkpoint itself: one before it would cost every event another turn of the loop.
+            if self._log.has_news(self._cursor) or self._cursor.revision > self._told:
+                await trio.lowlevel.checkpoint()
+            else:
+                await self._pulse.wait()
             item = self._take()
             if item is not None:
                 return item
-            await self._pulse.wait()
 
     async def _open(self) -> StreamItem:
         chunk = await self._snapshot.next() if self._snapshot is not None else []

@@ -160,7 +160,7 @@ class ScriptedChannel:
 
     def is_honest(self, type: ResourceType[Any]) -> bool:
         """Whether every false bookmark that was told has been made good by a whole snapshot since."""
-        return self._script(type.kind).honest
+        return not self._script(type.kind).lied_up_to
 
     def heal(self) -> None:
         """No faults from now on, and no answer is slow. What `Fault.LATE` holds up stays so until `run_late`."""

@@ -44,7 +44,8 @@ class StreamScript:
         self.old_snapshots: deque[int] = deque()
         self.duplicates = 0
         self.false_bookmarks = 0
-        self.honest = True
+        # The revision up to which a false bookmark has been told that no snapshot has made good; 0: none.
+        self.lied_up_to = 0
         self.open: list[ScriptedStream] = []
         self._told = trio.lowlevel.ParkingLot()
 
@@ -100,6 +101,8 @@ class ScriptedStream:
         self._gathered: dict[Key, pb.Resource] = {}
         self._scope: trio.CancelScope | None = None
         self._dropped = False
+        # One is enough: the change that follows it ends this stream.
+        self._lie: Bookmark | None = None
 
     def drop(self) -> None:
         """Break this stream, whatever it is waiting for."""
@@ -134,8 +137,11 @@ class ScriptedStream:
                 return self._hand_out(self._ready.popleft())
 
     def _hand_out(self, item: StreamItem) -> StreamItem:
-        if isinstance(item, EndOfSnapshot):
-            self._script.honest = True
+        script = self._script
+        if isinstance(item, EndOfSnapshot) and item.position.revision >= script.lied_up_to:
+            script.lied_up_to = 0
+        elif item is self._lie and isinstance(item, Bookmark):
+            script.lied_up_to = max(script.lied_up_to, item.position.revision)
         return item
 
     async def _pull(self) -> None:
@@ -215,10 +221,10 @@ class ScriptedStream:
 
     def _tell(self, item: Changes) -> None:
         script = self._script
-        if script.false_bookmarks and self._at is not None:
+        if script.false_bookmarks and self._at is not None and self._lie is None:
             script.false_bookmarks -= 1
-            script.honest = False
-            self._ready.append(Bookmark(self._at._replace(revision=item.changes[-1].revision)))
+            self._lie = Bookmark(self._at._replace(revision=item.changes[-1].revision))
+            self._ready.append(self._lie)
         elif script.duplicates:
             script.duplicates -= 1
             self._ready.append(item)

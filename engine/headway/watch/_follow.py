@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 import trio
@@ -136,7 +136,7 @@ class Follower:
             sink.distrust()
             return str(error)
 
-    async def _feed(self, machine: StreamMachine, items: Any) -> str:
+    async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any]) -> str:
         """Feed the sink until the stream ends or is of no more use; returns why."""
         sink = self._sink
         with trio.CancelScope() as patience:

@@ -1,0 +1,117 @@
+"""`wire`: a snapshot of 100,000 over loopback TCP, both ends in one process, until EndOfSnapshot.
+
+Measured: a WatchList of a memory store that holds the resources, by `rpc.open_channel` from `rpc.open_server`: the
+store's chunks, their encoding (nothing is kept from another round), grpclib on trio-asyncio, the sockets, and the
+decoding into the resources that a cache is given. In it: opening the stream. Out of it: filling the store, the
+server's start, the connection.
+
+Against: the stock stack: grpclib's own server and channel on asyncio, with the generated service and betterproto2's
+own codec, which send and yield one WatchEvent for each resource.
+
+The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import trio
+from grpclib.client import Channel
+from grpclib.server import Server
+
+import headway
+from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._message import Note, built_many, put
+from headway import rpc
+from headway._gen.headway.resource.v1 import ResourceServiceBase, ResourceServiceStub
+from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
+from headway.service import WATCH_LIST, ResourceService, WatchDecoder, WatchEncoder
+from headway.storage import open_store
+
+BOUND = 0.15
+
+
+def _request(type: ResourceType[Note]) -> pb.WatchListRequest:
+    return pb.WatchListRequest(type=type.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
+
+
+async def _ours(app: headway.App, type: ResourceType[Note], size: int) -> float:
+    """Seconds for a snapshot through our server and channel."""
+    async with open_store("memory:") as backend:
+        await backend.commit([put(type, resource) for resource in built_many(type, size)])
+        services = rpc.Services(ResourceService(backend, app.registry), encoders={WATCH_LIST: WatchEncoder()})
+        async with (
+            rpc.open_server(services, ["127.0.0.1:0"]) as server,
+            rpc.open_channel(server.addresses, decoders={WATCH_LIST: WatchDecoder}) as channel,
+        ):
+            # The connection is made beforehand, on both sides.
+            nothing = _request(type)
+            nothing.name_prefix = "none"
+            await _count(channel, nothing)
+            begin = time.perf_counter()
+            assert await _count(channel, _request(type)) == size
+            return time.perf_counter() - begin
+
+
+async def _count(channel: rpc.Channel, request: pb.WatchListRequest) -> int:
+    count = 0
+    kept: list[Any] = []
+    async with channel.stream(WATCH_LIST, request) as items:
+        async for item in items:
+            if isinstance(item, SnapshotChunk):
+                count += len(item.resources)
+                kept.append(item)
+            elif isinstance(item, EndOfSnapshot):
+                break
+    return count
+
+
+class _Stock(ResourceServiceBase):
+    def __init__(self, resources: list[pb.Resource]) -> None:
+        self._resources = resources
+
+    async def watch_list(self, message: pb.WatchListRequest) -> AsyncIterator[pb.WatchEvent]:
+        if not message.name_prefix:
+            for resource in self._resources:
+                yield pb.WatchEvent(upsert=pb.WatchEventUpsert(resource=resource))
+        yield pb.WatchEvent(end_of_snapshot=pb.WatchEventEndOfSnapshot())
+
+
+async def _against(type: ResourceType[Note], size: int) -> float:
+    """Seconds for a snapshot through grpclib and betterproto2 as they come."""
+    server = Server([_Stock(built_many(type, size))])
+    await server.start("127.0.0.1", 0)
+    listening: Any = server._server
+    channel = Channel("127.0.0.1", listening.sockets[0].getsockname()[1])
+    try:
+        stub = ResourceServiceStub(channel)
+        async for _ in stub.watch_list(pb.WatchListRequest(name_prefix="-")):
+            pass
+        begin = time.perf_counter()
+        kept: list[Any] = []
+        async for event in stub.watch_list(_request(type)):
+            if event.end_of_snapshot is not None:
+                break
+            kept.append(event)
+        assert len(kept) == size
+        return time.perf_counter() - begin
+    finally:
+        channel.close()
+        server.close()
+        await server.wait_closed()
+
+
+def measure(size: int, rounds: int) -> Row:
+    """Watch ``size`` resources through both."""
+    app = headway.App("wire")
+    type = app.type("bench", "v1", "Managed", Note)
+    ours, against = interleaved(
+        lambda: trio.run(_ours, app, type, size), lambda: asyncio.run(_against(type, size)), rounds
+    )
+    return Row("wire", ours / size * 1e6, against / size * 1e6, "us", BOUND)
+
+
+SCENARIO = Scenario("wire", BOUND, measure, size=100_000, rounds=3)

@@ -1,0 +1,36 @@
+"""Who may ask: tokens, and the policies that they are bound to.
+
+    text, token = new_token(["operators"], description="the deploy job")     # show the text once, keep the token
+    authorizer = Authorizer(load_access("access.yaml"))
+    identity = authorizer.identify(metadata)                                # once a request; PermissionDenied
+    identity.allows("read", type_name, partition, namespace, name)          # as often as need be; True or False
+    Guarded(serve, authorizer, registry)                                    # does both for a service, on the network
+
+A service that is not guarded trusts its callers: it is the one in the process. One that is guarded with
+`Authorizer(Access())` lets nobody do anything.
+
+What never happens here: nothing is kept from which a token could be had, no refusal depends on what is stored, what
+no rule allows is not allowed, and nothing waits. Only `_file.py` reads, only `_new_token.py` is random.
+
+Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
+"""
+
+from headway.access._authorizer import ANONYMOUS as ANONYMOUS
+from headway.access._authorizer import Access as Access
+from headway.access._authorizer import Authorizer as Authorizer
+from headway.access._authorizer import Identity as Identity
+from headway.access._document import entry as entry
+from headway.access._document import read_access as read_access
+from headway.access._file import load_access as load_access
+from headway.access._guard import Caller as Caller
+from headway.access._guard import Guarded as Guarded
+from headway.access._new_token import new_token as new_token
+from headway.access._policy import GROUPS as GROUPS
+from headway.access._policy import VERBS as VERBS
+from headway.access._policy import Policy as Policy
+from headway.access._policy import Rights as Rights
+from headway.access._policy import Rule as Rule
+from headway.access._policy import Verb as Verb
+from headway.access._tokens import REFUSED as REFUSED
+from headway.access._tokens import Token as Token
+from headway.access._tokens import TokenSet as TokenSet

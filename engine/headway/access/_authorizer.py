@@ -1,0 +1,153 @@
+"""Who is asking, and may they: from a request's metadata to an identity, and from an identity to yes or no."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn
+
+from headway.access._policy import Policy, Rights, Verb
+from headway.access._tokens import REFUSED, Token, TokenSet
+from headway.errors import InvalidArgument, PermissionDenied
+from headway.resource import TypeName, did_you_mean
+
+ANONYMOUS = "anonymous"
+"""The name of the policy that callers without a token have, if there is one of that name. Others don't have it too."""
+
+TOKEN_KEY = "x-consul-token"
+AUTHORIZATION_KEY = "authorization"
+
+Clock = Callable[[], float]
+
+
+class Access:
+    """Policies, and tokens bound to them: all that an access file says. Without any, nobody may do anything.
+
+    Raises InvalidArgument when two policies have one name, or a token names one that isn't there.
+    """
+
+    __slots__ = ("_rights", "policies", "tokens")
+
+    def __init__(self, policies: Iterable[Policy] = (), tokens: Iterable[Token] = ()) -> None:
+        self.policies: dict[str, Policy] = {}
+        for policy in policies:
+            if self.policies.setdefault(policy.name, policy) is not policy:
+                raise InvalidArgument(f"policies: two have the name {policy.name!r}; merge them, or rename one")
+        self.tokens = TokenSet(tokens)
+        # Tokens with the same policies share their rights; there are few such sets, and many tokens.
+        self._rights: dict[tuple[str, ...], Rights] = {}
+        for token in self.tokens:
+            for name in token.policies:
+                if problem := policy_problem(name, self.policies):
+                    raise InvalidArgument(f"token {token.accessor}: {problem}")
+
+    def rights(self, token: Token | None) -> Rights:
+        """What the bearer of one of the tokens may do; without a token, what anyone may."""
+        names = tuple(token.policies) if token is not None else (ANONYMOUS,) if ANONYMOUS in self.policies else ()
+        rights = self._rights.get(names)
+        if rights is None:
+            rights = self._rights[names] = Rights(self.policies[name] for name in names)
+        return rights
+
+
+def policy_problem(name: str, policies: Mapping[str, object]) -> str | None:
+    """What is wrong with a token's naming this policy, or None."""
+    return None if name in policies else f"policies: there is no policy {name!r}{did_you_mean(name, policies)}"
+
+
+class Authorizer:
+    """Answers for one server. A request is identified once, and its identity asked as often as need be.
+
+    Args:
+        access: what holds until it is replaced.
+        clock: seconds since the epoch, for the expiry of tokens.
+    """
+
+    def __init__(self, access: Access, *, clock: Clock = time.time) -> None:
+        self._access = access
+        self._clock = clock
+
+    def replace(self, access: Access) -> None:
+        """From now on this holds. Identities end unless their token still holds and means the same."""
+        self._access = access
+
+    def identify(self, metadata: Mapping[str, str]) -> Identity:
+        """Who sent a request with this metadata; nobody in particular when it has no token.
+
+        Raises PermissionDenied when it has one that doesn't hold: who presents a token must not be served as someone
+        else, and be left to wonder why so much is missing.
+        """
+        text = _presented(metadata)
+        token = None if text is None else self._access.tokens.find(text, self._clock())
+        return Identity(self, token, self._access)
+
+    def _access_of(self, identity: Identity) -> Access | None:
+        """The access under which an identity may go on, if there is one."""
+        access, token = self._access, identity.token
+        if access is not identity.access:
+            if token is not None and access.tokens.get(token.accessor) != token:
+                return None
+            if access.rights(token).policies != identity.access.rights(token).policies:
+                return None
+        return access if token is None or token.holds(self._clock()) else None
+
+
+class Identity:
+    """Who is asking. It is what one request, however long it takes, is judged by."""
+
+    __slots__ = ("_authorizer", "_rights", "access", "token")
+
+    def __init__(self, authorizer: Authorizer, token: Token | None, access: Access) -> None:
+        self._authorizer = authorizer
+        self.token = token
+        self.access = access
+        self._rights = access.rights(token)
+
+    def __repr__(self) -> str:
+        return f"<Identity {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The accessor of the token, for logs; ``anonymous`` without one."""
+        return ANONYMOUS if self.token is None else self.token.accessor
+
+    def is_current(self) -> bool:
+        """Whether the token still holds and still means what it meant.
+
+        A stream has to end when it doesn't, and its caller to ask anew: what would be left out from then on, or has
+        been sent before and would not be now, leaves the caller with a picture that never was.
+        """
+        access = self._authorizer._access_of(self)
+        if access is not None:
+            # The same by another load: not to be compared again.
+            self.access = access
+        return access is not None
+
+    def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
+        """Whether the bearer may do that now. See ``Rights.allows``. It neither waits nor raises."""
+        return self._rights.allows(verb, type, partition, namespace, name) and self.is_current()
+
+    def check(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> None:
+        """Raise PermissionDenied unless that is allowed. What it says depends on the question alone."""
+        if not self.allows(verb, type, partition, namespace, name):
+            _deny(verb, type, partition, namespace, name)
+
+
+def _deny(verb: str, type: TypeName, partition: str, namespace: str, name: str) -> NoReturn:
+    units = "/".join(unit for unit in (partition, namespace) if unit)
+    where = f" in {units}" if units else ""
+    raise PermissionDenied(f"{verb} of {type} {name!r}{where} is not allowed to this caller: ask for a policy with it")
+
+
+def _presented(metadata: Mapping[str, str]) -> str | None:
+    """The text of the token that a request bears. Clients made for Consul send an empty one for none."""
+    text = metadata.get(TOKEN_KEY)
+    if text:
+        return text
+    credentials = metadata.get(AUTHORIZATION_KEY)
+    if not credentials:
+        return None
+    scheme, _, text = credentials.partition(" ")
+    if scheme.lower() != "bearer":
+        raise PermissionDenied(REFUSED)
+    return text.strip()

@@ -1,0 +1,117 @@
+"""A service for the network: each request is served as its caller may be, by what its metadata says of who that is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from grpclib import GRPCError
+from grpclib.const import Handler, Status
+
+from headway.access._authorizer import Authorizer, Identity
+from headway.access._policy import ANY, Verb
+from headway.access._tokens import REFUSED
+from headway.errors import PermissionDenied
+from headway.resource import Registry, ResourceId, Scope, TypeName
+from headway.service import Decision
+
+# The service asks whether something may be written or listed; the method that was called tells which verb that is.
+_WRITES: dict[str, Verb] = {"WriteStatus": "write_status", "Delete": "delete"}
+_LISTS: dict[str, Verb] = {"WatchList": "watch"}
+# What these have done is done: their reply, whatever has happened meanwhile, is the only word of it.
+_DONE = ("Write", "WriteStatus", "Delete")
+
+
+class Caller:
+    """The caller of one request, as a service asks about them. Nothing depends on what a resource says."""
+
+    def __init__(self, identity: Identity, method: str, registry: Registry) -> None:
+        self._identity = identity
+        self._write_verb = _WRITES.get(method, "write")
+        self._list_verb = _LISTS.get(method, "list")
+        self._registry = registry
+        self.name_prefix = ""
+        """What a list's request says of names; known once the request has been received."""
+
+    def may_read(self, id: ResourceId, resource: object = None) -> Decision:  # noqa: ARG002  # the service's signature
+        """Whether this resource may be read."""
+        allowed = self._identity.allows("read", id.type, id.partition, id.namespace, id.name)
+        return Decision.ALLOWED if allowed else Decision.DENIED
+
+    def may_write(self, id: ResourceId, resource: object = None) -> bool:  # noqa: ARG002  # likewise
+        """Whether this resource may be written or deleted, or its status written, whichever was called."""
+        return self._identity.allows(self._write_verb, id.type, id.partition, id.namespace, id.name)
+
+    def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
+        """Whether this scope may be listed, or watched, whichever was called."""
+        scope = self._registry.resolve(type).scope
+        # To a store the units that a type doesn't have are any; to a rule they are none.
+        if scope is Scope.CLUSTER:
+            partition = namespace = ""
+        elif scope is Scope.PARTITION and namespace == ANY:
+            namespace = ""
+        return self._identity.allows(self._list_verb, type, partition, namespace, self.name_prefix)
+
+
+class Guarded:
+    """The handlers of a service, each call of which is served by a service made for its caller.
+
+    A token that doesn't hold is refused before anything else. Once the caller's identity has ended nothing is told any
+    more: what was filtered by it may lack more than it should. A stream ends then, before the next thing it would send.
+
+    Args:
+        serve: makes the service for a caller; called once a request, so it should take what it needs ready-made.
+        authorizer: says who the callers are.
+        registry: the types that the service serves.
+    """
+
+    def __init__(self, serve: Callable[[Caller], Any], authorizer: Authorizer, registry: Registry) -> None:
+        self._serve = serve
+        self._authorizer = authorizer
+        self._registry = registry
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """The service's own handlers, behind the guard."""
+        nobody = Caller(self._authorizer.identify({}), "", self._registry)
+        handlers: dict[str, Handler] = self._serve(nobody).__mapping__()
+        return {path: handler._replace(func=self._guarded(path)) for path, handler in handlers.items()}
+
+    def _guarded(self, path: str) -> Callable[[Any], Awaitable[None]]:
+        method = path.rpartition("/")[2]
+
+        async def serve(stream: Any) -> None:
+            try:
+                identity = self._authorizer.identify(stream.metadata)
+            except PermissionDenied as error:
+                raise GRPCError(Status.PERMISSION_DENIED, str(error)) from None
+            caller = Caller(identity, method, self._registry)
+            guarded = _Stream(stream, caller, None if method in _DONE else identity)
+            await self._serve(caller).__mapping__()[path].func(guarded)
+
+        return serve
+
+
+class _Stream:
+    """A handler's stream, that lets nothing out to a caller whose identity has ended."""
+
+    __slots__ = ("_caller", "_identity", "_stream")
+
+    def __init__(self, stream: Any, caller: Caller, identity: Identity | None) -> None:
+        self._stream = stream
+        self._caller = caller
+        self._identity = identity
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def recv_message(self) -> Any:
+        request = await self._stream.recv_message()
+        self._caller.name_prefix = getattr(request, "name_prefix", "")
+        return request
+
+    def send_message(self, message: object) -> Awaitable[None]:
+        # No coroutine of its own: what carries a stream inside the process counts on what it awaits here.
+        if self._identity is not None and not self._identity.is_current():
+            raise GRPCError(Status.PERMISSION_DENIED, REFUSED)
+        sent: Awaitable[None] = self._stream.send_message(message)
+        return sent

@@ -1,0 +1,194 @@
+"""What a policy allows: verbs on types, within a tenancy, by the beginning of a name. What no rule allows is denied.
+
+One comparison serves single resources and whole lists. A Read names a resource; a List or WatchList names a scope:
+a tenancy whose units may be ``*``, and the beginning of a name. A rule covers a scope when it covers all of it, so a
+unit ``*`` is covered by a rule's ``*`` alone, and a name prefix by a rule whose own is the beginning of it. No list is
+thus cut down to what its caller may list without the caller's being told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from headway.errors import InvalidArgument
+from headway.resource import TypeName, did_you_mean, name_problem, type_problem
+
+Verb = Literal["read", "list", "watch", "write", "write_status", "delete"]
+"""What can be asked of a resource, or (list, watch) of a scope."""
+
+VERBS: tuple[Verb, ...] = get_args(Verb)
+
+ANY = "*"
+
+# A group has a name that is no verb's, so that a rule never allows more than it says. None includes another's verbs.
+GROUPS: dict[str, frozenset[Verb]] = {
+    "view": frozenset(("read", "list", "watch")),
+    "edit": frozenset(("write", "write_status", "delete")),
+    ANY: frozenset(VERBS),
+}
+_MEANS: dict[str, frozenset[Verb]] = {**{verb: frozenset((verb,)) for verb in VERBS}, **GROUPS}
+
+# As long as names may be.
+MAX_PREFIX = 63
+_PREFIX = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_PREFIX - 1}}}\Z")
+# Valid parts, to stand for `*` while the others are checked.
+_STAND_INS = ("any", "v1", "Any")
+
+Check = Callable[[object], Iterator[str]]
+"""What is wrong with the value of a field: a sentence for each thing, which names the field, and none of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that a policy allows. Nothing but the name has a default: what is left out must not widen a rule.
+
+    Raises InvalidArgument with everything that is wrong with it.
+
+    Attributes:
+        verbs: any of VERBS, and of the names of GROUPS.
+        type: ``group.version.Kind``, each part of which may be ``*``; ``*`` alone is every type.
+        partition: a partition, ``*`` for any and for none, or nothing for types that have none.
+        namespace: likewise.
+        name_prefix: how names must begin; nothing for every name.
+    """
+
+    verbs: Collection[str]
+    type: str
+    partition: str
+    namespace: str
+    name_prefix: str = ""
+    allowed: frozenset[Verb] = field(init=False, repr=False, compare=False)
+    _type: TypeName = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_fields("rule", self, RULE_CHECKS)
+        # Frozen, and so that two rules that were given a list and a tuple of the same words are equal.
+        object.__setattr__(self, "verbs", tuple(self.verbs))
+        object.__setattr__(self, "allowed", frozenset(verb for word in self.verbs for verb in _MEANS[word]))
+        object.__setattr__(self, "_type", TypeName(*_parts(self.type)))
+
+    def covers(self, type: TypeName, partition: str, namespace: str, name: str) -> bool:
+        """Whether all of this is what the rule is about, whatever the verb."""
+        group, version, kind = self._type
+        return (
+            group in (ANY, type.group)
+            and version in (ANY, type.version)
+            and kind in (ANY, type.kind)
+            and self.partition in (ANY, partition)
+            and self.namespace in (ANY, namespace)
+            and name.startswith(self.name_prefix)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Rules under a name. It allows what any of them allows; nothing takes away what another allows.
+
+    Raises InvalidArgument for a name that is not a valid one.
+    """
+
+    name: str
+    rules: Collection[Rule]
+
+    def __post_init__(self) -> None:
+        check_fields("policy", self, POLICY_CHECKS)
+        object.__setattr__(self, "rules", tuple(self.rules))
+
+    def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
+        """Whether one of the rules allows it. See ``Rights.allows``."""
+        return Rights((self,)).allows(verb, type, partition, namespace, name)
+
+
+class Rights:
+    """What some policies allow together, arranged to be asked for every event of a stream."""
+
+    __slots__ = ("_rules", "policies")
+
+    def __init__(self, policies: Iterable[Policy] = ()) -> None:
+        self.policies = tuple(policies)
+        rules = [rule for policy in self.policies for rule in policy.rules]
+        self._rules = {verb: tuple(rule for rule in rules if verb in rule.allowed) for verb in VERBS}
+
+    def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
+        """Whether a rule allows the verb on this resource, or on all of this scope.
+
+        Args:
+            verb: a verb, not a group; a word that is no verb is allowed to nobody.
+            type: the type asked for.
+            partition: as resources of the type have it: empty where they have none. A scope may have ``*``.
+            namespace: likewise.
+            name: of the resource; for a scope the prefix asked for, empty for every name.
+        """
+        return any(rule.covers(type, partition, namespace, name) for rule in self._rules.get(verb, ()))
+
+
+def check_fields(what: str, value: object, checks: Mapping[str, Check]) -> None:
+    """Raise InvalidArgument with everything that is wrong with the fields of a value."""
+    problems = [problem for name, check in checks.items() for problem in check(getattr(value, name))]
+    if problems:
+        raise InvalidArgument(f"{what}: {'; '.join(problems)}")
+
+
+def _verb_problems(verbs: object) -> Iterator[str]:
+    if isinstance(verbs, str) or not isinstance(verbs, Collection):
+        yield f"verbs {verbs!r} must be a list of words, such as ['view', 'write_status']"
+    elif not verbs:
+        yield f"verbs is empty: use any of {', '.join(_MEANS)}"
+    else:
+        for word in verbs:
+            if not isinstance(word, str) or word not in _MEANS:
+                yield f"verbs: {word!r} is not a verb{did_you_mean(str(word), _MEANS)}"
+
+
+def _type_problems(type: object) -> Iterator[str]:
+    right = "use group.version.Kind, such as 'staff.v1.Team' or 'staff.*.*', or '*' for every type"
+    if not isinstance(type, str):
+        yield f"type must be a string, not {type!r}: {right}"
+        return
+    parts = _parts(type)
+    if len(parts) != len(_STAND_INS):
+        yield f"type {type!r} is not of three parts: {right}"
+        return
+    whole = (stand_in if part == ANY else part for part, stand_in in zip(parts, _STAND_INS, strict=True))
+    if problem := type_problem(*whole):
+        yield f"type {type!r}: {problem}; or {ANY!r} for any"
+
+
+def _parts(type: str) -> list[str]:
+    return [ANY] * len(_STAND_INS) if type == ANY else type.split(".")
+
+
+def _unit_problems(unit: str) -> Check:
+    def problems(value: object) -> Iterator[str]:
+        if value not in ("", ANY) and (problem := name_problem(unit, value)):
+            yield f"{problem}; or {ANY!r} for any, or '' for types that have none"
+
+    return problems
+
+
+def _prefix_problems(value: object) -> Iterator[str]:
+    if not isinstance(value, str) or (value and not _PREFIX.match(value)):
+        yield (
+            f"name_prefix {value!r} can't begin a name: use up to {MAX_PREFIX} lower-case letters, digits and hyphens, "
+            "with a letter or digit first; or '' for every name"
+        )
+
+
+RULE_CHECKS: dict[str, Check] = {
+    "verbs": _verb_problems,
+    "type": _type_problems,
+    "partition": _unit_problems("partition"),
+    "namespace": _unit_problems("namespace"),
+    "name_prefix": _prefix_problems,
+}
+
+
+def _policy_name_problems(value: object) -> Iterator[str]:
+    if problem := name_problem("name", value):
+        yield problem
+
+
+POLICY_CHECKS: dict[str, Check] = {"name": _policy_name_problems}

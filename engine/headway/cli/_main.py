@@ -1,0 +1,70 @@
+"""The command `headway`: its options, and which command is in which file."""
+
+from __future__ import annotations
+
+import click
+
+from headway.cli._apply import apply
+from headway.cli._connection import Target
+from headway.cli._delete import delete
+from headway.cli._diff import diff
+from headway.cli._read import get, list_
+from headway.cli._serve import serve
+from headway.cli._status import status
+from headway.cli._types import types
+from headway.cli._wait import wait
+from headway.cli._watch import watch
+
+_EXISTING = click.Path(exists=True, dir_okay=False)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--server",
+    envvar="HEADWAY_SERVER",
+    default="127.0.0.1:7070",
+    show_default=True,
+    show_envvar=True,
+    help="The server's address, or several, separated by commas.",
+)
+@click.option("--tls", is_flag=True, envvar="HEADWAY_TLS", help="Speak TLS, and believe what the system believes.")
+@click.option("--tls-authority", type=_EXISTING, envvar="HEADWAY_TLS_AUTHORITY", help="Whom to believe; implies --tls.")
+@click.option("--tls-certificate", type=_EXISTING, envvar="HEADWAY_TLS_CERTIFICATE", help="The certificate to show.")
+@click.option("--tls-key", type=_EXISTING, envvar="HEADWAY_TLS_KEY", help="Its key, if it is in a file of its own.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Seconds for each call.",
+)
+@click.pass_context
+def main(
+    context: click.Context,
+    server: str,
+    tls: bool,
+    tls_authority: str | None,
+    tls_certificate: str | None,
+    tls_key: str | None,
+    timeout: float,
+) -> None:
+    """Serve an app, and work with the resources of any Headway server.
+
+    \b
+    Exit codes:
+      0    done
+      1    the server refused
+      2    wrong usage; an unknown or ambiguous type
+      3    there is no such resource
+      4    something is wrong with a manifest
+      5    no answer: the server can't be reached, or failed
+      6    `wait` has waited long enough
+      7    `diff` found differences
+      130  interrupted (`serve` ends with 0 then)
+    """
+    secure = tls or tls_authority is not None or tls_certificate is not None
+    context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout)
+
+
+for _command in (apply, delete, diff, get, list_, serve, status, types, wait, watch):
+    main.add_command(_command)

@@ -1,0 +1,40 @@
+"""`headway status`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from headway.cli._connection import Connection, connected
+from headway.cli._options import one_of_a_name
+from headway.cli._text import table
+from headway.cli._type_names import find_type
+from headway.resource import Resource
+
+_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "REASON", "MESSAGE")
+
+
+@click.command()
+@one_of_a_name
+@connected
+async def status(connection: Connection, type: str, name: str, partition: str, namespace: str) -> None:
+    """Show the conditions of a resource, by who wrote them.
+
+    SEEN says whether who wrote it had seen the resource as it is now, or an older generation of it.
+    """
+    found = find_type(type, connection.registry)
+    resource = await connection.client.read(found, name, partition=partition, namespace=namespace)
+    rows = list(_rows(resource))
+    if rows:
+        click.echo(table(_HEADS, rows))
+    else:
+        click.echo(f"{resource.id} has no conditions", err=True)
+
+
+def _rows(resource: Resource[Any]) -> Iterator[tuple[str, ...]]:
+    for key, said in sorted(resource.status.items()):
+        seen = "current" if said.observed_generation == resource.generation else "older"
+        for each in said.conditions:
+            yield key, each.type, each.state.name or str(int(each.state)), seen, each.reason, each.message

@@ -1,0 +1,58 @@
+"""`headway watch`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from headway import manifest
+from headway.cli._connection import Connection, connected
+from headway.cli._options import all_of_a_type
+from headway.cli._output import Output, as_object, cells, output_option
+from headway.cli._text import plain
+from headway.cli._type_names import find_type
+from headway.client import Deleted, Upserted
+from headway.resource import Resource
+
+
+@click.command()
+@all_of_a_type
+@output_option
+@connected
+async def watch(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
+    """Show all resources of a type, and then every change, until interrupted.
+
+    In JSON each change is one line; in YAML each is a document, under a comment that says what happened.
+    """
+    found = find_type(type, connection.registry)
+    say = _SAY[output]
+    happened = "found"
+    opened = connection.client.watch(found, partition=partition, namespace=namespace, name_prefix=prefix)
+    async with opened as events:
+        async for event in events:
+            if isinstance(event, Upserted):
+                click.echo(say(happened, event.resource))
+            elif isinstance(event, Deleted):
+                click.echo(say("deleted", event.resource))
+            else:
+                happened = "stored"
+
+
+def _line(happened: str, resource: Resource[Any]) -> str:
+    # Columns that fit most names: what is still to come can't be measured.
+    *where, version, conditions = map(plain, cells(resource))
+    return f"{happened:8} {'/'.join(where):32} {version:>8}  {conditions}".rstrip()
+
+
+def _json(happened: str, resource: Resource[Any]) -> str:
+    return json.dumps({"event": happened, "resource": as_object(resource)}, ensure_ascii=False)
+
+
+def _yaml(happened: str, resource: Resource[Any]) -> str:
+    return f"--- # {happened}\n{manifest.dump(resource)}".rstrip("\n")
+
+
+_SAY: dict[Output, Callable[[str, Resource[Any]], str]] = {"table": _line, "json": _json, "yaml": _yaml}

@@ -1,0 +1,91 @@
+"""Say of the types of a registry what their payloads look like, for a program without their classes."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+import betterproto2
+
+from headway._gen.headway.types import v1 as types_pb
+from headway.resource._message import type_name
+from headway.resource._payload_plan import metadata_of
+from headway.resource._types import ResourceType
+
+
+def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
+    """The types by name, with every message and enum that they hold."""
+    description = _Description()
+    for type in sorted(types, key=lambda each: each.name):
+        described = types_pb.ResourceType(
+            type=type.name.message(),
+            scope=types_pb.Scope(type.scope.value),
+            payload=type.type_url.rpartition("/")[2],
+            message=description.message(type.payload),
+        )
+        description.answer.types.append(described)
+    return description.answer
+
+
+class _Description:
+    def __init__(self) -> None:
+        self.answer = types_pb.ListResponse()
+        self._messages: dict[Any, int] = {}
+        self._enums: dict[Any, int] = {}
+
+    def message(self, cls: type[Any]) -> int:
+        """The place of a class; it is described when it is first met."""
+        if cls not in self._messages:
+            self._messages[cls] = len(self._messages)
+            described = types_pb.Message(full_name=type_name(cls))
+            # Before its fields, which may hold it again.
+            self.answer.messages.append(described)
+            metadata = metadata_of(cls)
+            described.fields = [self._field(metadata, name) for name in metadata.meta_by_field_name]
+        return self._messages[cls]
+
+    def _enum(self, enum: Any) -> int:
+        if enum not in self._enums:
+            self._enums[enum] = len(self._enums)
+            values = [
+                types_pb.EnumValue(name=name, number=int(member), proto_name=getattr(member, "proto_name", "") or "")
+                for name, member in enum.__members__.items()
+            ]
+            self.answer.enums.append(types_pb.Enum(name=enum.__name__, values=values))
+        return self._enums[enum]
+
+    def _field(self, metadata: betterproto2.ProtoClassMetadata, name: str) -> types_pb.Field:
+        meta = metadata.meta_by_field_name[name]
+        made = types_pb.Field(name=name, number=meta.number, shape=_shape(meta, metadata, name), oneof=meta.group or "")
+        held = metadata.cls_by_field[name]
+        if meta.map_meta is not None:
+            made.key_kind = meta.map_meta[0].proto_type
+            held, meta = metadata.cls_by_field[f"{name}.value"], meta.map_meta[1]
+        made.kind = _kind(meta, held)
+        if made.kind in ("message", "wrapper"):
+            made.held = self.message(meta.unwrap() if meta.unwrap else held)
+        elif made.kind == "enum":
+            made.held = self._enum(getattr(held, "plain_enum", held))
+        return made
+
+
+def _shape(meta: betterproto2.FieldMetadata, metadata: betterproto2.ProtoClassMetadata, name: str) -> types_pb.Shape:
+    if meta.map_meta is not None:
+        return types_pb.Shape.MAP
+    if meta.repeated:
+        return types_pb.Shape.REPEATED
+    absent = meta.optional or meta.group or metadata.default_gen[name]() is None
+    return types_pb.Shape.OPTIONAL if absent else types_pb.Shape.SINGLE
+
+
+def _kind(meta: betterproto2.FieldMetadata, held: Any) -> str:
+    if meta.proto_type != "message" or meta.unwrap is None:
+        return meta.proto_type
+    if held is datetime.datetime:
+        return "timestamp"
+    if held is datetime.timedelta:
+        return "duration"
+    message: Any = meta.unwrap()
+    value = message._betterproto.meta_by_field_name.get("value")
+    return "wrapper" if value is not None and value.proto_type != "message" else "message"

@@ -1,0 +1,166 @@
+"""Make types, with message classes of their own, of what a server says that they look like."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import keyword
+import types
+from abc import ABCMeta
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+import betterproto2
+
+from headway._gen.headway.types import v1 as types_pb
+from headway.errors import PayloadError
+from headway.resource._annotation import Annotation, Element, Later, duration_message, timestamp_message
+from headway.resource._declared import Declaration, DeclaredMessage
+from headway.resource._ids import type_name
+from headway.resource._registry import Registry
+from headway.resource._types import ResourceType, Scope
+
+_PYTHON: dict[str, type[Any]] = {"string": str, "bytes": bytes, "bool": bool, "float": float, "double": float}
+_WHOLE = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
+_PYTHON |= dict.fromkeys(_WHOLE, int)
+_SHAPES: dict[types_pb.Shape, Any] = {
+    types_pb.Shape.SINGLE: "single",
+    types_pb.Shape.OPTIONAL: "optional",
+    types_pb.Shape.REPEATED: "repeated",
+    types_pb.Shape.MAP: "map",
+}
+
+
+def rebuild(description: types_pb.ListResponse) -> Registry:
+    """A registry of the described types. Raises PayloadError for a description that makes no sense."""
+    try:
+        return _Rebuilding(description).registry()
+    except (LookupError, TypeError, ValueError) as error:
+        raise PayloadError(f"the server's description of its types can't be read: {error}") from error
+
+
+class RebuiltMessage(DeclaredMessage):
+    """The base of the classes that are made here."""
+
+    _declaration: ClassVar[Declaration]
+
+    @classmethod
+    def from_wrapped(cls, wrapped: Any) -> RebuiltMessage:
+        """The message around one value, where it is such a one."""
+        make: Any = cls
+        made: RebuiltMessage = make(value=wrapped)
+        return made
+
+    def to_wrapped(self) -> Any:
+        """The value that this is around."""
+        return getattr(self, "value")  # noqa: B009 - only wrappers have it
+
+
+class _Places(Declaration):
+    """Finds the classes of a message's fields by their places in the description."""
+
+    def __init__(self, own_name: str, fields: dict[str, Annotation], messages: list[type[Any]]) -> None:
+        super().__init__(own_name, fields, [])
+        self._messages = messages
+
+    def python(self, element: Element, cls: type[Any], field: str) -> type[Any]:
+        """The class of an element, which may have been made after the message."""
+        if issubclass(element.python, Later):
+            return self._messages[int(element.python.__name__)]
+        return super().python(element, cls, field)
+
+
+class _Rebuilding:
+    def __init__(self, description: types_pb.ListResponse) -> None:
+        self._description = description
+        self._enums = [_enum(each) for each in description.enums]
+        self._messages: list[type[Any]] = []
+        self._messages.extend(self._message(each) for each in description.messages)
+
+    def registry(self) -> Registry:
+        registry = Registry()
+        for each in self._description.types:
+            # What every registry has is known here by its own class.
+            if type_name(each.type) not in registry:
+                payload = self._messages[each.message]
+                registry.register(ResourceType(*type_name(each.type), payload, scope=Scope(int(each.scope))))
+        return registry
+
+    def _message(self, described: types_pb.Message) -> type[Any]:
+        name = _checked(described.full_name.rpartition(".")[2])
+        for each in described.fields:
+            _check_field(each)
+        fields = {each.name: self._annotation(each) for each in described.fields}
+        body: dict[str, Any] = {each.name: self._field(each, fields[each.name]) for each in described.fields}
+        body["__annotations__"] = dict.fromkeys(fields, Any)
+        body["__module__"] = __name__
+        made = cast("type[RebuiltMessage]", ABCMeta(name, (RebuiltMessage,), body))
+        made._declaration = _Places(name, fields, self._messages)
+        made._message_name = described.full_name
+        return dataclasses.dataclass(eq=False, repr=False, kw_only=True)(made)
+
+    def _annotation(self, field: types_pb.Field) -> Annotation:
+        key = Element(field.key_kind, _PYTHON[field.key_kind]) if field.key_kind else None
+        return Annotation(_SHAPES[field.shape], self._element(field), key)
+
+    def _element(self, field: types_pb.Field) -> Element:
+        kind, held = field.kind, field.held
+        if kind == "timestamp":
+            return Element("message", datetime.datetime, timestamp_message)
+        if kind == "duration":
+            return Element("message", datetime.timedelta, duration_message)
+        if kind == "enum":
+            return Element("enum", self._enums[held])
+        if kind == "wrapper":
+            value = next(each for each in self._description.messages[held].fields if each.name == "value")
+            return Element("message", _PYTHON[value.kind], lambda: self._messages[held])
+        if kind == "message":
+            # By its place: it may come later, and it may hold this one.
+            self._description.messages[held]
+            return Element("message", type(str(held), (Later,), {}))
+        return Element(kind, _PYTHON[kind])
+
+    def _field(self, field: types_pb.Field, declared: Annotation) -> Any:
+        element, unwrap = declared.element, cast("Any", declared.element.unwrap)
+        if declared.key is not None:
+            map_meta = betterproto2.map_meta(declared.key.proto_type, element.proto_type, unwrap_2=unwrap)
+            return betterproto2.field(field.number, betterproto2.TYPE_MAP, map_meta=map_meta)
+        made = betterproto2.field(
+            field.number,
+            element.proto_type,
+            unwrap=unwrap,
+            group=field.oneof or None,
+            optional=declared.shape == "optional" and not field.oneof,
+            repeated=declared.shape == "repeated",
+            default_factory=(lambda: element.python(0)) if element.proto_type == "enum" else None,
+        )
+        if declared.shape == "single" and element.proto_type == "message":
+            made.default_factory = self._empty(field, unwrap)
+        return made
+
+    def _empty(self, field: types_pb.Field, unwrap: Any) -> Callable[[], Any]:
+        if unwrap is not None:
+            return lambda: unwrap()().to_wrapped()
+        return lambda: self._messages[field.held]()
+
+
+def _checked(name: str) -> str:
+    """A name that can stand in Python's own text: dataclasses write the fields' names into code that is run."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("__"):
+        raise ValueError(f"{name!r:.80} is no name")
+    return name
+
+
+def _check_field(field: types_pb.Field) -> None:
+    name = _checked(field.name)
+    if name.startswith("_") or hasattr(betterproto2.Message, name):
+        raise ValueError(f"a field can't be named {name!r:.80}")
+
+
+def _enum(described: types_pb.Enum) -> type[betterproto2.Enum]:
+    renamed = {value.proto_name: value.number for value in described.values if value.proto_name}
+    of_number = {number: name for name, number in renamed.items()}
+    body: dict[str, Any] = {_checked(value.name): value.number for value in described.values}
+    body["betterproto_renamed_proto_names_to_value"] = classmethod(lambda _: renamed)
+    body["betterproto_value_to_renamed_proto_names"] = classmethod(lambda _: of_number)
+    return types.new_class(described.name, (betterproto2.Enum,), exec_body=lambda made: made.update(body))

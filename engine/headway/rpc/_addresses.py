@@ -1,0 +1,42 @@
+"""Addresses of servers: ``127.0.0.1:9000``, ``[::1]:9000``, ``host:9000``, ``unix:/run/headway.sock``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headway.errors import InvalidArgument
+
+
+class Address(NamedTuple):
+    """Where a server listens: a path, or a host and a port."""
+
+    host: str
+    port: int
+    path: str
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def address(text: str) -> Address:
+    """Read one address. Raises InvalidArgument that shows the right forms."""
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:").removeprefix("//")
+        if path:
+            return Address("", 0, path)
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    if colon and host and (bracketed or ":" not in host) and port.isascii() and port.isdigit() and int(port) < 1 << 16:
+        return Address(host, int(port), "")
+    raise InvalidArgument(f"{text!r} is no address; write '127.0.0.1:9000', '[::1]:9000' or 'unix:/path/to/socket'")
+
+
+def addresses(text: str | Iterable[str]) -> list[Address]:
+    """Read addresses, separated by commas where they are one string."""
+    parts = text.split(",") if isinstance(text, str) else text
+    return [address(part.strip()) for part in parts]

@@ -1,0 +1,165 @@
+"""The calls of one server connection: each a Trio task of its own, from its headers to its trailers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import StreamTerminatedError
+from grpclib.metadata import Deadline, decode_metadata
+from grpclib.protocol import AbstractHandler, Stream
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+
+from headway.rpc._http2 import Http2Stream
+from headway.rpc._limits import Limits
+from headway.rpc._server_stream import ServerStream
+from headway.rpc._services import Services
+
+Report = Callable[[str, BaseException], None]
+_CONTENT_TYPES = ("application/grpc", "application/grpc+proto")
+STOPPING = "the server is stopping"
+
+
+class Call:
+    """One call that is being answered."""
+
+    __slots__ = ("scope", "stopped", "streams")
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        # Whether the handler sends many messages: such a call ends only when it is told to.
+        self.streams = False
+        self.stopped = False
+
+
+class Calls(AbstractHandler):
+    """grpclib's handler of a connection. What it is told, it is told from within `data_received`."""
+
+    def __init__(
+        self, nursery: trio.Nursery, services: Services, limits: Limits, report: Report, ended: Callable[[], None]
+    ) -> None:
+        self._nursery = nursery
+        self._services = services
+        self._limits = limits
+        self._report = report
+        self._ended = ended
+        self._calls: dict[Http2Stream, Call] = {}
+        self._stopping = False
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
+        """A request's headers have come."""
+        assert isinstance(stream, Http2Stream)
+        call = self._calls[stream] = Call()
+        self._nursery.start_soon(self._answer, call, stream, headers, release_stream, name="rpc call")
+
+    def cancel(self, stream: Stream) -> None:
+        """The client has cancelled the call."""
+        call = self._calls.get(stream)  # type: ignore[call-overload]
+        if call is not None:
+            call.scope.cancel()
+
+    def close(self) -> None:
+        """The connection is gone."""
+        for call in self._calls.values():
+            call.scope.cancel()
+
+    def stop(self, *, unary: bool = False) -> None:
+        """Accept no further call and end those that stream; with ``unary``, all."""
+        self._stopping = True
+        for call in self._calls.values():
+            if unary or call.streams:
+                call.stopped = True
+                call.scope.cancel()
+
+    async def _answer(self, call: Call, stream: Http2Stream, headers: Any, release: Callable[[], None]) -> None:
+        try:
+            await self._checked(call, stream, headers)
+        except (StreamTerminatedError, ProtocolError):
+            # The client, or the connection, went while it was being answered.
+            pass
+        except Exception as error:  # noqa: BLE001  # one call must not end the others of the server
+            self._report("HTTP/2", error)
+            stream.abandon(ErrorCodes.INTERNAL_ERROR)
+        finally:
+            del self._calls[stream]
+            release()
+            self._ended()
+
+    async def _checked(self, call: Call, stream: Http2Stream, headers: list[tuple[str, str]]) -> None:
+        if not stream.writable:
+            # It was reset before its task began.
+            return
+        given = dict(headers)
+        wrong = _wrong_request(given)
+        if wrong is not None:
+            await stream.send_headers([(":status", wrong)], end_stream=True)
+            stream.abandon(ErrorCodes.NO_ERROR)
+            return
+        path = given.get(":path", "")
+        handler = self._services.handlers.get(path)
+        error = None
+        deadline = None
+        if handler is None:
+            error = GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
+        elif self._stopping:
+            error = GRPCError(Status.UNAVAILABLE, STOPPING)
+        else:
+            try:
+                deadline = Deadline.from_headers(headers)
+                metadata = decode_metadata(headers)
+            except (ValueError, OverflowError) as malformed:
+                error = GRPCError(Status.INTERNAL, f"malformed metadata: {malformed}")
+        served = ServerStream(stream, path, handler or _NO_HANDLER, self._services, self._limits, deadline)
+        if error is None:
+            assert handler is not None
+            served.metadata = metadata
+            error = await self._handled(call, handler, served, deadline)
+        await served.conclude(error)
+
+    async def _handled(
+        self, call: Call, handler: Handler, stream: ServerStream, deadline: Deadline | None
+    ) -> GRPCError | None:
+        """Run the handler; the error that the client is to see."""
+        call.streams = handler.cardinality.server_streaming
+        ends = math.inf if deadline is None else trio.current_time() + deadline.time_remaining()
+        call.scope.deadline = ends
+        try:
+            with call.scope:
+                await handler.func(stream)
+                return None
+        except GRPCError as error:
+            return error
+        except (StreamTerminatedError, ProtocolError):
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises is reported and told as UNKNOWN
+            self._report(stream.path, error)
+            return GRPCError(Status.UNKNOWN, "Internal Server Error")
+        if call.stopped:
+            return GRPCError(Status.UNAVAILABLE, STOPPING)
+        if trio.current_time() >= ends:
+            return GRPCError(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+        return GRPCError(Status.CANCELLED, "the call was cancelled")
+
+
+async def _nobody(_: Any) -> None:
+    """Never called."""
+
+
+_NO_HANDLER = Handler(_nobody, Cardinality.UNARY_UNARY, object, object)
+
+
+def _wrong_request(headers: dict[str, str]) -> str | None:
+    """The HTTP status that a request which is not gRPC's gets."""
+    if headers.get(":method") != "POST":
+        return "405"
+    if headers.get("content-type") not in _CONTENT_TYPES:
+        return "415"
+    return None if headers.get("te") == "trailers" else "400"

@@ -1,0 +1,57 @@
+"""A channel whose callers may change what they get and go on changing what they gave."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+from headway.rpc._channel import Channel, Metadata
+
+Reply = TypeVar("Reply")
+
+
+class CopyingChannel:
+    """Calls through another channel with copies of requests, and answers with copies of what comes back.
+
+    ``copy`` makes them, of messages and of what streams yield alike.
+    """
+
+    def __init__(self, channel: Channel, copy: Callable[[Any], Any]) -> None:
+        self._channel = channel
+        self._copy = copy
+
+    @property
+    def settles_writes(self) -> bool:
+        """As the channel beneath."""
+        return self._channel.settles_writes
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        """Call with a copy and return a copy."""
+        reply: Reply = self._copy(await self._channel.unary(path, self._copy(request), reply_type, metadata=metadata))
+        return reply
+
+    @asynccontextmanager
+    async def _stream(self, path: str, request: object, metadata: Metadata | None) -> AsyncIterator[AsyncIterator[Any]]:
+        async with self._channel.stream(path, self._copy(request), metadata=metadata) as items:
+            yield _Copies(items, self._copy)
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """Open a stream of copies."""
+        return self._stream(path, request, metadata)
+
+
+class _Copies:
+    def __init__(self, items: AsyncIterator[Any], copy: Callable[[Any], Any]) -> None:
+        self._items = items
+        self._copy = copy
+
+    def __aiter__(self) -> _Copies:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._copy(await self._items.__anext__())

@@ -1,0 +1,292 @@
+"""grpclib's HTTP/2 for Trio: its streams wait as Trio's tasks, and a peer is held to its limits.
+
+What is extended here is private to grpclib, so that its version is pinned; `tests/rpc/test_private_names.py` fails
+when a name is gone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from grpclib.exceptions import StreamTerminatedError
+from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, Stream
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    PingReceived,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamReset,
+)
+from h2.exceptions import TooManyStreamsError
+
+from headway.rpc._limits import Allowance, Limits
+from headway.rpc._signal import Signal
+
+# So much is taken from a stream at once: decoding more would hold up everybody else.
+_TAKEN_AT_ONCE = 64 << 10
+# A piece smaller than this is joined to the next: many of a byte each would take a hundred times their size.
+_SMALL = 1 << 10
+
+
+class Inbox:
+    """What has arrived on a stream and nobody has taken. Its size is bounded by the stream's window.
+
+    It stands where grpclib has a `Buffer`, and hands the window back as it is emptied.
+    """
+
+    __slots__ = ("_acknowledge", "_arrived", "_chunks", "_ended")
+
+    def __init__(self, acknowledge: Callable[[int], None]) -> None:
+        self._acknowledge = acknowledge
+        self._chunks: deque[tuple[bytes, int]] = deque()
+        self._ended = False
+        self._arrived = Signal()
+
+    def add(self, data: bytes, ack_size: int) -> None:
+        """A DATA frame has come; with its padding it took ``ack_size`` of the window."""
+        if self._chunks and len(self._chunks[-1][0]) < _SMALL:
+            before, held = self._chunks.pop()
+            data, ack_size = before + data, held + ack_size
+        self._chunks.append((data, ack_size))
+        self._arrived.set()
+
+    def eof(self) -> None:
+        """Nothing more will come."""
+        self._ended = True
+        self._arrived.set()
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more will come, and that is an error; what has come can still be taken."""
+        if not self._ended:
+            self._arrived.fail(error)
+
+    def unacked_size(self) -> int:
+        """Forget what nobody will take; how much of the window it held."""
+        size = sum(size for _, size in self._chunks)
+        self._chunks.clear()
+        return size
+
+    async def take(self) -> bytes:
+        """Some of what there is, as soon as there is any; empty at the end."""
+        while not self._chunks:
+            if self._ended:
+                return b""
+            self._arrived.clear()
+            await self._arrived.wait()
+        chunks, freed, size = [], 0, 0
+        while self._chunks and size < _TAKEN_AT_ONCE:
+            data, ack_size = self._chunks.popleft()
+            chunks.append(data)
+            size += len(data)
+            freed += ack_size
+        self._acknowledge(freed)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+class Http2Stream(Stream):
+    """One call on a connection. Its coroutines are Trio's."""
+
+    buffer: Inbox  # type: ignore[assignment]  # what grpclib has there is asyncio's
+
+    def __init__(
+        self, connection: Http2Connection, h2: H2Connection, transport: Any, *, stream_id: int | None = None
+    ) -> None:
+        super().__init__(connection, h2, transport, stream_id=stream_id)
+        self.window_updated = Signal()  # type: ignore[assignment]
+        self.headers_received = Signal()  # type: ignore[assignment]
+        self.trailers_received = Signal()  # type: ignore[assignment]
+        self.refused = False
+        # Gives the stream back, once it has been opened by us.
+        self.release: Callable[[], None] | None = None
+
+    def init_stream(self, stream_id: int, connection: Connection) -> None:
+        """grpclib's, with an inbox of our own."""
+        super().init_stream(stream_id, connection)
+        self.buffer = Inbox(lambda size: connection.ack(stream_id, size))
+
+    async def begin(self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor) -> None:
+        """Open a stream and send its whole request, in one write if it fits.
+
+        grpclib's `send_request` would wake the server once for the headers and again for the message.
+        """
+        h2 = self._h2_connection
+        while True:
+            await self.connection.write_ready.wait()
+            stream_id = h2.get_next_available_stream_id()
+            try:
+                h2.send_headers(stream_id, headers)
+                break
+            except TooManyStreamsError:
+                self.connection.stream_close_waiter.clear()
+                await self.connection.stream_close_waiter.wait()
+        self.init_stream(stream_id, self.connection)
+        self.release = processor.register(self)
+        if self.fits(data):
+            h2.send_data(stream_id, data, end_stream=True)
+            self.connection.flush()
+        else:
+            self.connection.flush()
+            await self.send_data(data, end_stream=True)
+
+    def fits(self, data: bytes) -> bool:
+        """Whether the peer would take this now, in one frame."""
+        h2, id = self._h2_connection, self.id
+        assert id is not None
+        return len(data) <= min(h2.local_flow_control_window(id), h2.max_outbound_frame_size)
+
+    def hold(self, headers: list[tuple[str, str]], data: bytes) -> bool:
+        """Let headers and a message go out with whatever the connection sends next; False where they don't fit."""
+        if not (self.connection.write_ready.is_set() and self.writable and self.fits(data)):
+            return False
+        assert self.id is not None
+        self._h2_connection.send_headers(self.id, headers)
+        self._h2_connection.send_data(self.id, data)
+        return True
+
+    @property
+    def writable(self) -> bool:
+        """Whether anything sent now would still reach the peer."""
+        return not self.connection.is_closing() and self.closable
+
+    def abandon(self, error_code: ErrorCodes = ErrorCodes.CANCEL) -> None:
+        """End the stream at once, unless it has ended."""
+        if self.id is not None and self.writable:
+            self.reset_nowait(error_code)
+
+    def __terminated__(self, reason: str) -> None:
+        error = StreamTerminatedError(reason)
+        for signal in (self.window_updated, self.headers_received, self.trailers_received):
+            signal.fail(error)  # type: ignore[attr-defined]
+        self.buffer.fail(error)
+
+
+class Http2Connection(Connection):
+    """A connection's state and its transport, for Trio's tasks."""
+
+    def __init__(self, connection: H2Connection, transport: Any, *, config: Any, limits: Limits) -> None:
+        super().__init__(connection, transport, config=config)
+        self.write_ready = Signal(is_set=True)  # type: ignore[assignment]
+        self.stream_close_waiter = Signal()  # type: ignore[assignment]
+        self.settings_received = Signal()
+        self.limits = limits
+        # While what has arrived is looked at, what is to be sent gathers: one write in place of many.
+        self.gathering = False
+        # Whether the peer has said that no more calls may begin.
+        self.draining = False
+
+    @property
+    def h2(self) -> H2Connection:
+        """The state machine."""
+        return self._connection
+
+    def create_stream(self, *, stream_id: int | None = None, wrapper: Any = None) -> Http2Stream:  # noqa: ARG002
+        """grpclib's, of our class."""
+        return Http2Stream(self, self._connection, self._transport, stream_id=stream_id)
+
+    def initialize(self) -> None:
+        """grpclib starts its keepalive here, on timers of asyncio; ours is a task (`Http2Protocol`)."""
+
+    def flush(self) -> None:
+        """Send what is to be sent, unless it is being gathered."""
+        if not self.gathering and not self.is_closing():
+            super().flush()
+
+    def unsent(self) -> int:
+        """Bytes that wait for the peer to read."""
+        size: int = self._transport.get_write_buffer_size() if hasattr(self, "_transport") else 0
+        return size
+
+    def close(self) -> None:
+        """Close, and let nobody wait for it any more."""
+        super().close()
+        error = StreamTerminatedError("Connection closed")
+        for signal in (self.write_ready, self.stream_close_waiter, self.settings_received):
+            signal.fail(error)  # type: ignore[union-attr]
+
+
+class Http2Processor(EventsProcessor):
+    """What each event means; a peer that sends too many that carry nothing is Flooded."""
+
+    connection: Http2Connection
+
+    def __init__(self, handler: AbstractHandler, connection: Http2Connection, now: float) -> None:
+        super().__init__(handler, connection)
+        limits = connection.limits
+        self._resets = Allowance(limits.resets, now)
+        self._pings = Allowance(limits.pings, now)
+        self._settings = Allowance(limits.settings, now)
+        self._others = Allowance(limits.others, now)
+
+    def process(self, event: Event) -> None:
+        """Handle one event. grpclib ends the connection at one that it doesn't know; HTTP/2 says to ignore it."""
+        now = trio.current_time()
+        kind = event.__class__
+        if kind is StreamReset:
+            self._resets.spend(now, "resets")
+        elif kind is PingReceived:
+            self._pings.spend(now, "pings")
+        elif kind is RemoteSettingsChanged:
+            self._settings.spend(now, "settings")
+        elif kind is not DataReceived or not event.data:  # type: ignore[attr-defined]
+            self._others.spend(now, "frames without content")
+        if kind in getattr(self, "processors", ()):
+            super().process(event)
+
+    def process_request_received(self, event: RequestReceived) -> None:
+        """Begin a call, or refuse it in a way that tells the client that nothing of it has been done."""
+        assert event.stream_id is not None
+        if len(self.streams) >= self.connection.limits.streams:
+            self.connection.h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
+            return
+        super().process_request_received(event)
+
+    def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
+        """grpclib's, and wake who waits for the first ones, or for more streams."""
+        super().process_remote_settings_changed(event)
+        self.connection.settings_received.set()
+        self.connection.stream_close_waiter.set()
+
+    def process_connection_terminated(self, event: ConnectionTerminated) -> None:
+        """A GOAWAY: a peer that has nothing against us lets the calls that it has begun finish; so do we.
+
+        grpclib, and h2 beneath it, would close at once and lose them.
+        """
+        if event.error_code != ErrorCodes.NO_ERROR:
+            super().process_connection_terminated(event)
+            return
+        self.connection.draining = True
+        if not self.connection.h2.config.client_side:
+            return
+        for id, stream in list(self.streams.items()):
+            if isinstance(stream, Http2Stream) and id > (event.last_stream_id or 0):
+                stream.refused = True
+                stream.__terminated__("the server takes no more calls")
+        self._close_when_drained()
+
+    def register(self, stream: Stream) -> Callable[[], None]:
+        """grpclib's; and the last call of a connection that takes no more closes it."""
+        release = super().register(stream)
+
+        def release_stream() -> None:
+            release()
+            self._close_when_drained()
+
+        return release_stream
+
+    def _close_when_drained(self) -> None:
+        if self.connection.draining and not self.streams and not self.connection.is_closing():
+            self.close("the connection takes no more calls")
+
+    def process_stream_reset(self, event: StreamReset) -> None:
+        """grpclib's, and remember whether the call was refused before anything of it was done."""
+        stream = self.streams.get(event.stream_id or 0)
+        if isinstance(stream, Http2Stream):
+            stream.refused = event.error_code == ErrorCodes.REFUSED_STREAM
+        super().process_stream_reset(event)

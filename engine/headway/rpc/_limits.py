@@ -1,0 +1,83 @@
+"""How much one peer may ask of a server or a channel, and when it asks too often. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class Flooded(Exception):
+    """A peer has sent more frames of a kind than any honest one would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many at once, and so many a second for ever."""
+
+    burst: int
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one end of a connection accepts. Every peer is held to it, and told of it where HTTP/2 has a setting.
+
+    Attributes:
+        message_size: bytes of one message that is received; refused when its length is read, before its body is.
+        streams: calls open at once on one connection.
+        connections: connections open at once to one server.
+        stream_window: bytes that a peer may send on one stream ahead of who reads it.
+        header_size: bytes of one request's metadata.
+        frame_size: bytes of one DATA frame that is accepted.
+        unsent: bytes that wait to be sent to a peer that doesn't read, before the connection is given up.
+        handshake_timeout: seconds for the handshake, of TLS and of HTTP/2.
+        request_timeout: seconds from the beginning of a call until its request is there.
+        stall_timeout: seconds without the peer taking any of what is being sent, before its stream is ended.
+        keepalive_interval: seconds of silence after which the peer is asked whether it is there.
+        keepalive_timeout: seconds that it may take to answer.
+        resets, pings, settings, others: how often a peer may reset a stream, ping, change its settings, and send
+            frames that carry nothing.
+    """
+
+    message_size: int = 4 * MIB
+    streams: int = 1000
+    connections: int = 10_000
+    stream_window: int = 256 * KIB
+    header_size: int = 16 * KIB
+    frame_size: int = 16 * KIB
+    unsent: int = 4 * MIB
+    handshake_timeout: float = 20.0
+    request_timeout: float = 60.0
+    stall_timeout: float = 120.0
+    keepalive_interval: float = 60.0
+    keepalive_timeout: float = 20.0
+    resets: Rate = field(default=Rate(1000, 100))
+    pings: Rate = field(default=Rate(50, 5))
+    settings: Rate = field(default=Rate(50, 1))
+    others: Rate = field(default=Rate(20_000, 5000))
+
+    @property
+    def connection_window(self) -> int:
+        """Bytes that a peer may send on a whole connection: enough that a stream nobody reads starves no other."""
+        return min(self.streams * self.stream_window, (1 << 31) - 1)
+
+
+class Allowance:
+    """A token bucket: what is left of a rate at a time."""
+
+    __slots__ = ("_at", "_left", "_rate")
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._rate = rate
+        self._left = float(rate.burst)
+        self._at = now
+
+    def spend(self, now: float, what: str) -> None:
+        """Use one up. Raises Flooded when none is left."""
+        rate = self._rate
+        left = min(rate.burst, self._left + (now - self._at) * rate.per_second)
+        self._at = now
+        if left < 1:
+            raise Flooded(f"too many {what}")
+        self._left = left - 1

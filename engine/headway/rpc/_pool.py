@@ -1,0 +1,214 @@
+"""A channel's connections: one more before the streams run out, to the next server when one fails."""
+
+from __future__ import annotations
+
+import random
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from grpclib.exceptions import StreamTerminatedError
+from grpclib.protocol import AbstractHandler
+from h2.errors import ErrorCodes
+
+from headway.rpc._addresses import Address
+from headway.rpc._limits import Limits
+from headway.rpc._loop import Carrier
+from headway.rpc._protocol import Http2Protocol
+from headway.rpc._remote_call import RemoteCall
+from headway.rpc._tls import speaking_http2
+
+Report = Callable[[str, BaseException], None]
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+
+
+class _NoRequests(AbstractHandler):
+    """A client is not called."""
+
+    def accept(self, stream: Any, headers: Any, release_stream: Any) -> None:  # noqa: ARG002
+        """A server that opens streams breaks the protocol."""
+        stream.abandon(ErrorCodes.REFUSED_STREAM)
+        release_stream()
+
+    def cancel(self, stream: Any) -> None:
+        """Its stream has been told."""
+
+    def close(self) -> None:
+        """Its streams have been told."""
+
+
+class _Endpoint:
+    """A server, and when it may be tried again."""
+
+    def __init__(self, where: Address) -> None:
+        self.where = where
+        self.failures = 0
+        self.not_before = 0.0
+
+    def failed(self) -> None:
+        # Full jitter: the clients of a server that has come back don't come all at once.
+        ceiling = min(_FIRST_WAIT * 2.0 ** min(self.failures, 16), _LONGEST_WAIT)
+        self.failures += 1
+        self.not_before = trio.current_time() + random.uniform(ceiling / 2, ceiling)
+
+
+class _Line:
+    """A connection, and how many calls are on it."""
+
+    def __init__(self, protocol: Http2Protocol, endpoint: _Endpoint) -> None:
+        self.protocol = protocol
+        self.endpoint = endpoint
+        self.calls = 0
+
+    @property
+    def gone(self) -> bool:
+        connection = self.protocol.connection
+        return connection.draining or connection.is_closing()
+
+    def has_room(self, most: int) -> bool:
+        announced: int = self.protocol.connection.h2.remote_settings.max_concurrent_streams
+        return not self.gone and self.calls < min(most, announced)
+
+
+class Pool:
+    """Connections for one kind of calls."""
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        endpoints: Sequence[Address],
+        tls: ssl.SSLContext | None,
+        server_name: str | None,
+        limits: Limits,
+        connect_timeout: float,
+        report: Report,
+    ) -> None:
+        self._carrier = carrier
+        # The one that served last is first: a failing one goes to the end.
+        self._endpoints = [_Endpoint(each) for each in endpoints]
+        self._tls = None if tls is None else speaking_http2(tls)
+        self._server_name = server_name
+        self._limits = limits
+        self._connect_timeout = connect_timeout
+        self._report = report
+        self._lines: list[_Line] = []
+        self._protocols: set[Http2Protocol] = set()
+        self._connecting = trio.Lock()
+        # What the last attempt said that reached nobody; a new object for each.
+        self._failure = ""
+        self._changed = trio.Event()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._protocols)
+
+    @asynccontextmanager
+    async def open_call(self) -> AsyncIterator[RemoteCall]:
+        """A call on a connection with room for it. Raises GRPCError of status UNAVAILABLE when there is none."""
+        line = self._line() or await self._new_line()
+        line.calls += 1
+        where = line.endpoint.where
+        host = "localhost" if where.path else str(where)
+        call = RemoteCall(line.protocol, host, "https" if self._tls else "http", self._limits.message_size)
+        try:
+            yield call
+        finally:
+            call.release()
+            line.calls -= 1
+
+    def _line(self) -> _Line | None:
+        self._lines = [line for line in self._lines if not line.gone]
+        return next((line for line in self._lines if line.has_room(self._limits.streams)), None)
+
+    async def _new_line(self) -> _Line:
+        failure = self._failure
+        async with self._connecting:
+            line = self._line()
+            if line is not None:
+                # Somebody else has connected while this one waited.
+                return line
+            if self._failure is not failure:
+                # Or has tried: those who wait don't try one after the other.
+                raise GRPCError(Status.UNAVAILABLE, self._failure)
+            await self._until_one_may_be_tried()
+            errors: list[str] = []
+            now = trio.current_time()
+            for endpoint in sorted(self._endpoints, key=lambda each: each.not_before > now):
+                try:
+                    protocol = await self._connect(endpoint.where)
+                except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError) as error:
+                    errors.append(f"{endpoint.where}: {_said(error)}")
+                    endpoint.failed()
+                    self._endpoints.sort(key=lambda each: each is endpoint)
+                    continue
+                endpoint.failures = 0
+                line = _Line(protocol, endpoint)
+                self._lines.append(line)
+                return line
+            self._failure = f"no server can be reached ({'; '.join(errors)})"
+        raise GRPCError(Status.UNAVAILABLE, self._failure)
+
+    async def _until_one_may_be_tried(self) -> None:
+        earliest = min(endpoint.not_before for endpoint in self._endpoints)
+        await trio.sleep(max(earliest - trio.current_time(), 0))
+
+    async def _connect(self, where: Address) -> Http2Protocol:
+        """A connection on which the server has said what it accepts."""
+        loop = self._carrier.loop
+        options: dict[str, Any] = {}
+        if self._tls is not None and not where.path:
+            options = {"ssl": self._tls, "server_hostname": self._server_name or where.host}
+        with trio.fail_after(self._connect_timeout):
+            if where.path:
+                _, protocol = await loop.run_aio_coroutine(loop.create_unix_connection(self._protocol, where.path))
+            else:
+                _, protocol = await loop.run_aio_coroutine(
+                    loop.create_connection(self._protocol, where.host, where.port, **options)
+                )
+            try:
+                await protocol.connection.settings_received.wait()
+            except BaseException:
+                protocol.give_up()
+                raise
+        assert isinstance(protocol, Http2Protocol)
+        return protocol
+
+    def _protocol(self) -> Http2Protocol:
+        return Http2Protocol(
+            _NoRequests(),
+            self._limits,
+            client_side=True,
+            started=self._started,
+            ended=self._ended,
+            report=self._report,
+        )
+
+    def _started(self, protocol: Http2Protocol) -> None:
+        self._protocols.add(protocol)
+        self._carrier.nursery.start_soon(protocol.keep_alive, name="rpc connection")
+
+    def _ended(self, protocol: Http2Protocol) -> None:
+        self._protocols.discard(protocol)
+        self._changed.set()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for protocol in list(self._protocols):
+            protocol.say_goodbye()
+            protocol.processor.close("the channel is closed")
+        with trio.move_on_after(1.0):
+            while self._protocols:
+                self._changed = trio.Event()
+                await self._changed.wait()
+        for protocol in list(self._protocols):
+            protocol.give_up()
+        await self._carrier.loop.synchronize()
+
+
+def _said(error: Exception) -> str:
+    return "it does not answer" if isinstance(error, trio.TooSlowError) else str(error) or type(error).__name__

@@ -1,0 +1,206 @@
+"""One connection of either end: its settings, what arrives, its keepalive, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from grpclib.config import Configuration
+from grpclib.exceptions import StreamTerminatedError
+from grpclib.protocol import AbstractHandler, H2Protocol
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated, Event
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
+from hyperframe.frame import Frame, GoAwayFrame
+
+from headway.rpc._http2 import Http2Connection, Http2Processor
+from headway.rpc._limits import Flooded, Limits
+
+_FIRST_WINDOW = 65_535
+_PING = b"headway!"
+
+
+class _Announced(Settings):
+    """Our settings. h2 ends the connection when a peer opens a stream too many, which one does that has not heard
+    of the limit yet; the processor refuses the stream alone, so that h2 is told of a higher limit than the peer.
+    """
+
+    @property
+    def max_concurrent_streams(self) -> int:
+        return super().max_concurrent_streams * 2 + 100
+
+    @max_concurrent_streams.setter
+    def max_concurrent_streams(self, value: int) -> None:
+        self[SettingCodes.MAX_CONCURRENT_STREAMS] = value
+
+
+def _goaway(frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+    """In place of h2's, after which it takes nothing more, not even the ends of calls that have begun."""
+    event = ConnectionTerminated()
+    event.error_code = frame.error_code
+    event.last_stream_id = frame.last_stream_id
+    return [], [event]
+
+
+class Http2Protocol(H2Protocol):
+    """grpclib's protocol with our connection and processor.
+
+    Args:
+        started: called with this when the connection is made.
+        ended: called with this when it is lost.
+    """
+
+    connection: Http2Connection
+    processor: Http2Processor
+
+    def __init__(
+        self,
+        handler: AbstractHandler,
+        limits: Limits,
+        *,
+        client_side: bool,
+        started: Callable[[Http2Protocol], None],
+        ended: Callable[[Http2Protocol], None],
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        config = Configuration()
+        config = config.__for_client__() if client_side else config.__for_server__()
+        super().__init__(
+            handler,
+            config,
+            H2Configuration(
+                client_side=client_side,
+                header_encoding="utf-8",
+                validate_inbound_headers=False,
+                validate_outbound_headers=False,
+                normalize_inbound_headers=False,
+                normalize_outbound_headers=False,
+            ),
+        )
+        self._limits = limits
+        self._client_side = client_side
+        self._started = started
+        self._ended = ended
+        self._report = report
+        self._heard = 0.0
+        self._alive = trio.CancelScope()
+
+    def connection_made(self, transport: Any) -> None:
+        """Say what we accept, before anything is received."""
+        self.connection = Http2Connection(self._h2(), transport, config=self.config, limits=self._limits)
+        self._transport = transport
+        self._heard = trio.current_time()
+        self.processor = Http2Processor(self.handler, self.connection, self._heard)
+        self.connection.flush()
+        self._started(self)
+
+    def _h2(self) -> H2Connection:
+        limits = self._limits
+        h2 = H2Connection(config=self.h2_config)
+        h2.local_settings = _Announced(
+            client=self._client_side,
+            initial_values={
+                SettingCodes.ENABLE_PUSH: 0,
+                SettingCodes.MAX_CONCURRENT_STREAMS: limits.streams,
+                SettingCodes.MAX_HEADER_LIST_SIZE: limits.header_size,
+                SettingCodes.INITIAL_WINDOW_SIZE: limits.stream_window,
+                SettingCodes.MAX_FRAME_SIZE: limits.frame_size,
+            },
+        )
+        h2._frame_dispatch_table[GoAwayFrame] = _goaway
+        h2.decoder.max_header_list_size = limits.header_size
+        h2.max_inbound_frame_size = limits.frame_size
+        h2.initiate_connection()
+        if limits.connection_window > _FIRST_WINDOW:
+            h2.increment_flow_control_window(limits.connection_window - _FIRST_WINDOW)
+        return h2
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has arrived. Whatever it is, it ends this connection at the worst."""
+        connection = self.connection
+        if connection.is_closing():
+            return
+        self._heard = trio.current_time()
+        connection.gathering = True
+        try:
+            for event in connection.feed(data):
+                self.processor.process(event)
+        except Flooded as error:
+            self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
+        except ProtocolError as error:
+            # h2 has a GOAWAY ready that says what was wrong.
+            self._end(f"Protocol error: {error}", None)
+        except UnicodeDecodeError:
+            # h2 takes names and values as text and doesn't expect that they are none.
+            self._end("Protocol error: a header is not UTF-8", ErrorCodes.PROTOCOL_ERROR)
+        except Exception as error:  # noqa: BLE001  # no peer may end more than its own connection
+            self._report("HTTP/2", error)
+            self._end("Internal error", ErrorCodes.INTERNAL_ERROR)
+        else:
+            connection.gathering = False
+            connection.flush()
+            if connection.unsent() > self._limits.unsent:
+                self.give_up()
+
+    def _end(self, why: str, error_code: ErrorCodes | None) -> None:
+        connection = self.connection
+        connection.gathering = False
+        connection.flush()
+        if error_code is not None:
+            self.say_goodbye(error_code, why)
+        self.processor.close(why)
+
+    def say_goodbye(self, error_code: ErrorCodes = ErrorCodes.NO_ERROR, why: str = "") -> None:
+        """Send GOAWAY. h2 would not let a stream go on after its own, so that this one goes past it."""
+        connection = self.connection
+        if not connection.is_closing():
+            last = connection.h2.highest_inbound_stream_id
+            frame = GoAwayFrame(0, last_stream_id=last, error_code=error_code, additional_data=why.encode())
+            self._transport.write(frame.serialize())
+
+    def give_up(self) -> None:
+        """End the connection without waiting for its peer."""
+        self._transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It is gone, whoever ended it."""
+        self._alive.cancel()
+        if hasattr(self, "processor"):
+            super().connection_lost(exc)
+        self._ended(self)
+
+    async def keep_alive(self) -> None:
+        """Give the connection up when its peer doesn't begin, when it is silent and doesn't say that it is there,
+        and when it is closed and doesn't take what is left.
+        """
+        with self._alive:
+            try:
+                await self._ask_for_ever()
+            except StreamTerminatedError:
+                # Closed, but not yet lost: something waits to be sent.
+                await trio.sleep(self._limits.keepalive_timeout)
+            self.give_up()
+
+    async def _ask_for_ever(self) -> None:
+        """Returns when the peer isn't there; raises StreamTerminatedError when the connection is closed."""
+        limits, connection = self._limits, self.connection
+        with trio.move_on_after(limits.handshake_timeout) as beginning:
+            await connection.settings_received.wait()
+        if beginning.cancelled_caught:
+            return
+        while True:
+            await trio.sleep(max(self._heard + limits.keepalive_interval - trio.current_time(), 0))
+            # Raises when it has been closed meanwhile.
+            await connection.settings_received.wait()
+            asked = trio.current_time()
+            if asked - self._heard < limits.keepalive_interval:
+                continue
+            connection.h2.ping(_PING)
+            connection.flush()
+            await trio.sleep(limits.keepalive_timeout)
+            if self._heard < asked:
+                return

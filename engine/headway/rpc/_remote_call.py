@@ -1,0 +1,135 @@
+"""One call of a client, from its request to its status."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from grpclib.exceptions import StreamTerminatedError
+from grpclib.metadata import USER_AGENT, decode_grpc_message, encode_metadata, encode_timeout
+from h2.exceptions import ProtocolError
+
+from headway.rpc._channel import Metadata
+from headway.rpc._http2 import Http2Stream
+from headway.rpc._protocol import Http2Protocol
+from headway.rpc._wire import MessageParser, framed
+
+# What a proxy's answer that isn't gRPC's means, as gRPC's documents have it.
+_HTTP_STATUSES = {
+    "400": Status.INTERNAL,
+    "401": Status.UNAUTHENTICATED,
+    "403": Status.PERMISSION_DENIED,
+    "404": Status.UNIMPLEMENTED,
+    "429": Status.UNAVAILABLE,
+    "502": Status.UNAVAILABLE,
+    "503": Status.UNAVAILABLE,
+    "504": Status.UNAVAILABLE,
+}
+
+
+class Unsent(Exception):
+    """The server has certainly not begun with this call."""
+
+
+class RemoteCall:
+    """A call on a connection: `begin` it, then take its messages, then `release` it in any case."""
+
+    def __init__(self, protocol: Http2Protocol, host: str, scheme: str, message_size: int) -> None:
+        self._protocol = protocol
+        self._host = host
+        self._scheme = scheme
+        self._stream: Http2Stream = protocol.connection.create_stream()
+        self._parser = MessageParser(message_size)
+        self._bodies: deque[bytes] = deque()
+
+    async def begin(self, path: str, body: bytes, metadata: Metadata | None, deadline: float | None) -> None:
+        """Send the request. ``deadline``, by Trio's clock, is told to the server."""
+        headers = [
+            (":method", "POST"),
+            (":scheme", self._scheme),
+            (":path", path),
+            (":authority", self._host),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", USER_AGENT),
+        ]
+        if deadline is not None:
+            left = min(max(deadline - trio.current_time(), 0.001), 99_999_999)
+            headers.append(("grpc-timeout", encode_timeout(left)))
+        if metadata:
+            headers.extend(encode_metadata(metadata))
+        try:
+            await self._stream.begin(headers, framed(body), self._protocol.processor)
+        except (StreamTerminatedError, ProtocolError) as error:
+            if self._stream.id is None:
+                raise Unsent(f"the connection to {self._host} ended: {error}") from error
+            # The server may have answered before it had read everything; its status then says more.
+            if not self._has_status():
+                raise self._lost(error) from error
+
+    async def one_message(self) -> bytes:
+        """The reply of a unary call."""
+        bodies: list[bytes] = []
+        while True:
+            more = await self.messages()
+            if not more:
+                break
+            bodies += more
+        if len(bodies) != 1:
+            raise GRPCError(Status.INTERNAL, f"the server sent {len(bodies)} replies to one request")
+        return bodies[0]
+
+    async def messages(self) -> list[bytes]:
+        """The bodies of the messages that have come, as soon as there are any; empty when the call has ended well.
+        Raises the status that it ended with otherwise.
+        """
+        await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                data = await self._stream.buffer.take()
+            except StreamTerminatedError as error:
+                if not self._has_status():
+                    raise self._lost(error) from error
+                data = b""
+            if not data:
+                await self._check_status()
+                return []
+            bodies = self._parser.feed(data)
+            if bodies:
+                return bodies
+
+    def release(self) -> None:
+        """End the call, if it hasn't ended, and give its stream back."""
+        self._stream.abandon()
+        if self._stream.release is not None:
+            release, self._stream.release = self._stream.release, None
+            release()
+
+    def _has_status(self) -> bool:
+        return self._stream.trailers is not None or "grpc-status" in dict(self._stream.headers or ())
+
+    def _lost(self, error: Exception) -> Exception:
+        if self._stream.refused:
+            return Unsent("the server refused the call")
+        return GRPCError(Status.UNAVAILABLE, f"the connection to {self._host} ended: {error}")
+
+    async def _check_status(self) -> None:
+        """The stream has ended: raise what it ended with, unless that is OK."""
+        headers = dict(self._stream.headers or ())
+        trailers = dict(self._stream.trailers or headers)
+        given = trailers.get("grpc-status")
+        if given is None:
+            http = headers.get(":status", "")
+            status = _HTTP_STATUSES.get(http, Status.UNKNOWN)
+            raise GRPCError(status, f"the server at {self._host} does not speak gRPC (HTTP status {http or 'none'})")
+        try:
+            status = Status(int(given))
+        except ValueError:
+            status = Status.UNKNOWN
+        if status is not Status.OK:
+            message = trailers.get("grpc-message")
+            raise GRPCError(status, None if message is None else decode_grpc_message(message))
+        if self._parser.within_message:
+            raise GRPCError(Status.INTERNAL, "the stream ended in the middle of a message")

@@ -1,0 +1,152 @@
+"""What a handler is given when its call came over the network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Handler, Status
+from grpclib.encoding.base import CodecBase
+from grpclib.events import _DispatchServerEvents
+from grpclib.metadata import Deadline
+from grpclib.server import Stream
+from h2.errors import ErrorCodes
+
+from headway.rpc._http2 import Http2Stream
+from headway.rpc._limits import Limits
+from headway.rpc._services import Services
+from headway.rpc._wire import Codec, MessageParser, StreamEncoder, framed
+
+
+class _Subtype(CodecBase):
+    """Tells grpclib's stream what its content type is; the encoding itself is done here."""
+
+    __content_subtype__ = "proto"
+
+    def encode(self, message: Any, message_type: Any) -> bytes:  # pragma: no cover
+        """Not called."""
+        raise NotImplementedError
+
+    def decode(self, data: bytes, message_type: Any) -> Any:  # pragma: no cover
+        """Not called."""
+        raise NotImplementedError
+
+
+_SUBTYPE = _Subtype()
+_DISPATCH = _DispatchServerEvents()
+# Characters of a status's message: it travels in a header, of which a peer takes few (`Limits.header_size`), each
+# character by up to twelve bytes; and it often quotes what the client has sent.
+_MESSAGE_LIMIT = 1000
+_HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
+
+
+class ServerStream(Stream[Any, Any]):
+    """grpclib's server stream, in a Trio task: messages by our codec, within limits."""
+
+    def __init__(
+        self,
+        stream: Http2Stream,
+        path: str,
+        handler: Handler,
+        services: Services,
+        limits: Limits,
+        deadline: Deadline | None,
+    ) -> None:
+        super().__init__(
+            stream,
+            path,
+            handler.cardinality,
+            handler.request_type,
+            handler.reply_type,
+            codec=_SUBTYPE,
+            status_details_codec=None,
+            dispatch=_DISPATCH,
+            deadline=deadline,
+        )
+        self._inbox = stream
+        self._limits = limits
+        self._parser = MessageParser(limits.message_size)
+        self._bodies: list[bytes] = []
+        self._message_codec: Codec = services.codec
+        self._encoder: StreamEncoder | None = services.encoders.get(path)
+
+    @property
+    def path(self) -> str:
+        """The method that was called."""
+        return self._method_name
+
+    async def recv_message(self) -> Any:
+        """The next message of the client, None at the end. A client that doesn't send its request is not waited
+        for for ever; one that streams may take its time.
+        """
+        patience = float("inf") if self._cardinality.client_streaming else self._limits.request_timeout
+        with trio.move_on_after(patience) as scope:
+            while not self._bodies:
+                data = await self._inbox.buffer.take()
+                if not data:
+                    if self._parser.within_message:
+                        raise GRPCError(Status.INTERNAL, "the request ended in the middle of a message")
+                    if not self._cardinality.client_streaming:
+                        raise GRPCError(Status.INTERNAL, "the client sent no request")
+                    return None
+                self._bodies = self._parser.feed(data)
+        if scope.cancelled_caught:
+            raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request was not there after {patience} s")
+        body = self._bodies.pop(0)
+        try:
+            return self._message_codec.decode(self._recv_type, body)
+        except ValueError as error:
+            raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
+
+    async def send_message(self, message: Any) -> None:
+        """Send a message, or whatever the method's encoder takes. Waits while the client doesn't read."""
+        await trio.lowlevel.checkpoint()
+        only = self._encoder is None and not self._cardinality.server_streaming
+        if only and not self._send_initial_metadata_done and self._held(message):
+            return
+        if not self._send_initial_metadata_done:
+            await self.send_initial_metadata()
+        self._send_message_done = True
+        if self._encoder is None:
+            await self._send(framed(self._message_codec.encode(message)))
+        else:
+            for piece in self._encoder(message):
+                await self._send(piece)
+                await trio.lowlevel.checkpoint()
+
+    def _held(self, message: Any) -> bool:
+        """Let the one reply of a call go out with its headers and trailers: one write in place of three."""
+        held = self._inbox.hold(_HEADERS, framed(self._message_codec.encode(message)))
+        if held:
+            self._send_initial_metadata_done = self._send_message_done = True
+        return held
+
+    async def _send(self, data: bytes) -> None:
+        with trio.move_on_after(self._limits.stall_timeout) as scope:
+            await self._stream.send_data(data)
+        if scope.cancelled_caught:
+            raise GRPCError(Status.UNAVAILABLE, "the client does not read")
+
+    async def conclude(self, error: GRPCError | None) -> None:
+        """Send the trailers, if that is still possible and hasn't been done."""
+        stream = self._inbox
+        if self._send_trailing_metadata_done or not stream.writable:
+            return
+        if error is None and not self._cardinality.server_streaming and not self._send_message_done:
+            error = GRPCError(Status.UNKNOWN, "Internal Server Error")
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.keepalive_timeout):
+            if error is None:
+                await self.send_trailing_metadata()
+            else:
+                await self.send_trailing_metadata(status=error.status, status_message=_shortened(error.message))
+        # What the client still wanted to send is of no use now.
+        stream.abandon(ErrorCodes.NO_ERROR)
+
+
+def _shortened(message: str | None) -> str | None:
+    """What of a status's message a header has room for."""
+    if message is None or len(message) <= _MESSAGE_LIMIT:
+        return message
+    half = _MESSAGE_LIMIT // 2
+    return f"{message[:half]}…{message[1 - half :]}"

@@ -1,0 +1,81 @@
+"""The services of a process, registered once and offered on every interface from here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from grpclib.const import Handler
+
+from headway.resource import decode, encode
+from headway.rpc._wire import Codec, StreamEncoder
+
+Function = Callable[[Any], Awaitable[None]]
+Interceptor = Callable[[str, Any, Function], Awaitable[None]]
+"""``await interceptor(path, stream, handler)``: calls ``await handler(stream)``, or raises, or answers by itself."""
+
+
+class FastCodec:
+    """The compiled codec of betterproto2's messages."""
+
+    encode = staticmethod(encode)
+    decode = staticmethod(decode)
+
+
+class Services:
+    """Which handler answers which method, and how what it sends becomes bytes.
+
+    Args:
+        services: objects with grpclib's ``__mapping__``; their handlers are Trio's.
+        aliases: further names of services: ``{"hashicorp.consul.resource.ResourceService": "headway…"}``.
+        encoders: for methods whose handlers send something else than messages.
+        interceptors: are called around every handler, the first outermost.
+    """
+
+    def __init__(
+        self,
+        *services: Any,
+        aliases: Mapping[str, str] | None = None,
+        encoders: Mapping[str, StreamEncoder] | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        codec: Codec | None = None,
+    ) -> None:
+        self.codec: Codec = codec or FastCodec()
+        self.handlers: dict[str, Handler] = {}
+        self.encoders: dict[str, StreamEncoder] = dict(encoders or {})
+        self._interceptors = tuple(interceptors)
+        self._aliases = dict(aliases or {})
+        for service in services:
+            self.add(service)
+
+    def add(self, service: Any) -> None:
+        """Offer one more service, under its own name and its aliases."""
+        for path, handler in service.__mapping__().items():
+            self._add(path, handler)
+            name, method = path[1:].split("/")
+            for alias in (alias for alias, meant in self._aliases.items() if meant == name):
+                self._add(f"/{alias}/{method}", handler)
+                if path in self.encoders:
+                    self.encoders[f"/{alias}/{method}"] = self.encoders[path]
+
+    @property
+    def names(self) -> list[str]:
+        """The full names of the services, in order."""
+        return sorted({path[1:].partition("/")[0] for path in self.handlers})
+
+    def _add(self, path: str, handler: Handler) -> None:
+        function: Function = handler.func
+        for interceptor in reversed(self._interceptors):
+            function = _around(interceptor, path, function)
+        self.handlers[path] = handler._replace(func=function)
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """All handlers: a registry is a service itself, so that a channel in the process takes it as one."""
+        return self.handlers
+
+
+def _around(interceptor: Interceptor, path: str, function: Function) -> Function:
+    async def intercepted(stream: Any) -> None:
+        await interceptor(path, stream, function)
+
+    return intercepted

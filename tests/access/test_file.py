@@ -1,0 +1,272 @@
+"""The access file: what it may say, where it is wrong, and who may read it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.access import Access, Policy, Rule, Token, entry, load_access, new_token, read_access
+from headway.errors import ManifestError
+
+HASH = "sha256:" + "0a" * 32
+TEXT = f"""\
+policies:
+  - name: operators
+    rules:
+      - verbs: [view, edit]
+        type: staff.*.*
+        partition: default
+        namespace: "*"
+      - verbs: [write_status]
+        type: staff.v1.Team
+        partition: ''
+        namespace: ''
+        name_prefix: core
+  - name: nothing
+    rules: []
+tokens:
+  - accessor: 1234567890123456
+    hash: {HASH}
+    policies: [operators, nothing]
+    expires_at: 2026-01-01T01:00:00+01:00
+    description: the deploy job
+  - accessor: 00000000000000ff
+    hash: {HASH}
+    policies: []
+    revoked: true
+"""
+
+
+def problems_of(text: str) -> list[tuple[int, int, str, str]]:
+    with pytest.raises(ManifestError) as caught:
+        read_access(text, source="access.yaml")
+    assert {problem.source for problem in caught.value.problems} == {"access.yaml"}
+    return [(problem.line, problem.column, problem.path, problem.message) for problem in caught.value.problems]
+
+
+def test_a_file_says_policies_and_tokens() -> None:
+    """Every field arrives as it would by hand; texts that look like numbers stay texts."""
+    access = read_access(TEXT)
+
+    assert access.policies == {
+        "operators": Policy(
+            "operators",
+            [
+                Rule(verbs=["view", "edit"], type="staff.*.*", partition="default", namespace="*"),
+                Rule(verbs=["write_status"], type="staff.v1.Team", partition="", namespace="", name_prefix="core"),
+            ],
+        ),
+        "nothing": Policy("nothing", []),
+    }
+    assert list(access.tokens) == [
+        Token(
+            accessor="1234567890123456",
+            hash=HASH,
+            policies=["operators", "nothing"],
+            expires_at=1767225600,
+            description="the deploy job",
+        ),
+        Token(accessor="00000000000000ff", hash=HASH, policies=[], revoked=True),
+    ]
+    assert [token.hash for token in access.tokens] == [HASH, HASH]
+
+
+def test_an_empty_map_lets_nobody_in() -> None:
+    """A file that grants nothing can be written, on purpose."""
+    access = read_access("{}")
+
+    assert (access.policies, len(access.tokens)) == ({}, 0)
+
+
+def test_tokens_may_stand_before_the_policies_that_they_name() -> None:
+    """The order of the two lists doesn't matter."""
+    policies, _, tokens = TEXT.partition("tokens:")
+
+    assert list(read_access(f"tokens:{tokens}{policies}").tokens) == list(read_access(TEXT).tokens)
+
+
+WRONG = [
+    ("rules: []\n", "rules: {}\n", (14, 12, "policies[1].rules", "a mapping stands where a list should")),
+    ("rules: []\n", "rulez: []\n", (14, 5, "policies[1]", "there is no field 'rulez' here; did you mean 'rules'?")),
+    ("rules: []\n", "rulez: []\n", (13, 5, "policies[1]", "rules is required here")),
+    ("name: nothing", "name: No", (13, 11, "policies[1].name", "name 'No' is not a valid name")),
+    ("name: nothing", "name:", (13, 10, "policies[1].name", "nothing stands where a text should; write ''")),
+    ("name: nothing", "name: [a]", (13, 11, "policies[1].name", "a sequence stands where a text should")),
+    ("name: nothing", "name: operators", (13, 11, "policies[1].name", "there is a policy 'operators' before")),
+    (
+        "[view, edit]",
+        "[view, edits]",
+        (4, 23, "policies[0].rules[0].verbs[1]", "verbs: 'edits' is not a verb; did you"),
+    ),
+    ("[view, edit]", "[]", (4, 16, "policies[0].rules[0].verbs", "verbs is empty")),
+    ("[view, edit]", "view", (4, 16, "policies[0].rules[0].verbs", "a scalar stands where a list should")),
+    ("staff.v1.Team", "staff.Team", (9, 15, "policies[0].rules[1].type", "type 'staff.Team' is not of three parts")),
+    ("partition: default", "partition: a b", (6, 20, "policies[0].rules[0].partition", "partition 'a b' is not a")),
+    ('namespace: "*"', "namespace:", (7, 19, "policies[0].rules[0].namespace", "nothing stands where a text should")),
+    ('        namespace: "*"\n', "", (4, 9, "policies[0].rules[0]", "namespace is required here")),
+    ("name_prefix: core", "name_prefix: '*'", (12, 22, "policies[0].rules[1].name_prefix", "name_prefix '*' can't")),
+    ("1234567890123456", "12", (16, 15, "tokens[0].accessor", "accessor '12' must be 16 hexadecimal digits")),
+    ("1234567890123456", "00000000000000ff", (21, 5, "tokens[1]", "there is a token '00000000000000ff' before")),
+    (f"hash: {HASH}", "hash: 7", (17, 11, "tokens[0].hash", "hash is not one: it must be 'sha256:' and 64")),
+    (
+        "[operators, nothing]",
+        "[operator]",
+        (18, 16, "tokens[0].policies[0]", "policies: there is no policy 'operator'; did"),
+    ),
+    ("2026-01-01T01:00:00+01:00", "2026-01-01", (19, 17, "tokens[0].expires_at", "expires_at '2026-01-01' must be a")),
+    ("2026-01-01T01:00:00+01:00", "1e9", (19, 17, "tokens[0].expires_at", "expires_at '1e9' must be a time with its")),
+    ("revoked: true", "revoked: yes", (24, 14, "tokens[1].revoked", "revoked 'yes' must be true or false")),
+    ("the deploy job", '"a\\nb"', (20, 18, "tokens[0].description", "description 'a\\nb' must be one line")),
+    ("the deploy job", "x\n    description: y", (21, 5, "tokens[0].description", "this was given before")),
+    ("tokens:", "token:", (15, 1, "", "there is no field 'token' here; did you mean 'tokens'?")),
+    ('"*"', "*", (7, 21, "", "a '*' that stands for any has to be in quotes")),
+    ('"*"', "*any", (7, 20, "", "an alias can't stand here: a '*' that stands for any has to be in quotes")),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "problem"), WRONG, ids=[f"{right}-{wrong}" for right, wrong, _ in WRONG])
+def test_what_is_wrong_is_told_with_its_place(right: str, wrong: str, problem: tuple[int, int, str, str]) -> None:
+    """Line, column, path, and a sentence with the value and what would be right."""
+    line, column, path, message = problem
+    found = problems_of(TEXT.replace(right, wrong, 1))
+
+    assert [each for each in found if each[:2] == (line, column) and each[2].startswith(path) and message in each[3]], (
+        found
+    )
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_text() -> None:
+    """And what is wrong with a policy is not held against the tokens that name it."""
+    text = TEXT.replace("[view, edit]", "[vew, edit]").replace("staff.v1.Team", "Team").replace("1234567890123456", "x")
+
+    assert [(line, path) for line, _, path, _ in problems_of(text)] == [
+        (4, "policies[0].rules[0].verbs[0]"),
+        (9, "policies[0].rules[1].type"),
+        (16, "tokens[0].accessor"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty: write {} for one that lets nobody in"),
+        ("# later\n", "the file is empty"),
+        ("- 1", "a sequence stands where a map should, with any of policies, tokens"),
+        ("policies: [", "this is not YAML: "),
+        ("{}\n---\n{}", "this is not YAML: "),
+        ("\x07", "this is not YAML: "),
+        ("\ud800", "this is not YAML: "),
+        ("[" * 100_000, "this is nested deeper than 20 levels"),
+        ("policies: &a [*a]", "an alias can't stand here"),
+        ("? [a]\n: b", "there is no field 'a sequence' here"),
+        ("policies: !!python/name:os.system", "a scalar stands where a list should"),
+    ],
+)
+def test_what_is_no_access_file_is_refused(text: str, message: str) -> None:
+    """Whatever a file holds, what comes is a ManifestError with a place."""
+    assert any(message in found[3] for found in problems_of(text))
+
+
+@given(st.text(st.characters(codec=None), max_size=60) | st.text("[]{}:,-*&!'\"#|> \n\ta1", max_size=60))
+def test_no_text_raises_anything_but_its_problems(text: str) -> None:
+    """A text is an access file, or a ManifestError says why it is none."""
+    with contextlib.suppress(ManifestError):
+        assert isinstance(read_access(text), Access)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["accessor: {}", "hash: {}", "policies: [{}]", "expires_at: {}", "revoked: {}", "description: is {}", "{}: 1", "{"],
+)
+def test_a_secret_in_the_file_is_not_repeated(text: str) -> None:
+    """Someone who puts the token itself into the file doesn't find it in the log as well."""
+    secret, _ = new_token([])
+    with pytest.raises(ManifestError) as caught:
+        read_access(f"tokens:\n  - {text.replace('{}', secret)}\n    {secret}: x\n    x: !{secret} ''\n")
+
+    assert secret.split("_")[2] not in str(caught.value)
+
+
+@given(
+    st.text(st.characters(codec="utf-8"), max_size=40).filter(str.isprintable),
+    st.none() | st.integers(0, 10**11) | st.sampled_from([0.5, 1767225600.125]),
+    st.booleans(),
+)
+def test_an_entry_reads_back_as_its_token(description: str, expires_at: float | None, revoked: bool) -> None:
+    """What `entry` writes under `tokens:` is the token again."""
+    _, new = new_token(["some"], expires_at=expires_at, description=description)
+    token = dataclasses.replace(new, revoked=revoked)
+    access = read_access("policies:\n  - {name: some, rules: []}\ntokens:\n" + entry(token) + entry(new_token([])[1]))
+
+    found = access.tokens.get(token.accessor)
+    assert found == token
+    assert found.hash == token.hash
+
+
+def write(path: Path, content: bytes, mode: int = 0o600) -> Path:
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+def test_a_file_of_its_owner_alone_is_loaded(tmp_path: Path) -> None:
+    """Readable and writable by its owner, or readable only."""
+    for mode in (0o600, 0o400):
+        assert isinstance(load_access(write(tmp_path / f"{mode:o}.yaml", TEXT.encode(), mode)), Access)
+
+
+@pytest.mark.parametrize("bits", [0o040, 0o020, 0o010, 0o004, 0o002, 0o001])
+def test_a_file_that_others_can_reach_is_refused(tmp_path: Path, bits: int) -> None:
+    """One bit for the group or for everyone is enough, and the message says what to do."""
+    path = write(tmp_path / "access.yaml", TEXT.encode(), 0o600 | bits)
+    with pytest.raises(ManifestError) as caught:
+        load_access(path)
+
+    message = f"{path}:1:1: others than its owner can reach this file (mode {0o600 | bits:04o}): chmod 600 {path}"
+    assert str(caught.value) == message
+
+
+def test_problems_of_a_file_name_it(tmp_path: Path) -> None:
+    """With the path as it was given."""
+    path = write(tmp_path / "access.yaml", b"policies: 7")
+    with pytest.raises(ManifestError) as caught:
+        load_access(path)
+
+    assert str(caught.value) == f"{path}:1:11: policies: a scalar stands where a list should; write [] for an empty one"
+
+
+def test_a_file_that_is_not_utf_8_is_refused_with_the_place(tmp_path: Path) -> None:
+    """Line and column of the byte, which is not a YAML problem."""
+    path = write(tmp_path / "access.yaml", "policies: []\n# café".encode("latin-1"))
+    with pytest.raises(ManifestError, match=r":2:6: the byte 0xe9 is not UTF-8: save the file as UTF-8"):
+        load_access(path)
+
+
+def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
+    """As for any file."""
+    with pytest.raises(FileNotFoundError):
+        load_access(tmp_path / "access.yaml")
+
+
+def test_the_room_can_be_imported_without_yaml() -> None:
+    """PyYAML is loaded when a file is; a program without one doesn't wait for it."""
+    program = "import sys, headway, headway.access; print('yaml' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"
+
+
+def test_the_reader_is_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where PyYAML has no C part, its own reader does as well."""
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+
+    assert list(read_access(TEXT).tokens)
+    assert "has to be in quotes" in problems_of(TEXT.replace('"*"', "*"))[0][3]

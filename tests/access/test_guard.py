@@ -1,0 +1,203 @@
+"""A service behind the guard: who calls decides what is answered, and nothing tells what is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Cardinality, Handler, Status
+
+from headway.access import REFUSED, Access, Authorizer, Caller, Guarded, Policy, Rule, Token, new_token
+from headway.resource import ResourceId, pb, type_name
+from headway.rpc import InProcessChannel
+from headway.service import Decision, ResourceService
+from headway.storage import Backend, MemoryBackend
+from tests.helpers.declared import NOTE, PLANET, REGION, a_note, a_type, an_id, registry
+
+SERVICE = "/headway.resource.v1.ResourceService"
+VERBS = ["read", "list", "watch", "write", "write_status", "delete"]
+
+
+def token_for(*rules: Rule) -> tuple[str, Access]:
+    text, token = new_token(["some"])
+    return text, Access([Policy("some", rules)], [token])
+
+
+def rule(*verbs: str, **changed: str) -> Rule:
+    return Rule(verbs=verbs, **{"type": "tests.v1.*", "partition": "*", "namespace": "*", **changed})
+
+
+async def said(text: str, authorizer: Authorizer, backend: Backend, name: str) -> tuple[Status, str | None]:
+    channel = InProcessChannel(
+        Guarded(lambda caller: ResourceService(backend, registry(), caller), authorizer, registry())
+    )
+    id = an_id(name, partition="default", namespace="default")
+    try:
+        request = pb.ReadRequest(id=id)
+        await channel.unary(f"{SERVICE}/Read", request, pb.ReadResponse, metadata={"x-consul-token": text})
+    except GRPCError as error:
+        return error.status, error.message
+    return Status.OK, None
+
+
+async def test_denied_is_the_same_whether_the_resource_is_there_or_not() -> None:
+    """By a wrong token, by none, and by one that allows too little; only who may read learns what there is."""
+    backend = MemoryBackend()
+    text, access = token_for(rule("read", name_prefix="mine"))
+    authorizer = Authorizer(access)
+    wrong = new_token([])[0]
+    callers = (wrong, "", text)
+    before = [await said(each, authorizer, backend, "theirs") for each in callers]
+    absent = await said(text, authorizer, backend, "mine")
+    for name in ("theirs", "mine"):
+        request = pb.WriteRequest(resource=a_note(name))
+        await InProcessChannel(ResourceService(backend, registry())).unary(
+            f"{SERVICE}/Write", request, pb.WriteResponse
+        )
+
+    denied = (Status.PERMISSION_DENIED, "Note theirs may not be read by you")
+    assert before == [(Status.PERMISSION_DENIED, REFUSED), denied, denied]
+    assert [await said(each, authorizer, backend, "theirs") for each in callers] == before
+    assert (absent[0], await said(text, authorizer, backend, "mine")) == (Status.NOT_FOUND, (Status.OK, None))
+
+
+def _nothing() -> None:
+    """Nothing happens meanwhile."""
+
+
+class Recording:
+    """Handlers that ask everything, send what is answered, and do ``meanwhile`` before they send."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self.meanwhile: Callable[[], None] = _nothing
+
+    def __mapping__(self) -> dict[str, Handler]:
+        mapping: dict[str, Handler] = ResourceService(MemoryBackend(), registry()).__mapping__()
+        return {path: handler._replace(func=self.answer(handler)) for path, handler in mapping.items()}
+
+    def answer(self, handler: Handler) -> Any:
+        async def answer(stream: Any) -> None:
+            request = await stream.recv_message()
+            name = ResourceId(NOTE.name, "one", "default", "default")
+            tenancy = getattr(request, "tenancy", None) or pb.Tenancy(partition="*", namespace="*")
+            type = type_name(getattr(request, "type", None) or a_type())
+            answers = {
+                "read": self._caller.may_read(name) is Decision.ALLOWED,
+                "write": self._caller.may_write(name),
+                "list": self._caller.may_list(type, tenancy.partition, tenancy.namespace),
+            }
+            self.meanwhile()
+            await stream.send_message(answers)
+            if handler.cardinality is Cardinality.UNARY_STREAM:
+                await stream.send_message("more")
+
+        return answer
+
+
+def recording(authorizer: Authorizer, meanwhile: Any = None) -> InProcessChannel:
+    def serve(caller: Caller) -> Recording:
+        service = Recording(caller)
+        service.meanwhile = meanwhile or service.meanwhile
+        return service
+
+    return InProcessChannel(Guarded(serve, authorizer, registry()))
+
+
+async def answers(channel: InProcessChannel, method: str, request: object, text: str) -> dict[str, bool]:
+    metadata = {"authorization": f"Bearer {text}"}
+    if method != "WatchList":
+        return dict(await channel.unary(f"{SERVICE}/{method}", request, dict, metadata=metadata))
+    async with channel.stream(f"{SERVICE}/{method}", request, metadata=metadata) as items:
+        return dict(await anext(items))
+
+
+@pytest.mark.parametrize(
+    ("method", "question", "verb"),
+    [
+        ("Read", "read", "read"),
+        ("List", "list", "list"),
+        ("WatchList", "list", "watch"),
+        ("ListByOwner", "read", "read"),
+        ("Write", "write", "write"),
+        ("MutateAndValidate", "write", "write"),
+        ("WriteStatus", "write", "write_status"),
+        ("Delete", "write", "delete"),
+    ],
+)
+async def test_the_method_called_tells_which_verb_is_meant(method: str, question: str, verb: str) -> None:
+    """A service that only knows reading, writing and listing is answered by all six verbs."""
+    asked = {}
+    for each in VERBS:
+        text, access = token_for(rule(each))
+        asked[each] = (await answers(recording(Authorizer(access)), method, pb.ListRequest(), text))[question]
+
+    assert [each for each in VERBS if asked[each]] == [verb]
+
+
+@pytest.mark.parametrize("method", ["List", "WatchList"])
+@pytest.mark.parametrize(("prefix", "allowed"), [("", False), ("mi", False), ("mine", True), ("mine-too", True)])
+async def test_a_list_is_of_the_names_that_it_asks_for(method: str, prefix: str, allowed: bool) -> None:
+    """Who may list names that begin so may ask for those, and not for more."""
+    text, access = token_for(rule("list", "watch", name_prefix="mine"))
+    request = pb.ListRequest(type=a_type(), name_prefix=prefix)
+
+    assert (await answers(recording(Authorizer(access)), method, request, text))["list"] is allowed
+
+
+@pytest.mark.parametrize(
+    ("type", "asked", "partition", "namespace"),
+    [(PLANET, ("*", "*"), "", ""), (REGION, ("east", "*"), "east", ""), (NOTE, ("east", "*"), "east", "*")],
+)
+async def test_a_list_is_asked_for_in_the_units_that_its_type_has(
+    type: Any, asked: tuple[str, str], partition: str, namespace: str
+) -> None:
+    """To a store the units that a type doesn't have are any; the rule for types without them covers the list."""
+    text, access = token_for(rule("list", partition=partition, namespace=namespace))
+    request = pb.ListRequest(type=a_type(type), tenancy=pb.Tenancy(partition=asked[0], namespace=asked[1]))
+
+    assert (await answers(recording(Authorizer(access)), "List", request, text))["list"]
+
+
+@pytest.fixture
+async def watched() -> AsyncIterator[tuple[Authorizer, AsyncIterator[Any], Token]]:
+    text, access = token_for(rule("view"))
+    authorizer = Authorizer(access)
+    metadata = {"x-consul-token": text}
+    async with recording(authorizer).stream(f"{SERVICE}/WatchList", pb.WatchListRequest(), metadata=metadata) as items:
+        await anext(items)
+        yield authorizer, items, next(iter(access.tokens))
+
+
+async def test_a_stream_goes_on_while_its_token_means_the_same(watched: Any) -> None:
+    """A reload that changes nothing for a caller is none to them."""
+    authorizer, items, token = watched
+    authorizer.replace(Access([Policy("some", [rule("view")])], [token]))
+
+    assert [item async for item in items] == ["more"]
+
+
+async def test_a_stream_ends_when_its_token_does(watched: Any) -> None:
+    """Revoked in the middle: nothing more is sent, and the caller is told."""
+    authorizer, items, _ = watched
+    authorizer.replace(Access())
+    with pytest.raises(GRPCError) as caught:
+        await anext(items)
+
+    assert (caught.value.status, caught.value.message) == (Status.PERMISSION_DENIED, REFUSED)
+
+
+@pytest.mark.parametrize("method", ["Read", "List", "ListByOwner", "Write", "WriteStatus", "Delete"])
+async def test_a_token_that_ends_in_a_call_hides_no_write_and_cuts_no_list(method: str) -> None:
+    """What was written is answered for; what was read may lack what it should have, and is not shown."""
+    text, access = token_for(rule("*"))
+    authorizer = Authorizer(access)
+    channel = recording(authorizer, lambda: authorizer.replace(Access()))
+    is_write = method in ("Write", "WriteStatus", "Delete")
+    if is_write:
+        assert (await answers(channel, method, pb.ListRequest(), text))["write"]
+    else:
+        with pytest.raises(GRPCError, match=REFUSED):
+            await answers(channel, method, pb.ListRequest(), text)

@@ -1,0 +1,213 @@
+"""Reconcilers, mappers and index functions that fail: named, tried again, and no harm to any other key."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from tests.helpers.pools import Member
+from tests.helpers.rig import Rig
+
+
+async def _failing(rig: Rig, reconcile: Any, seconds: float = 60.0) -> list[events.Reconciled]:
+    rig.pools.replace(reconcile)
+    async with rig.open():
+        await rig.write_pool("bad")
+        await rig.write_pool("good")
+        await trio.sleep(seconds)
+    return rig.witness.heard(events.Reconciled)
+
+
+def _outcomes(reconciled: list[events.Reconciled], name: str) -> list[str]:
+    return [event.outcome for event in reconciled if event.id.name == name]
+
+
+async def test_a_reconciler_that_raises_backs_off_and_harms_no_other_key(autojump_clock: MockClock) -> None:
+    """The key is tried again after longer and longer rests, with its error in the report; the other one is done."""
+    rig = Rig(autojump_clock)
+
+    async def reconcile(_: headway.Runtime, request: headway.Request) -> None:
+        if request.id.name == "bad":
+            raise LookupError(f"attempt {request.attempt}")
+
+    reconciled = await _failing(rig, reconcile, 1.0)
+
+    bad = [event for event in reconciled if event.id.name == "bad"]
+    assert [event.retry_after for event in bad] == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64]
+    assert [str(event.error) for event in bad] == [f"attempt {attempt}" for attempt in range(1, 8)]
+    assert _outcomes(reconciled, "good") == ["done"]
+
+
+@pytest.mark.parametrize("result", [True, 5, "later", [headway.requeue_now()]])
+async def test_a_reconciler_that_returns_nonsense_is_named(autojump_clock: MockClock, result: object) -> None:
+    """What is no result counts as a failure that says what could have been returned."""
+    rig = Rig(autojump_clock)
+
+    async def reconcile(_: headway.Runtime, request: headway.Request) -> object:
+        return result if request.id.name == "bad" else None
+
+    reconciled = await _failing(rig, reconcile)
+
+    first = next(event for event in reconciled if event.id.name == "bad")
+    assert first.outcome == "failed"
+    assert f"pools returned {result!r}" in str(first.error)
+    assert _outcomes(reconciled, "good") == ["done"]
+
+
+async def test_a_reconciler_that_never_returns_meets_its_deadline(autojump_clock: MockClock) -> None:
+    """It is cancelled at the deadline, named as slow before that, and tried again; the other key is done."""
+    rig = Rig(autojump_clock, deadline=70.0)
+
+    async def reconcile(_: headway.Runtime, request: headway.Request) -> None:
+        if request.id.name == "bad":
+            await trio.sleep_forever()
+
+    reconciled = await _failing(rig, reconcile, 75.0)
+
+    (bad,) = [event for event in reconciled if event.id.name == "bad"]
+    assert "longer than 70.0 s" in str(bad.error)
+    assert [event.seconds for event in rig.witness.heard(events.ReconcileSlow)] == [30.0, 60.0]
+    assert _outcomes(reconciled, "good") == ["done"]
+
+
+async def test_a_permanent_failure_is_not_tried_again_until_something_changes(autojump_clock: MockClock) -> None:
+    """PermanentFailure drops the key; a change brings it back."""
+    rig = Rig(autojump_clock)
+
+    async def reconcile(_: headway.Runtime, __: headway.Request) -> None:
+        raise headway.PermanentFailure("never")
+
+    rig.pools.replace(reconcile)
+    async with rig.open():
+        await rig.write_pool("a")
+        await trio.sleep(100)
+        await rig.write_pool("a", "changed")
+        await trio.sleep(100)
+
+    assert [event.outcome for event in rig.witness.heard(events.Reconciled)] == ["permanent", "permanent"]
+
+
+Mapped = Callable[[Rig], object]
+
+
+def _raises(_: Rig) -> object:
+    raise LookupError("not now")
+
+
+def _another_type(rig: Rig) -> object:
+    return [rig.pools.member.id("m"), rig.pools.pool.id("good")]
+
+
+@pytest.mark.parametrize(
+    ("mapped", "says"),
+    [
+        (_raises, "not now"),
+        (lambda _: None, "it returned None: return a list of ids"),
+        (lambda _: "good", "it returned 'good': return a list of ids"),
+        (lambda _: [3], "it gave 3, which is no id"),
+        (_another_type, "it gave Member m, of type test.v1.Member: the controller manages test.v1.Pool"),
+    ],
+)
+async def test_a_mapper_that_fails_is_named_and_harms_no_other_key(
+    autojump_clock: MockClock, mapped: Mapped, says: str
+) -> None:
+    """A member that can't be mapped holds up no other; what it gave that was right is reconciled."""
+    rig = Rig(autojump_clock)
+    pools = rig.pools
+    seen: list[str] = []
+
+    def mapper(member: headway.Resource[Member], _: headway.CacheReader) -> Any:
+        if member.name == "bad":
+            return mapped(rig)
+        return [pools.pool.id(member.data.pool)]
+
+    pools.app.controllers.clear()
+
+    @pools.app.controller(manages=pools.pool, watches={pools.member: mapper})
+    async def look(_: headway.Runtime, request: headway.Request) -> None:
+        seen.append(request.id.name)
+
+    async with rig.open() as engine:
+        await engine.client.apply(pools.member.new("bad", Member(pool="x")))
+        await engine.client.apply(pools.member.new("fine", Member(pool="other")))
+        await trio.sleep(10)
+
+    failed = rig.witness.heard(events.MappingFailed)
+    assert says in str(failed[0].error)
+    assert "mapper" in failed[0].mapper
+    assert failed[0].key[2] == "bad"
+    assert seen == (["good", "other"] if mapped is _another_type else ["other"])
+
+
+async def test_a_mapper_that_raises_is_tried_again_until_it_does_not(autojump_clock: MockClock) -> None:
+    """The change is kept, with growing rests, and the controller isn't settled meanwhile."""
+    rig = Rig(autojump_clock)
+    tries: list[float] = []
+
+    def looked(resource: headway.Resource[Any], _: headway.CacheReader) -> None:
+        if resource.type is rig.pools.member:
+            tries.append(trio.current_time())
+            if len(tries) < 4:
+                raise LookupError
+
+    rig.pools.looked = looked
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        await rig.write_member("m", "a")
+        await rig.settle()
+        assert await rig.summaries() == {"a": ["m"]}
+
+    rests = [round(later - earlier, 3) for earlier, later in itertools.pairwise(tries)]
+    assert rests == [0.01, 0.02, 0.04]
+
+
+async def test_an_index_function_that_raises_spoils_that_index_alone(autojump_clock: MockClock) -> None:
+    """It is named; a read of that index says that it is incomplete, other reads go on, and it heals with the data."""
+    rig = Rig(autojump_clock)
+    pools = rig.pools
+    reads: list[str] = []
+
+    def by_pool(member: headway.Resource[Member]) -> str:
+        if member.data.pool == "bad":
+            raise LookupError(member.name)
+        return member.data.pool
+
+    def map_all(_: headway.Resource[Member], __: headway.CacheReader) -> Iterable[headway.ResourceId]:
+        return [pools.pool.id("a")]
+
+    pools.app.controllers.clear()
+
+    @pools.app.controller(
+        manages=pools.pool,
+        watches={pools.member: map_all},
+        indexes={pools.member: [headway.index("pool", by_pool), headway.index("name", lambda each: each.name)]},
+    )
+    async def look(rt: headway.Runtime, _: headway.Request) -> None:
+        try:
+            rt.cache.index(pools.member, "pool", "a")
+        except headway.IndexIncomplete as error:
+            assert [each.name for each in rt.cache.index(pools.member, "name", "m")] == ["m"]
+            reads.append(str(error))
+        else:
+            reads.append("whole")
+
+    async with rig.open():
+        await rig.write_member("m", "a")
+        await rig.settle()
+        await rig.write_member("m", "bad")
+        await rig.settle()
+        await rig.write_member("m", "a")
+        await rig.settle()
+
+    assert reads[0] == reads[-1] == "whole"
+    assert "lacks 1 resources" in reads[1]
+    (failed,) = rig.witness.heard(events.IndexFailed)
+    assert (failed.index, failed.key[2]) == ("pool", "m")

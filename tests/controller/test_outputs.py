@@ -1,0 +1,221 @@
+"""Outputs: what a reconcile wants exists afterwards, and what it doesn't want any more is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway.errors import Conflict, InvalidArgument
+from headway.events import Reconciled
+from tests.helpers.pools import Member, Pool, Summary
+from tests.helpers.rig import Rig
+
+Body = Callable[[headway.Runtime, headway.Resource[Pool]], Awaitable[None]]
+
+
+async def _run(rig: Rig, body: Body, prepare: Callable[[headway.Engine], Awaitable[object]] | None = None) -> None:
+    """Have ``body`` reconcile pool a, after ``prepare``; what it raised is in the rig's reports."""
+
+    async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
+        pool = rt.cache.get(rig.pools.pool, request.id)
+        if pool is not None and pool.data.note == "go":
+            await body(rt, pool)
+
+    rig.pools.replace(reconcile)
+    async with headway.open_engine(rig.store, rig.pools.app, report=rig.witness.events.append) as engine:
+        await engine.client.apply(rig.pools.pool.new("a"))
+        if prepare is not None:
+            await prepare(engine)
+        await engine.wait_settled()
+        await engine.client.apply(rig.pools.pool.new("a", Pool(note="go")))
+        await trio.sleep(0.005)
+
+
+def _errors(rig: Rig) -> list[type[BaseException]]:
+    return [type(event.error) for event in rig.witness.heard(Reconciled) if event.error is not None]
+
+
+async def _summary(engine: headway.Engine, rig: Rig, name: str, owner: str = "a") -> None:
+    there = await engine.client.read(rig.pools.pool, owner)
+    await engine.client.apply(rig.pools.summary.new(name, Summary(members=["old"]), owner=there))
+
+
+async def test_what_is_not_applied_is_pruned(autojump_clock: MockClock) -> None:
+    """Of what the owner owns, what the block neither applied nor kept is deleted; others' is left alone."""
+    rig = Rig(autojump_clock)
+
+    async def prepare(engine: headway.Engine) -> None:
+        await engine.client.apply(rig.pools.pool.new("b"))
+        for name in ("applied", "kept", "pruned"):
+            await _summary(engine, rig, name)
+        await _summary(engine, rig, "of-b", owner="b")
+        await engine.client.apply(rig.pools.summary.new("of-nobody"))
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        kept = rt.cache.get(rig.pools.summary, "kept")
+        assert kept is not None
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            await wanted.apply("applied", Summary(members=["new"]))
+            await wanted.apply("made", Summary(members=["new"]))
+            wanted.keep(kept)
+
+    await _run(rig, body, prepare)
+
+    there = {name: summary.data.members for name, summary in rig.store.resources(rig.pools.summary).items()}
+    assert there == {"applied": ["new"], "made": ["new"], "kept": ["old"], "of-b": ["old"], "of-nobody": []}
+    made = rig.store.resources(rig.pools.summary)["made"]
+    assert made.owner == rig.store.resources(rig.pools.pool)["a"].id
+
+
+async def test_nothing_is_written_when_it_is_as_wanted(autojump_clock: MockClock) -> None:
+    """Applying what is there already makes no commit, in whatever order the metadata is given."""
+    rig = Rig(autojump_clock)
+    commits: list[int] = []
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        for metadata in ({"x": "1", "y": "2"}, {"y": "2", "x": "1"}):
+            async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+                await wanted.apply("a", Summary(members=["m"]), metadata=metadata)
+            commits.append(rig.store.position.revision)
+
+    await _run(rig, body)
+
+    assert len(set(commits)) == 1
+
+
+async def test_nothing_is_pruned_when_the_block_raises(autojump_clock: MockClock) -> None:
+    """A block that didn't get to the end hasn't said what it doesn't want."""
+    rig = Rig(autojump_clock)
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        async with rt.outputs(rig.pools.summary, owner=pool):
+            raise LookupError
+
+    await _run(rig, body, lambda engine: _summary(engine, rig, "stays"))
+
+    assert list(rig.store.resources(rig.pools.summary)) == ["stays"]
+    assert _errors(rig)[0] is LookupError
+
+
+async def test_what_has_changed_meanwhile_is_not_pruned(autojump_clock: MockClock) -> None:
+    """Pruning is by uid and version: what was changed since the cache's view of it is a Conflict, and stays."""
+    rig = Rig(autojump_clock)
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        there = rig.store.resources(rig.pools.summary)["busy"]
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            if _errors(rig):
+                wanted.keep(there)
+            else:
+                there.data = Summary(members=["more"])
+                await client[0].write(there)
+
+    client: list[headway.Client] = []
+
+    async def prepare(engine: headway.Engine) -> None:
+        client.append(engine.client)
+        await _summary(engine, rig, "busy")
+
+    await _run(rig, body, prepare)
+
+    assert "busy" in rig.store.resources(rig.pools.summary)
+    assert _errors(rig) == [Conflict]
+
+
+async def test_an_older_view_is_a_conflict_when_applied(autojump_clock: MockClock) -> None:
+    """What was changed since the cache's view of it is not overwritten unseen."""
+    rig = Rig(autojump_clock)
+    client: list[headway.Client] = []
+
+    async def prepare(engine: headway.Engine) -> None:
+        client.append(engine.client)
+        await _summary(engine, rig, "a")
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        if not _errors(rig):
+            there = await client[0].read(rig.pools.summary, "a")
+            there.data = Summary(members=["theirs"])
+            await client[0].write(there)
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            await wanted.apply("a", Summary(members=["ours"]))
+
+    await _run(rig, body, prepare)
+
+    assert _errors(rig) == [Conflict]
+
+
+async def test_anothers_resource_is_not_taken(autojump_clock: MockClock) -> None:
+    """Applying a name that another owner has is refused, and the other's stays as it is."""
+    rig = Rig(autojump_clock)
+
+    async def prepare(engine: headway.Engine) -> None:
+        await engine.client.apply(rig.pools.pool.new("b"))
+        await _summary(engine, rig, "taken", owner="b")
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        async with rt.outputs(rig.pools.summary, owner=pool) as wanted:
+            await wanted.apply("taken", Summary(members=["ours"]))
+
+    await _run(rig, body, prepare)
+
+    assert rig.store.resources(rig.pools.summary)["taken"].data.members == ["old"]
+    assert _errors(rig)[0] is InvalidArgument
+
+
+async def test_only_the_owners_own_outputs_are_pruned(autojump_clock: MockClock) -> None:
+    """An owner is one resource of one type: what another one of the same name owns isn't this one's to prune."""
+    rig = Rig(autojump_clock)
+
+    async def prepare(engine: headway.Engine) -> None:
+        await _summary(engine, rig, "of-the-pool")
+        namesake = await engine.client.apply(rig.pools.member.new("a", Member(pool="a")))
+        await engine.client.apply(rig.pools.summary.new("of-the-member", Summary(members=["old"]), owner=namesake))
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        async with rt.outputs(rig.pools.summary, owner=pool):
+            pass
+
+    await _run(rig, body, prepare)
+
+    assert list(rig.store.resources(rig.pools.summary)) == ["of-the-member"]
+
+
+async def test_what_is_marked_for_deletion_is_left_to_its_finalizers(autojump_clock: MockClock) -> None:
+    """Pruning marks an output that a finalizer holds once, and then leaves it alone."""
+    rig = Rig(autojump_clock)
+    commits: list[int] = []
+
+    async def prepare(engine: headway.Engine) -> None:
+        there = await engine.client.read(rig.pools.pool, "a")
+        held = rig.pools.summary.new("held", owner=there, metadata={"finalizers": "other"})
+        await engine.client.apply(held)
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        for _ in range(2):
+            async with rt.outputs(rig.pools.summary, owner=pool):
+                pass
+            commits.append(rig.store.position.revision)
+
+    await _run(rig, body, prepare)
+
+    assert rig.store.resources(rig.pools.summary)["held"].is_deleting
+    assert len(set(commits)) == 1
+
+
+async def test_outputs_need_a_watched_type(autojump_clock: MockClock) -> None:
+    """Without a watch of the type nobody would know what to prune: the error says what to add."""
+    rig = Rig(autojump_clock)
+    raised: list[str] = []
+
+    async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
+        with pytest.raises(headway.NotWatched) as caught:
+            rt.outputs(rig.pools.pool, owner=pool)
+        raised.append(str(caught.value))
+
+    await _run(rig, body, lambda engine: engine.client.apply(rig.pools.member.new("m", Member())))
+
+    assert "add it to `watches`" in raised[0]

@@ -1,0 +1,220 @@
+"""One run: its priming, what it shares with other runs, and how it bears failing functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.client import LeaseClient
+from headway.testing import Fault
+from tests.helpers.pools import Pool, SourceFailed
+from tests.helpers.rig import Rig
+from tests.helpers.truth import RecordingBackend
+
+
+async def test_each_of_the_types_is_primed_by_a_task_of_its_own(autojump_clock: MockClock) -> None:
+    """With two watched types and a managed one there are three, and all are up to the starting revision."""
+    rig = Rig(autojump_clock)
+    async with rig.open():
+        await rig.settle()
+        primed = rig.witness.heard(events.Primed)
+        (started,) = rig.witness.heard(events.RunStarted)
+
+        assert {event.type for event in rig.witness.heard(events.Priming)} == {type.name for type in rig.pools.types}
+        assert [event.type for event in primed].count(rig.pools.pool.name) == 1
+        assert len(primed) == 3
+        assert all(event.revision >= started.starting_revision for event in primed)
+
+
+async def test_a_process_opens_one_stream_a_type_and_goes_on_from_it(autojump_clock: MockClock) -> None:
+    """A second controller, and a second run, join the stream that is there: one snapshot a type, and no other."""
+    rig = Rig(autojump_clock)
+
+    @rig.pools.app.controller(manages=rig.pools.member, watches={rig.pools.pool: headway.map_same_name()})
+    async def second(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        await rig.restart()
+        await rig.settle()
+
+        assert len(rig.witness.heard(events.RunStarted)) == 3
+        assert len(rig.witness.heard(events.StreamOpened)) == 3
+        # What resumes only reads the history, for deletions.
+        snapshots = [kind for kind, resumed in rig.channel.opened if not resumed]
+        assert sorted(snapshots) == sorted(type.kind for type in rig.pools.types)
+
+
+async def test_what_comes_between_priming_and_the_begin_is_not_missed(autojump_clock: MockClock) -> None:
+    """A pool that is written while another type is being primed is reconciled."""
+    rig = Rig(autojump_clock)
+    rig.channel.stall(rig.pools.summary)
+    async with rig.open():
+        await trio.sleep(1)
+        await rig.write_pool("a")
+        await rig.write_member("m", "gone")
+        await rig.engine.client.delete(rig.pools.member.id("m"))
+        await trio.sleep(1)
+        rig.channel.release(rig.pools.summary)
+        await rig.settle()
+        assert set(rig.names) == {"a", "gone"}
+
+
+async def test_a_stream_that_breaks_resumes_and_ends_no_run(autojump_clock: MockClock) -> None:
+    """After a break the stream goes on from the frontier, and the run doesn't notice."""
+    rig = Rig(autojump_clock)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        rig.channel.drop(rig.pools.member)
+        await rig.write_member("m", "a")
+        await rig.settle()
+
+        opened = rig.witness.heard(events.StreamOpened)[3:]
+        assert [(event.type, event.resume_after is not None) for event in opened] == [(rig.pools.member.name, True)]
+        assert not rig.witness.heard(events.RunEnded)
+        assert await rig.summaries() == {"a": ["m"]}
+
+
+async def test_an_initialiser_that_fails_fails_the_run(autojump_clock: MockClock) -> None:
+    """Nothing is reconciled until a run's initialiser has succeeded; waiting for settling outlasts the failures."""
+    rig = Rig(autojump_clock)
+    tries: list[float] = []
+
+    async def initialiser(_: headway.Runtime) -> None:
+        tries.append(trio.current_time())
+        await trio.sleep(1)
+        if len(tries) < 3:
+            raise SourceFailed
+
+    seen: list[int] = []
+
+    async def look(rt: headway.Runtime, _: headway.Request) -> None:
+        seen.append(rt.term)
+
+    rig.pools.replace(look, initialiser)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+
+    assert (len(tries), seen) == (3, [3])
+    assert [type(event.error) for event in rig.witness.heard(events.RunEnded)] == [SourceFailed] * 2
+
+
+async def test_a_source_that_raises_restarts_the_run_and_one_that_returns_does_not(autojump_clock: MockClock) -> None:
+    """A source may end quietly; an error of it ends the run and is in the report."""
+    rig = Rig(autojump_clock)
+
+    async def brief(_: headway.Runtime, enqueue: Callable[[headway.ResourceId], None]) -> None:
+        enqueue(rig.pools.pool.id("from-source"))
+
+    @rig.pools.app.controller(manages=rig.pools.pool, sources={"brief": brief})
+    async def second(rt: headway.Runtime, request: headway.Request) -> None:
+        seen.append((rt.term, str(request.reasons[0])))
+
+    seen: list[tuple[int, str]] = []
+    async with rig.open():
+        await rig.settle()
+        await rig.restart()
+        await rig.settle()
+        ended = [(event.controller, type(event.error)) for event in rig.witness.heard(events.RunEnded)]
+
+    assert ended == [("pools", SourceFailed)]
+    assert seen == [(1, "source brief")]
+
+
+@pytest.mark.parametrize("given", ["name", None, "other"])
+async def test_a_source_may_enqueue_ids_of_the_managed_type_alone(autojump_clock: MockClock, given: str | None) -> None:
+    """Anything else is refused in the source, with the right form."""
+    rig = Rig(autojump_clock)
+    refused: list[str] = []
+
+    async def source(_: headway.Runtime, enqueue: Callable[[Any], None]) -> None:
+        try:
+            enqueue(rig.pools.member.id("m") if given == "other" else given)
+        except headway.CallerError as error:
+            refused.append(str(error))
+
+    @rig.pools.app.controller(manages=rig.pools.pool, sources={"odd": source})
+    async def second(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+    async with rig.open():
+        await rig.settle()
+
+    assert "source odd enqueued" in refused[0]
+    assert "TYPE.id(name)" in refused[0]
+
+
+async def test_history_that_is_gone_is_reported(autojump_clock: MockClock) -> None:
+    """Where the store no longer knows what was deleted while no run was there, the run says so and goes on."""
+    store = RecordingBackend(max_changes=3)
+    first = Rig(autojump_clock, store=store)
+    async with first.open():
+        await first.write_pool("a")
+        await first.settle()
+        await trio.sleep(6)
+    second = Rig(autojump_clock, store=store)
+    bare = headway.App("bare")
+    for type in first.pools.types:
+        bare.registry.register(type)
+    async with headway.open_engine(store, bare) as engine:
+        for number in range(10):
+            await engine.client.apply(first.pools.pool.new("a", Pool(note=str(number))))
+    async with second.open():
+        await second.settle()
+        unknown = second.witness.heard(events.DeletionsUnknown)
+
+    assert {event.type for event in unknown} == {type.name for type in first.pools.types}
+    assert second.names == ["a"]
+
+
+async def test_a_run_that_was_superseded_ends_and_begins_anew(autojump_clock: MockClock) -> None:
+    """When a write is refused because another run has begun, the run finds that out and doesn't go on failing."""
+    rig = Rig(autojump_clock)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        await LeaseClient(rig.channel).raise_fence("test/pools", "")
+        await rig.write_member("m", "a")
+        await rig.settle()
+        (ended,) = rig.witness.heard(events.RunEnded)
+        assert isinstance(ended.error, headway.Fenced)
+        assert await rig.summaries() == {"a": ["m"]}
+
+
+async def test_a_record_that_fails_ends_no_run(autojump_clock: MockClock) -> None:
+    """Noting what is settled is for later runs: when it can't be noted, this one goes on."""
+    rig = Rig(autojump_clock)
+    rig.channel.records(*[Fault.FAILED] * 4)
+    async with rig.open():
+        await rig.write_pool("a")
+        await trio.sleep(60)
+        assert not rig.witness.heard(events.RunEnded)
+
+
+async def test_settling_a_write_that_the_reconciler_shrugged_off_is_noticed(autojump_clock: MockClock) -> None:
+    """A reconciler that goes on after an unknown outcome leaves nothing queued; the wait for settling still ends."""
+    rig = Rig(autojump_clock)
+
+    async def careless(rt: headway.Runtime, _: headway.Request) -> None:
+        try:
+            await rt.client.apply(rig.pools.summary.new("x"))
+        except headway.OutcomeUnknown:
+            return
+
+    rig.pools.replace(careless)
+    rig.channel.writes(Fault.FAILED)
+    rig.channel.raises(Fault.NONE, Fault.FAILED)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        assert len(rig.witness.heard(events.WriteSettled)) == 1

@@ -1,0 +1,99 @@
+"""Restarts: how long they wait, when that begins anew, and that two runs never overlap."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway.controller._supervisor import restart_delay
+from headway.events import RunEnded
+from tests.helpers.pools import SourceFailed
+from tests.helpers.rig import Rig
+
+
+def test_the_delays_double_up_to_a_minute() -> None:
+    """0.5, 1, 2, 4 … 60 seconds, with at most a quarter on top, and no jitter on the first."""
+    wanted = [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
+    for flaps, base in enumerate(wanted, start=1):
+        for _ in range(50):
+            assert base <= restart_delay(flaps) <= base * (1 if flaps == 1 else 1.25)
+    assert restart_delay(10_000) <= 75
+    assert len({restart_delay(1) for _ in range(50)}) == 1
+    assert len({restart_delay(2) for _ in range(50)}) > 1
+
+
+@pytest.mark.parametrize("flaps", [0, -1])
+def test_a_run_that_lasted_is_followed_at_once(flaps: int) -> None:
+    """Without a flap there is no delay."""
+    assert restart_delay(flaps) == 0
+
+
+async def test_runs_that_fail_at_once_are_delayed_until_one_lasts(autojump_clock: MockClock) -> None:
+    """The delay grows with each run that fails within 2 seconds, and begins anew after one that doesn't."""
+    rig = Rig(autojump_clock)
+    lifetimes = iter([0.0, 1.9, 0.0, 2.1, 0.5])
+
+    async def initialiser(_: headway.Runtime) -> None:
+        lifetime = next(lifetimes, None)
+        if lifetime is not None:
+            await trio.sleep(lifetime)
+            raise SourceFailed
+
+    async def nothing(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+    rig.pools.replace(nothing, initialiser)
+    async with rig.open():
+        await rig.settle()
+
+    delays = [event.delay for event in rig.witness.heard(RunEnded)]
+    assert delays[0] == 0.5
+    assert 1 <= delays[1] <= 1.25
+    assert 2 <= delays[2] <= 2.5
+    assert delays[3:] == [0.0, 0.5]
+
+
+async def test_one_controllers_crash_is_its_own(autojump_clock: MockClock) -> None:
+    """While one controller's run fails over and over, another one's goes on."""
+    rig = Rig(autojump_clock)
+    broken = headway.App("broken")
+    broken.registry.register(rig.pools.pool)
+
+    async def initialiser(_: headway.Runtime) -> None:
+        raise SourceFailed
+
+    @broken.controller(manages=rig.pools.pool, initialiser=initialiser)
+    async def never(_: headway.Runtime, __: headway.Request) -> None:
+        """Isn't reached."""
+
+    async with headway.open_engine(
+        rig.store, rig.pools.app, broken, report=rig.witness.report, through=rig.channel.over
+    ) as engine:
+        await engine.client.apply(rig.pools.pool.new("a"))
+        await trio.sleep(100)
+
+    ended = {event.controller for event in rig.witness.heard(RunEnded)}
+    assert (rig.names, ended) == (["a"], {"never"})
+
+
+async def test_an_error_while_it_is_cancelled_is_reported_and_goes_no_further(autojump_clock: MockClock) -> None:
+    """A source that raises because the engine ends doesn't make the engine fail."""
+    rig = Rig(autojump_clock)
+
+    async def source(_: headway.Runtime, __: object) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise SourceFailed
+
+    @rig.pools.app.controller(manages=rig.pools.pool, sources={"bad": source})
+    async def other(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+    async with headway.open_engine(rig.store, rig.pools.app, report=rig.witness.report):
+        await trio.sleep(1)
+
+    errors = [(event.controller, type(event.error)) for event in rig.witness.heard(RunEnded)]
+    assert errors == [("other", SourceFailed)]

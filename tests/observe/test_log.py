@@ -1,0 +1,101 @@
+"""What an operator reads: which events become lines, at which level, and what a line says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog.testing
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.controller import Reason
+from headway.observe import log_report
+from headway.resource import ResourceId, TypeName
+from tests.helpers.pools import Pool
+
+NAME = TypeName("staff", "v1", "Team")
+ID = ResourceId(NAME, "core", "default", "default")
+DONE = events.Reconciled("teams", ID, "done", 0.1, None, None, ())
+
+
+class Lines:
+    """A logger that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, dict[str, object]]] = []
+
+    def __getattr__(self, level: str) -> Any:
+        return lambda event, **fields: self.lines.append((level, event, fields))
+
+
+def failed(error: Exception) -> events.Reconciled:
+    reasons = (Reason("started"), Reason("changed", NAME, ID.key, 7))
+    return events.Reconciled("teams", ID, "failed", 0.1, error, 0.005, reasons)
+
+
+def test_a_failed_reconcile_says_where_and_why() -> None:
+    """The line of the program, the error's class and text, and the reasons in words."""
+    lines = Lines()
+    try:
+        int("five")
+    except ValueError as error:
+        line = error.__traceback__.tb_lineno if error.__traceback__ else 0
+        log_report(lines)(failed(error))
+
+    [(level, event, fields)] = lines.lines
+    assert (level, event) == ("warning", "Reconciled")
+    assert fields["error"] == "ValueError: invalid literal for int() with base 10: 'five'"
+    assert fields["where"] == f"{__file__}:{line}"
+    assert fields["reasons"] == "started, Team core changed at 7"
+    assert fields["id"] == "Team core"
+
+
+def test_what_is_well_is_not_logged_unless_asked_for() -> None:
+    """Without ``verbose`` a reconcile that is done makes no line; with it, one at debug."""
+    quiet, verbose = Lines(), Lines()
+    log_report(quiet)(DONE)
+    log_report(verbose, verbose=True)(DONE)
+
+    assert quiet.lines == []
+    assert [(level, event) for level, event, _ in verbose.lines] == [("debug", "Reconciled")]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.MappingFailed("teams", "owner", NAME, ID.key, ValueError("no"), 0.005),
+        events.RunEnded("teams", ValueError("no"), 0.5),
+        events.WriteUnknown("teams", None),
+        events.DeletionsUnknown("teams", NAME, 7, "history is gone"),
+    ],
+)
+def test_what_an_operator_should_know_is_a_warning(event: object) -> None:
+    """Whether ``verbose`` or not, and with the controller's name."""
+    lines = Lines()
+    log_report(lines)(event)
+
+    [(level, name, fields)] = lines.lines
+    assert (level, name, fields["controller"]) == ("warning", type(event).__name__, "teams")
+
+
+async def test_an_engine_without_a_report_logs_by_structlog(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """What went wrong is a warning of the logger that everybody configures."""
+    app = headway.App("pools")
+    pool = app.type("pools", "v1", "Pool", Pool)
+
+    @app.controller(manages=pool)
+    async def look(_: headway.Runtime, request: headway.Request) -> None:
+        raise headway.PermanentFailure(f"no {request.id.name}")
+
+    with structlog.testing.capture_logs() as lines:
+        async with headway.open_engine("memory:", app) as engine:
+            await engine.client.write(pool.new("a"))
+            await engine.wait_settled()
+
+    assert [(line["event"], line["log_level"], line["error"]) for line in lines] == [
+        ("Reconciled", "warning", "PermanentFailure: no a")
+    ]

@@ -1,0 +1,254 @@
+"""An engine under attack: a well-behaved client beside the attackers, and what must be as it was after each batch."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+import trio.testing
+
+import headway
+from headway import rpc
+from headway.client import Client
+from headway.events import HandlerFailed
+from headway.resource import pb
+from headway.service import WATCH_LIST
+from tests.rpc.rpc_kit import DECODERS, THING, Text, app
+
+_PAGE = 4096
+# An answer that takes longer than this, a well-behaved client notices.
+PATIENCE = 10.0
+MEMORY_BOUND = 96 << 20
+
+
+def resident() -> int:
+    """Bytes of memory that this process, server and all, takes now."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+
+
+class ServerTasks(trio.abc.Instrument):
+    """Counts the living tasks of connections and of calls, and lets a test wait for their number."""
+
+    def __init__(self) -> None:
+        self.living: Counter[str] = Counter()
+        self.changed = trio.Event()
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        if task.name.startswith("rpc "):
+            self.living[task.name] += 1
+            self.changed.set()
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        if task.name.startswith("rpc "):
+            self.living[task.name] -= 1
+            self.changed.set()
+
+    async def until(self, wanted: Counter[str]) -> None:
+        """Wait until no more of them live than is wanted."""
+        while +self.living != +wanted:
+            self.changed = trio.Event()
+            await self.changed.wait()
+
+
+class Bystander:
+    """A well-behaved client: it writes, reads what it wrote, and watches; every answer is there in time."""
+
+    def __init__(self, channel: rpc.RemoteChannel) -> None:
+        self.client = Client(channel, app.registry)
+        self.written = 0
+        self.seen: list[str] = []
+        self.between = trio.Lock()
+        self._heard = trio.Event()
+        self._wrote = trio.Event()
+
+    async def work(self, *, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._watch)
+            task_status.started()
+            while True:
+                async with self.between:
+                    await self._write_and_read()
+                # Not in place of a condition: this is how often an honest client writes.
+                await trio.sleep(0.01)
+
+    async def _write_and_read(self) -> None:
+        text = str(self.written)
+        with trio.fail_after(PATIENCE):
+            await self.client.apply(THING.new("bystander", Text(text=text)))
+            assert (await self.client.read(THING, "bystander")).data.text == text
+        self.written += 1
+        self._wrote.set()
+
+    async def until_written(self, count: int) -> None:
+        """Wait until it has written so often."""
+        while self.written < count:
+            self._wrote = trio.Event()
+            await self._wrote.wait()
+
+    async def _watch(self, *, task_status: trio.TaskStatus[None]) -> None:
+        async with self.client.watch(THING) as events:
+            async for event in events:
+                if isinstance(event, headway.SnapshotEnd):
+                    task_status.started()
+                if isinstance(event, headway.Upserted) and event.resource.id.name == "bystander":
+                    self.seen.append(event.resource.data.text)
+                    self._heard.set()
+
+    async def check(self) -> None:
+        """Every write so far is seen, in order, and none twice. Call it while holding ``between``."""
+        with trio.fail_after(PATIENCE):
+            while len(self.seen) < self.written:
+                self._heard = trio.Event()
+                await self._heard.wait()
+        assert self.seen == [str(number) for number in range(self.written)]
+
+
+class Target:
+    """A server on loopback with one bystander, and how many inputs were thrown at it."""
+
+    def __init__(self, where: str, bystander: Bystander, tasks: ServerTasks, failures: list[object]) -> None:
+        self.host, port = where.split(":")
+        self.port = int(port)
+        self.bystander = bystander
+        self.inputs: Counter[str] = Counter()
+        self._tasks = tasks
+        self._failures = failures
+        self._memory = 0
+        self._calm: Counter[str] = Counter()
+
+    @property
+    def where(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    async def begin(self) -> None:
+        """Remember what lives while nobody attacks."""
+        async with self.bystander.between:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            self._calm = self._tasks.living.copy()
+        self._memory = resident()
+
+    async def unharmed(self) -> None:
+        """No task or connection is left, memory is bounded, nothing failed, and the bystander noticed nothing."""
+        async with self.bystander.between:
+            with trio.fail_after(PATIENCE):
+                await self._tasks.until(self._calm)
+            await self.bystander.check()
+        assert not self._failures, self._failures[:3]
+        grown = resident() - self._memory
+        assert grown < MEMORY_BOUND, f"{grown >> 20} MiB more than before"
+
+    async def throw(self, kind: str, data: bytes, *, abrupt: bool = False) -> None:
+        """Send bytes on a connection of their own and end it; wait until the server has ended it too."""
+        self.inputs[kind] += 1
+        stream = await trio.open_tcp_stream(self.host, self.port)
+        with trio.fail_after(PATIENCE):
+            try:
+                await stream.send_all(data)
+                if abrupt:
+                    # A reset in place of a proper end.
+                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                else:
+                    await stream.send_eof()
+                    await until_closed(stream)
+            except trio.BrokenResourceError:
+                # It was refused before it was all sent.
+                pass
+            finally:
+                await trio.aclose_forcefully(stream)
+
+    async def throw_all(self, kind: str, inputs: Iterable[bytes], *, seed: int, side_by_side: int = 8) -> None:
+        """Throw them, some side by side, some ended abruptly."""
+        chance = random.Random(seed)
+        slots = trio.Semaphore(side_by_side)
+
+        async def one(data: bytes, abrupt: bool) -> None:
+            try:
+                await self.throw(kind, data, abrupt=abrupt)
+            finally:
+                slots.release()
+
+        async with trio.open_nursery() as nursery:
+            for data in inputs:
+                await slots.acquire()
+                nursery.start_soon(one, data, chance.random() < 0.2)
+
+
+async def until_closed(stream: trio.abc.ReceiveStream) -> None:
+    """Read what comes until the other end has closed."""
+    try:
+        while await stream.receive_some(65536):
+            pass
+    except trio.BrokenResourceError:
+        pass
+
+
+@asynccontextmanager
+async def attacked() -> AsyncIterator[Target]:
+    """An engine that listens and a bystander at work. When the block ends, all must be unharmed."""
+    tasks = ServerTasks()
+    trio.lowlevel.add_instrument(tasks)
+    failures: list[object] = []
+
+    def report(event: object) -> None:
+        if isinstance(event, HandlerFailed):
+            failures.append(event)
+
+    try:
+        async with headway.open_engine("memory:", app, report=report, listen=["127.0.0.1:0"], insecure=True) as engine:
+            (where,) = engine.addresses
+            async with rpc.open_channel(where, decoders=DECODERS) as channel, trio.open_nursery() as nursery:
+                target = Target(where, Bystander(channel), tasks, failures)
+                await nursery.start(target.bystander.work)
+                await target.begin()
+                yield target
+                await target.unharmed()
+                nursery.cancel_scope.cancel()
+    finally:
+        trio.lowlevel.remove_instrument(tasks)
+    assert not +tasks.living, tasks.living
+
+
+class Recorder:
+    """Stands between a real client and the server, and keeps what the client sends."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.sent = bytearray()
+
+    async def relay(self, client: trio.SocketStream) -> None:
+        server = await trio.open_tcp_stream(self._target.host, self._target.port)
+        async with client, server, trio.open_nursery() as nursery:
+            nursery.start_soon(self._copy, server, client, bytearray())
+            await self._copy(client, server, self.sent)
+            nursery.cancel_scope.cancel()
+
+    async def _copy(self, source: trio.SocketStream, sink: trio.SocketStream, kept: bytearray) -> None:
+        while data := await source.receive_some(65536):
+            kept += data
+            await sink.send_all(data)
+
+
+async def recorded(target: Target) -> bytes:
+    """What a real client sends that writes, reads, lists, watches and deletes."""
+    recorder = Recorder(target)
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    host, port = listener.socket.getsockname()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, recorder.relay, [listener])
+        async with rpc.open_channel(f"{host}:{port}", decoders=DECODERS) as channel:
+            client = Client(channel, app.registry)
+            written = await client.write(THING.new("recorded", Text(text="x" * 100)))
+            everything = pb.WatchListRequest(type=THING.name.message())
+            async with channel.stream(WATCH_LIST, everything) as items:
+                await anext(items)
+            await client.list(THING)
+            await client.read(THING, "recorded")
+            await client.delete(written)
+        nursery.cancel_scope.cancel()
+    return bytes(recorder.sent)

@@ -1,0 +1,209 @@
+"""What the tests of the network share: a small service of its own, and the resource service on a server."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+import trustme
+from grpclib import GRPCError
+from grpclib.const import Cardinality, Handler, Status
+
+import headway
+from headway import rpc
+from headway.resource import decode, field, message
+from headway.service import (
+    SERVICE_ALIASES,
+    WATCH_LIST,
+    LeaseService,
+    ResourceEncodings,
+    ResourceService,
+    WatchDecoder,
+    WatchEncoder,
+)
+from headway.storage import Backend, open_store
+
+_METHODS = ("Echo", "Fail", "Wait", "Count", "Flood", "Meta")
+ECHO, FAIL, WAIT, COUNT, FLOOD, META = (f"/test.Echo/{name}" for name in _METHODS)
+DECODERS = {WATCH_LIST: WatchDecoder}
+app = headway.App("rpc")
+
+
+@message(name="test.Text")
+class Text:
+    text: str = field(1)
+
+
+THING = app.type("test", "v1", "Thing", Text)
+
+
+class Echo:
+    """Answers in every way a service may; its events let a test wait for what happens in it."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.changed = trio.Event()
+        self.release = trio.Event()
+        self.cancelled = 0
+        self.sent = 0
+        self.flood_ended = trio.Event()
+
+    def __mapping__(self) -> dict[str, Handler]:
+        one, many = Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM
+        functions: dict[str, tuple[Any, Cardinality]] = {
+            ECHO: (self._echo, one),
+            FAIL: (self._fail, one),
+            WAIT: (self._wait, one),
+            META: (self._meta, one),
+            COUNT: (self._count, many),
+            FLOOD: (self._flood, many),
+        }
+        return {path: Handler(function, kind, Text, Text) for path, (function, kind) in functions.items()}
+
+    async def _echo(self, stream: Any) -> None:
+        request = await stream.recv_message()
+        await stream.send_message(Text(text=request.text))
+
+    async def _fail(self, stream: Any) -> None:
+        request = await stream.recv_message()
+        if request.text == "known":
+            raise GRPCError(Status.ABORTED, "não — 100 %")
+        raise RuntimeError("a secret of the server")
+
+    async def _wait(self, stream: Any) -> None:
+        request = await stream.recv_message()
+        self._wake(1)
+        try:
+            await self.release.wait()
+        except trio.Cancelled:
+            self.cancelled += 1
+            raise
+        finally:
+            self._wake(-1)
+        await stream.send_message(Text(text=request.text))
+
+    async def _meta(self, stream: Any) -> None:
+        await stream.recv_message()
+        await stream.send_message(Text(text=str(stream.metadata.get("x-consul-token"))))
+
+    async def _count(self, stream: Any) -> None:
+        """Numbers up to the one asked for; then, unless that is 0, the end."""
+        request = await stream.recv_message()
+        for number in range(int(request.text)):
+            await stream.send_message(Text(text=str(number)))
+        if not int(request.text):
+            await self._wait_in(stream)
+
+    async def _wait_in(self, stream: Any) -> None:
+        await stream.send_message(Text(text="waiting"))
+        self._wake(1)
+        try:
+            await self.release.wait()
+        except trio.Cancelled:
+            self.cancelled += 1
+            raise
+        finally:
+            self._wake(-1)
+
+    async def _flood(self, stream: Any) -> None:
+        """Sends 16 KiB a message for ever."""
+        await stream.recv_message()
+        try:
+            while True:
+                await stream.send_message(Text(text="x" * (16 << 10)))
+                self.sent += 1
+        finally:
+            self.flood_ended.set()
+
+    def _wake(self, by: int) -> None:
+        self.waiting += by
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def until_waiting(self, count: int) -> None:
+        while self.waiting != count:
+            await self.changed.wait()
+
+
+class TextDecoder:
+    """The stream decoder of Echo's methods."""
+
+    def __call__(self, bodies: list[bytes]) -> list[Any]:
+        return [decode(Text, body) for body in bodies]
+
+
+TEXTS = {COUNT: TextDecoder, FLOOD: TextDecoder}
+
+
+@dataclass
+class Served:
+    """A server with the resource service on a store in memory."""
+
+    server: Any
+    backend: Backend
+    services: rpc.Services
+    echo: Echo
+    health: Any
+    encodings: ResourceEncodings
+
+    @property
+    def where(self) -> str:
+        address: str = self.server.addresses[0]
+        return address
+
+
+@asynccontextmanager
+async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> AsyncIterator[Served]:
+    """Everything that the tests call, on a server."""
+    encodings = ResourceEncodings()
+    (registry,) = [each.registry for each in options.pop("apps", [app])]
+    echo, health = Echo(), rpc.Health("headway.resource.v1.ResourceService")
+    async with open_store("memory:") as backend:
+        services = rpc.Services(
+            ResourceService(backend, registry),
+            LeaseService(backend),
+            echo,
+            health,
+            aliases=SERVICE_ALIASES,
+            encoders={WATCH_LIST: WatchEncoder(encodings)},
+            interceptors=options.pop("interceptors", ()),
+        )
+        with trio.fail_after(40):
+            async with rpc.open_server(services, list(listen), **options) as server:
+                yield Served(server, backend, services, echo, health, encodings)
+
+
+@dataclass
+class Certificates:
+    """Files and contexts of one certificate authority."""
+
+    ca: Path
+    server: ssl.SSLContext
+    server_mutual: ssl.SSLContext
+    client: ssl.SSLContext
+    client_mutual: ssl.SSLContext
+    stranger: ssl.SSLContext
+
+
+def certificates(folder: Path) -> Certificates:
+    """Certificates for 127.0.0.1, made now."""
+    authority, stranger = trustme.CA(), trustme.CA()
+    ca, server_file, client_file = folder / "ca.pem", folder / "server.pem", folder / "client.pem"
+    other = folder / "other.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    stranger.cert_pem.write_to_path(str(other))
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(str(server_file))
+    authority.issue_cert("a-client").private_key_and_cert_chain_pem.write_to_path(str(client_file))
+    return Certificates(
+        ca,
+        rpc.server_tls(server_file),
+        rpc.server_tls(server_file, client_ca=ca),
+        rpc.client_tls(ca),
+        rpc.client_tls(ca, certificate=client_file),
+        rpc.client_tls(other),
+    )

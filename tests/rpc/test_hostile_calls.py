@@ -1,0 +1,63 @@
+"""Whatever is asked in proper HTTP/2, it is answered or refused in a few words, and nothing of it is left."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from grpclib.const import Status
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headway.rpc import framed
+from tests.rpc.hostile_caller import Shot, calling, shoot
+from tests.rpc.hostile_kit import attacked
+from tests.rpc.hostile_messages import METHODS, NAMES, WRITE, WRONG_REQUESTS, bodies, request_named, shots
+
+
+@pytest.mark.parametrize("kind", WRONG_REQUESTS)
+async def test_a_wrong_request_is_told_what_is_wrong(kind: str) -> None:
+    """By a status of its own, in few words, and whoever shares its connection is answered."""
+    wrong = WRONG_REQUESTS[kind]
+    async with attacked() as target:
+        one = Shot(wrong.headers, wrong.body)
+        answer, after = await shoot(target, kind, [one, Shot(calling(METHODS[0]), framed(b""))])
+        if isinstance(wrong.status, Status):
+            assert answer.status == wrong.status.value, answer
+        else:
+            assert answer.headers[":status"] == str(wrong.status), answer
+        assert after.status == Status.INVALID_ARGUMENT.value
+
+
+@pytest.mark.parametrize("number", range(len(NAMES)))
+async def test_an_absurd_name_is_refused_in_few_words(number: int) -> None:
+    """However long it is."""
+    async with attacked() as target:
+        (answer,) = await shoot(target, "name", [Shot(calling(WRITE), framed(request_named(NAMES[number])))])
+        assert answer.status == Status.INVALID_ARGUMENT.value
+
+
+@settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.lists(st.tuples(st.sampled_from(METHODS), bodies()), min_size=5, max_size=30))
+async def test_any_bytes_to_any_method_are_answered(asked: list[tuple[str, bytes]]) -> None:
+    """With a status: no handler raises anything else, whatever message it is given."""
+    async with attacked() as target:
+        answers = await shoot(target, "bytes", [Shot(calling(path), framed(body)) for path, body in asked])
+        assert all(answer.over for answer in answers)
+
+
+async def test_two_thousand_broken_messages_disturb_nobody() -> None:
+    """To every method, some with a broken prefix; each call is answered, and its connection lives."""
+    chance = random.Random(7)
+    async with attacked() as target:
+        for _ in range(20):
+            answers = await shoot(target, "messages", shots(chance, 100))
+            assert all(answer.over for answer in answers)
+            await target.unharmed()
+        assert target.inputs["messages"] == 2000

@@ -1,0 +1,201 @@
+"""Who begins and doesn't go on holds little, disturbs nobody, and is ended when its time is over."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from grpclib.const import Status
+from h2.settings import SettingCodes
+from hpack import Encoder
+from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, SettingsFrame
+
+from headway.resource import encode, pb
+from headway.rpc import Limits, MessageParser, framed
+from headway.rpc._http2 import Inbox
+from tests.rpc.hostile_bytes import PREFACE, REQUEST, request
+from tests.rpc.hostile_caller import Shot, calling, shoot
+from tests.rpc.hostile_kit import PATIENCE, ServerTasks, Target, attacked, resident, until_closed
+from tests.rpc.hostile_messages import WATCH
+from tests.rpc.rpc_kit import FLOOD, THING, served
+
+OPENING = PREFACE + SettingsFrame(0).serialize()
+NO_WINDOW = PREFACE + SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: 0}).serialize()
+
+
+def _to(path: str) -> list[tuple[str, str]]:
+    return [(name, path if name == ":path" else value) for name, value in REQUEST]
+
+
+def _headers_broken_off() -> bytes:
+    return HeadersFrame(1, Encoder().encode(REQUEST)).serialize()
+
+
+def _watches_without_window() -> bytes:
+    body = framed(encode(pb.WatchListRequest(type=THING.name.message())))
+    return NO_WINDOW + b"".join(request(id, body, headers=_to(WATCH)) for id in range(1, 40, 2))
+
+
+SILENT: dict[str, Callable[[], bytes]] = {
+    "nothing": lambda: b"",
+    "half a preface": lambda: PREFACE[:11],
+    "a preface alone": lambda: PREFACE,
+    "half a frame": lambda: OPENING + b"\0\0\x08\x06",
+    "headers without end": lambda: OPENING + _headers_broken_off(),
+    "headers without end, continued": lambda: (
+        OPENING + _headers_broken_off() + ContinuationFrame(1, b"").serialize() * 5
+    ),
+    "a request without body": lambda: OPENING + request(1, framed(b""))[:-14],
+    "half a message": lambda: OPENING + request(1, framed(b"abc")[:-1])[:-1],
+    "watches without window": _watches_without_window,
+}
+
+
+async def _hold(
+    target: Target, kind: str, data: bytes, held: trio.Event, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """Begin, say no more until everybody has begun, and go without a word."""
+    target.inputs[kind] += 1
+    stream = await trio.open_tcp_stream(target.host, target.port)
+    try:
+        await stream.send_all(data)
+        task_status.started()
+        await held.wait()
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+async def test_a_hundred_that_fall_silent_disturb_nobody() -> None:
+    """While they hold their connections the bystander goes on; when they are gone nothing of theirs is left."""
+    async with attacked() as target, trio.open_nursery() as nursery:
+        held = trio.Event()
+        for kind, data in SILENT.items():
+            for _ in range(15):
+                await nursery.start(_hold, target, kind, data(), held)
+        done = target.bystander.written
+        with trio.fail_after(PATIENCE):
+            await target.bystander.until_written(done + 5)
+        held.set()
+    assert target.inputs.total() == 15 * len(SILENT)
+
+
+def _impatient() -> Limits:
+    return Limits(
+        handshake_timeout=0.1, request_timeout=0.1, stall_timeout=0.1, keepalive_interval=0.1, keepalive_timeout=0.1
+    )
+
+
+@asynccontextmanager
+async def _impatient_server() -> AsyncIterator[tuple[str, ServerTasks]]:
+    tasks = ServerTasks()
+    trio.lowlevel.add_instrument(tasks)
+    reported: list[object] = []
+    try:
+        async with served(limits=_impatient(), report=lambda *said: reported.append(said)) as it:
+            yield it.where, tasks
+    finally:
+        trio.lowlevel.remove_instrument(tasks)
+    assert not reported
+
+
+@pytest.mark.parametrize("kind", SILENT)
+async def test_who_falls_silent_is_ended_by_the_server(kind: str) -> None:
+    """Though it never goes by itself."""
+    async with _impatient_server() as (where, tasks):
+        before = tasks.living.copy()
+        host, port = where.split(":")
+        streams = [await trio.open_tcp_stream(host, int(port)) for _ in range(10)]
+        for stream in streams:
+            await stream.send_all(SILENT[kind]())
+        with trio.fail_after(PATIENCE):
+            for stream in streams:
+                await until_closed(stream)
+                await trio.aclose_forcefully(stream)
+            await tasks.until(before)
+
+
+async def test_a_preface_by_the_drop_is_not_waited_for() -> None:
+    """Each byte shows that there is somebody, and still the beginning has to be there in time."""
+    async with _impatient_server() as (where, tasks):
+        before = tasks.living.copy()
+        host, port = where.split(":")
+        stream = await trio.open_tcp_stream(host, int(port))
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_drip, stream, PREFACE[:-1])
+                await until_closed(stream)
+                nursery.cancel_scope.cancel()
+            await trio.aclose_forcefully(stream)
+            await tasks.until(before)
+
+
+async def _drip(stream: trio.SocketStream, data: bytes) -> None:
+    for byte in data:
+        try:
+            await stream.send_all(bytes([byte]))
+        except trio.BrokenResourceError:
+            return
+        # Not in place of a condition: it is what a slow loris does.
+        await trio.sleep(0.05)
+
+
+async def test_who_reads_nothing_of_a_flood_is_ended() -> None:
+    """Its windows are wide open and its socket is not read: what waits for it is bounded, and then it is ended."""
+    async with _impatient_server() as (where, tasks):
+        before, memory = tasks.living.copy(), resident()
+        host, port = where.split(":")
+        wide = SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: (1 << 31) - 1}).serialize()
+        window = b"\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0"
+        stream = await trio.open_tcp_stream(host, int(port))
+        await stream.send_all(PREFACE + wide + window + request(1, framed(b""), headers=_to(FLOOD)))
+        with trio.fail_after(PATIENCE):
+            await tasks.until(before + Counter({"rpc connection": 1, "rpc call": 1}))
+            await tasks.until(before)
+        assert resident() - memory < 64 << 20
+        await trio.aclose_forcefully(stream)
+
+
+async def test_a_watch_that_is_sent_frames_of_a_byte_disturbs_nobody() -> None:
+    """Nobody takes what comes after its request; the window bounds it."""
+    body = framed(encode(pb.WatchListRequest(type=THING.name.message())))
+    head = HeadersFrame(1, Encoder().encode(_to(WATCH)), flags=["END_HEADERS"]).serialize()
+    drops = DataFrame(1, b"x").serialize() * 20_000
+    async with attacked() as target:
+        await target.throw("bytes", OPENING + head + DataFrame(1, body).serialize() + drops)
+
+
+@pytest.mark.parametrize("into", ["inbox", "parser"])
+def test_what_comes_by_the_drop_takes_little_more_than_its_size(into: str) -> None:
+    """What is kept is bytes, not an object for each frame."""
+    inbox, parser = Inbox(lambda _: None), MessageParser(1 << 22)
+    parser.feed((1 << 20).to_bytes(5, "big"))
+    drops = [number.to_bytes(2, "big") for number in range(20_000)]
+    tracemalloc.start()
+    try:
+        for drop in drops:
+            if into == "inbox":
+                inbox.add(bytes(bytearray(drop)), 2)
+            else:
+                parser.feed(bytes(bytearray(drop)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 120_000
+    assert inbox.unacked_size() == (40_000 if into == "inbox" else 0)
+
+
+async def test_calls_that_pass_their_deadline_leave_nothing() -> None:
+    """A watch and a read with no time at all, many at once."""
+    chance = random.Random(3)
+    body = framed(encode(pb.WatchListRequest(type=THING.name.message())))
+    async with attacked() as target:
+        timeouts = [chance.choice(("0n", "1n", "1u", "1m", "5m")) for _ in range(300)]
+        shots = [Shot([*calling(WATCH), ("grpc-timeout", timeout)], body) for timeout in timeouts]
+        answers = await shoot(target, "deadlines", shots)
+        assert all(answer.over for answer in answers)
+        assert {answer.status for answer in answers} <= {Status.DEADLINE_EXCEEDED.value, None}

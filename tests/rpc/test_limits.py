@@ -1,0 +1,348 @@
+"""What a peer may not do: floods, streams and messages beyond the limits, silence; and what slow ones cost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated, RemoteSettingsChanged, ResponseReceived, StreamReset
+from h2.settings import SettingCodes
+from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame
+
+from headway import rpc
+from headway.client import Client
+from headway.resource import Changes, EndOfSnapshot, pb
+from headway.rpc import Limits, Rate
+from headway.service import WATCH_LIST
+from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, FLOOD, TEXTS, THING, WAIT, Text, app, served
+
+HEADERS = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", COUNT),
+    (":authority", "x"),
+    ("te", "trailers"),
+    ("content-type", "application/grpc"),
+]
+
+
+class Raw:
+    """An HTTP/2 client that does what it is told."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.h2 = H2Connection()
+        self.h2.initiate_connection()
+        self.events: list[Any] = []
+
+    async def flush(self) -> None:
+        await self.stream.send_all(self.h2.data_to_send())
+
+    async def until(self, wanted: Callable[[Any], bool]) -> Any:
+        """The first event that is wanted, or None when the server closes the connection."""
+        while True:
+            for event in self.events:
+                if wanted(event):
+                    return event
+            try:
+                data = await self.stream.receive_some(65536)
+            except trio.BrokenResourceError:
+                return None
+            if not data:
+                return None
+            self.events += self.h2.receive_data(data)
+
+    async def goaway(self) -> Any:
+        return await self.until(lambda event: isinstance(event, ConnectionTerminated))
+
+
+@asynccontextmanager
+async def tcp(where: str) -> AsyncIterator[trio.SocketStream]:
+    host, port = where.split(":")
+    stream = await trio.open_tcp_stream(host, int(port))
+    try:
+        yield stream
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+@asynccontextmanager
+async def connected(where: str) -> AsyncIterator[Raw]:
+    async with tcp(where) as stream:
+        raw = Raw(stream)
+        await raw.flush()
+        assert await raw.until(lambda event: isinstance(event, RemoteSettingsChanged))
+        yield raw
+
+
+async def until_closed(stream: trio.SocketStream) -> None:
+    try:
+        while await stream.receive_some(65536):
+            pass
+    except trio.BrokenResourceError:
+        pass
+
+
+async def read_all(items: AsyncIterator[Any]) -> None:
+    async for _ in items:
+        pass
+
+
+def resets() -> bytes:
+    """Streams begun and reset at once: each costs the server more than the client."""
+    h2 = H2Connection()
+    h2.initiate_connection()
+    h2.clear_outbound_data_buffer()
+    out = bytearray()
+    for number in range(60):
+        h2.send_headers(number * 2 + 1, HEADERS)
+        out += h2.data_to_send() + RstStreamFrame(number * 2 + 1).serialize()
+    return bytes(out)
+
+
+def settings() -> bytes:
+    return SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: 70_000}).serialize() * 60
+
+
+FLOODS: dict[str, Callable[[], bytes]] = {
+    "resets": resets,
+    "pings": lambda: PingFrame(0, opaque_data=b"12345678").serialize() * 60,
+    "settings": settings,
+    "empty": lambda: resets()[: resets().index(RstStreamFrame(1).serialize())] + DataFrame(1, b"").serialize() * 300,
+}
+TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(200, 1))
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_a_flood_ends_its_connection_alone(kind: str) -> None:
+    """With GOAWAY ENHANCE_YOUR_CALM; nobody else is disturbed."""
+    async with served(limits=TIGHT) as it, rpc.open_channel(it.where) as other, connected(it.where) as raw:
+        await other.unary(ECHO, Text(text="a"), Text)
+        await raw.stream.send_all(FLOODS[kind]())
+        end = await raw.goaway()
+        assert end is not None
+        assert end.error_code == ErrorCodes.ENHANCE_YOUR_CALM
+        assert (await other.unary(ECHO, Text(text="a"), Text)).text == "a"
+        await it.echo.until_waiting(0)
+
+
+async def test_headers_without_end_end_the_connection() -> None:
+    """A header block in endless continuations is given up before it takes memory."""
+    async with served() as it, connected(it.where) as raw:
+        begin = HeadersFrame(1, b"")
+        piece = ContinuationFrame(1, b"x" * 1000).serialize()
+        with contextlib.suppress(trio.BrokenResourceError):
+            await raw.stream.send_all(begin.serialize() + piece * 100)
+            await raw.goaway()
+        # Whether its GOAWAY was seen or not: it reads no further.
+        with pytest.raises(trio.BrokenResourceError):  # noqa: PT012
+            while True:
+                await raw.stream.send_all(piece)
+
+
+async def test_headers_beyond_the_limit_end_the_connection() -> None:
+    """Metadata is bounded, decompressed too."""
+    async with served() as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, [*HEADERS, *((f"x-{number}", "y" * 1000) for number in range(30))])
+        await raw.flush()
+        assert (await raw.goaway()) is not None
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 1000, bytes(range(256)) * 20])
+async def test_what_is_not_http2_ends_its_connection_alone(garbage: bytes) -> None:
+    """Whatever it is."""
+    reported: list[Any] = []
+    async with served(report=lambda *said: reported.append(said), limits=Limits(handshake_timeout=0.5)) as it:
+        async with connected(it.where) as raw:
+            await raw.stream.send_all(garbage)
+            with trio.move_on_after(0.2):
+                await raw.goaway()
+        async with tcp(it.where) as other:
+            await other.send_all(garbage)
+            await until_closed(other)
+        async with rpc.open_channel(it.where) as channel:
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+    assert not reported
+
+
+async def test_a_stream_too_many_is_refused_alone() -> None:
+    """The limit is announced; who opens more all the same hears REFUSED_STREAM, and the others go on."""
+    async with served(limits=Limits(streams=5)) as it, connected(it.where) as raw:
+        assert raw.h2.remote_settings.max_concurrent_streams == 5
+        raw.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = 100
+        raw.h2.remote_settings.acknowledge()
+        for number in range(6):
+            raw.h2.send_headers(number * 2 + 1, HEADERS)
+            raw.h2.send_data(number * 2 + 1, rpc.framed(b"\x0a\x010"), end_stream=True)
+        await raw.flush()
+        refused = await raw.until(lambda event: isinstance(event, StreamReset))
+        assert (refused.stream_id, refused.error_code) == (11, ErrorCodes.REFUSED_STREAM)
+        await it.echo.until_waiting(5)
+
+
+async def test_a_message_too_large_is_refused_before_it_is_read() -> None:
+    """By its length alone: nothing of it has been sent."""
+    async with served(limits=Limits(message_size=1000)) as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, HEADERS)
+        raw.h2.send_data(1, (1 << 31).to_bytes(5, "big"))
+        await raw.flush()
+        answer = await raw.until(lambda event: isinstance(event, ResponseReceived))
+        assert dict(answer.headers)[b"grpc-status"] == str(Status.RESOURCE_EXHAUSTED.value).encode()
+        async with rpc.open_channel(it.where) as channel:
+            with pytest.raises(GRPCError) as caught:
+                await channel.unary(ECHO, Text(text="x" * 1001), Text)
+        assert caught.value.status is Status.RESOURCE_EXHAUSTED
+
+
+async def test_a_request_that_does_not_come_is_not_waited_for() -> None:
+    """Nor is a connection on which nothing is said, which is closed."""
+    async with served(limits=Limits(request_timeout=0.1, handshake_timeout=0.2)) as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, HEADERS)
+        await raw.flush()
+        answer = await raw.until(lambda event: isinstance(event, ResponseReceived))
+        assert dict(answer.headers)[b"grpc-status"] == str(Status.DEADLINE_EXCEEDED.value).encode()
+        async with tcp(it.where) as silent:
+            await until_closed(silent)
+
+
+async def test_a_peer_that_is_gone_is_noticed() -> None:
+    """It is asked, and when it doesn't answer its calls are cancelled."""
+    async with served(limits=Limits(keepalive_interval=0.1, keepalive_timeout=0.1)) as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, HEADERS)
+        raw.h2.send_data(1, rpc.framed(b"\x0a\x010"), end_stream=True)
+        await raw.flush()
+        await it.echo.until_waiting(1)
+        # Nobody reads from here on: no ping is answered.
+        await it.echo.until_waiting(0)
+        assert it.echo.cancelled == 1
+
+
+async def test_an_idle_peer_that_answers_is_kept() -> None:
+    """Silence is not absence."""
+    limits = Limits(keepalive_interval=0.05, keepalive_timeout=0.1)
+    async with served(limits=limits) as it, rpc.open_channel(it.where) as channel:
+        await channel.unary(ECHO, Text(text="a"), Text)
+        (protocol,) = it.server._connections
+        heard = protocol._heard
+        await trio.sleep(0.3)
+        assert protocol._heard > heard
+        assert it.server.connections == 1
+
+
+async def test_who_does_not_read_costs_a_window_and_holds_nobody_up() -> None:
+    """The handler waits once the windows are full; others on the same connection go on."""
+    async with (
+        served() as it,
+        rpc.open_channel(it.where, decoders=TEXTS) as channel,
+        channel.stream(FLOOD, Text()) as slow,
+        channel.stream(COUNT, Text(text="500")) as quick,
+    ):
+        await anext(slow)
+        assert [item.text async for item in quick] == [str(number) for number in range(500)]
+        sent = -1
+        while sent != it.echo.sent:
+            sent = it.echo.sent
+            await trio.testing.wait_all_tasks_blocked(0.05)
+        # The stream's window (1 MiB of 16 KiB messages), and what is between the two ends.
+        assert sent < 80
+        for _ in range(100):
+            await anext(slow)
+
+
+async def test_who_never_reads_is_ended() -> None:
+    """After the stall timeout, so that what it holds (a snapshot) is let go."""
+    async with (
+        served(limits=Limits(stall_timeout=0.2)) as it,
+        rpc.open_channel(it.where, decoders=TEXTS) as channel,
+        channel.stream(FLOOD, Text()) as slow,
+    ):
+        await anext(slow)
+        await it.echo.flood_ended.wait()
+        with pytest.raises(GRPCError) as caught:
+            await read_all(slow)
+        assert caught.value.status is Status.UNAVAILABLE
+
+
+async def test_a_slow_watcher_loses_and_repeats_nothing() -> None:
+    """It reads nothing while more is written than fits on the way, and then hears it all in order."""
+    async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
+        local = Client(rpc.InProcessChannel(it.services), app.registry)
+        request = pb.WatchListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
+        async with channel.stream(WATCH_LIST, request) as slow, channel.stream(WATCH_LIST, request) as quick:
+            for items in (slow, quick):
+                assert isinstance(await anext(items), EndOfSnapshot)
+            wanted: list[int] = []
+            for number in range(60):
+                written = await local.write(THING.new(f"thing-{number}", Text(text="x" * 50_000)))
+                wanted.append(int(written.version))
+            for items in (quick, slow):
+                heard: list[int] = []
+                while len(heard) < len(wanted):
+                    item = await anext(items)
+                    if isinstance(item, Changes):
+                        heard += [change.revision for change in item.changes]
+                assert heard == wanted
+
+
+async def test_a_thousand_idle_streams_cost_next_to_nothing() -> None:
+    """No polling, no timers but the keepalive's."""
+    async with (
+        served() as it,
+        rpc.open_channel(it.where, decoders=TEXTS) as channel,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def watch() -> None:
+            async with channel.stream(COUNT, Text(text="0")) as items:
+                async for _ in items:
+                    pass
+
+        for _ in range(1000):
+            nursery.start_soon(watch)
+        await it.echo.until_waiting(1000)
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        begin, used = time.monotonic(), time.process_time()
+        await trio.sleep(1.0)
+        assert time.process_time() - used < 0.05 * (time.monotonic() - begin)
+        nursery.cancel_scope.cancel()
+
+
+async def test_calls_that_a_leaving_server_has_begun_finish() -> None:
+    """A GOAWAY without an error: the next call goes over another connection, those under way to their end."""
+    async with served() as it, rpc.open_channel(it.where) as channel, trio.open_nursery() as nursery:
+        replies: list[str] = []
+
+        async def call() -> None:
+            replies.append((await channel.unary(WAIT, Text(text="late"), Text)).text)
+
+        nursery.start_soon(call)
+        await it.echo.until_waiting(1)
+        (protocol,) = it.server._connections
+        protocol.say_goodbye()
+        while it.server.connections == 1:
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        assert not replies
+        it.echo.release.set()
+        while protocol in it.server._connections:
+            await trio.testing.wait_all_tasks_blocked()
+        assert replies == ["late"]
+
+
+async def test_the_deadline_is_kept_without_the_client() -> None:
+    """One that doesn't reset its call is told, and the handler is ended."""
+    async with served() as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, [*HEADERS[:2], (":path", WAIT), *HEADERS[3:], ("grpc-timeout", "100m")])
+        raw.h2.send_data(1, rpc.framed(b""), end_stream=True)
+        await raw.flush()
+        answer = await raw.until(lambda event: isinstance(event, ResponseReceived))
+        assert dict(answer.headers)[b"grpc-status"] == str(Status.DEADLINE_EXCEEDED.value).encode()
+        assert (it.echo.waiting, it.echo.cancelled) == (0, 1)

@@ -1,0 +1,123 @@
+"""Every name private to grpclib and h2 that `rpc` builds on is there, and is what it was."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from grpclib import config, events, metadata, protocol, server
+from h2 import connection, settings
+from hyperframe.frame import GoAwayFrame
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def test_the_version_is_the_one_that_was_read() -> None:
+    """Another one is to be read first: what is extended may have changed in it."""
+    assert version("grpclib") == "0.4.9"
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (protocol.Buffer.add, ["self", "data", "ack_size"]),
+        (protocol.Buffer.eof, ["self"]),
+        (protocol.Buffer.unacked_size, ["self"]),
+        (protocol.Connection.__init__, ["self", "connection", "transport", "config"]),
+        (protocol.Connection.ack, ["self", "stream_id", "size"]),
+        (protocol.Connection.close, ["self"]),
+        (protocol.Connection.create_stream, ["self", "stream_id", "wrapper"]),
+        (protocol.Connection.flush, ["self"]),
+        (protocol.Connection.initialize, ["self"]),
+        (protocol.Connection.is_closing, ["self"]),
+        (protocol.Stream.__init__, ["self", "connection", "h2_connection", "transport", "stream_id", "wrapper"]),
+        (protocol.Stream.__terminated__, ["self", "reason"]),
+        (protocol.Stream.init_stream, ["self", "stream_id", "connection"]),
+        (protocol.Stream.reset_nowait, ["self", "error_code"]),
+        (protocol.EventsProcessor.register, ["self", "stream"]),
+        (protocol.EventsProcessor.process_connection_terminated, ["self", "event"]),
+        (protocol.Stream.send_headers, ["self", "headers", "end_stream"]),
+        (protocol.Stream.send_data, ["self", "data", "end_stream"]),
+        (protocol.EventsProcessor.__init__, ["self", "handler", "connection"]),
+        (protocol.EventsProcessor.close, ["self", "reason"]),
+        (protocol.EventsProcessor.process, ["self", "event"]),
+        (protocol.EventsProcessor.process_request_received, ["self", "event"]),
+        (protocol.EventsProcessor.process_remote_settings_changed, ["self", "event"]),
+        (protocol.EventsProcessor.process_stream_reset, ["self", "event"]),
+        (protocol.H2Protocol.__init__, ["self", "handler", "config", "h2_config"]),
+        (protocol.H2Protocol.connection_made, ["self", "transport"]),
+        (protocol.H2Protocol.data_received, ["self", "data"]),
+        (protocol.H2Protocol.connection_lost, ["self", "exc"]),
+        (protocol.AbstractHandler.accept, ["self", "stream", "headers", "release_stream"]),
+        (protocol.AbstractHandler.cancel, ["self", "stream"]),
+        (protocol.AbstractHandler.close, ["self"]),
+        (config.Configuration.__for_server__, ["self"]),
+        (config.Configuration.__for_client__, ["self"]),
+        (server.Stream.send_initial_metadata, ["self", "metadata"]),
+        (
+            server.Stream.send_trailing_metadata,
+            ["self", "status", "status_message", "status_details", "metadata"],
+        ),
+        (metadata.Deadline.from_headers, ["headers"]),
+        (metadata.decode_metadata, ["headers"]),
+        (metadata.encode_metadata, ["metadata"]),
+        (metadata.encode_timeout, ["timeout"]),
+        (metadata.decode_grpc_message, ["value"]),
+        (connection.H2Connection.initiate_connection, ["self"]),
+        (settings.Settings.__init__, ["self", "client", "initial_values"]),
+    ],
+)
+def test_a_function_has_the_parameters_that_we_give_or_take(function: Any, expected: list[str]) -> None:
+    """An override with other parameters would not be called as grpclib's is."""
+    assert parameters(function) == expected
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (protocol.Connection.__init__, ["_connection", "_transport", "write_ready", "stream_close_waiter"]),
+        (
+            protocol.Stream.__init__,
+            [
+                "_h2_connection",
+                "_transport",
+                "window_updated",
+                "headers_received",
+                "trailers_received",
+                "headers",
+                "trailers",
+            ],
+        ),
+        (protocol.Stream.init_stream, ["buffer"]),
+        (protocol.EventsProcessor.__init__, ["processors", "streams"]),
+        (server.Stream.__init__, ["_stream", "_method_name", "_cardinality", "_recv_type", "metadata", "peer"]),
+        (server.Stream.send_initial_metadata, ["_send_initial_metadata_done"]),
+        (server.Stream.send_message, ["_send_message_done"]),
+        (server.Stream.send_trailing_metadata, ["_send_trailing_metadata_done"]),
+    ],
+)
+def test_a_function_sets_the_attributes_that_we_use(owner: Any, names: list[str]) -> None:
+    """They are replaced, or read, by their names."""
+    assert set(names) <= set(owner.__code__.co_names)
+
+
+def test_h2_reads_the_limit_of_streams_from_where_we_raise_it() -> None:
+    """So that a stream too many is refused by us, and doesn't end the connection."""
+    assert isinstance(settings.Settings.max_concurrent_streams, property)
+    assert "max_concurrent_streams" in connection.H2Connection._receive_headers_frame.__code__.co_names
+    assert "max_header_list_size" in connection.H2Connection.__init__.__code__.co_names
+
+
+def test_dispatching_to_nobody_needs_no_server() -> None:
+    """A server stream wants one."""
+    assert parameters(events._DispatchServerEvents.__init__) == ["self"]
+
+
+def test_h2_looks_up_what_a_frame_means_where_we_put_our_goaway() -> None:
+    """Its own takes nothing more after one, not even the ends of calls that have begun."""
+    assert GoAwayFrame in connection.H2Connection()._frame_dispatch_table
+    assert parameters(connection.H2Connection()._receive_goaway_frame) == ["frame"]

@@ -1,0 +1,390 @@
+"""The client, a watch and a controller's run over the network: what they do in the process they do here."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway import rpc
+from headway.cache import Hub
+from headway.client import Client
+from headway.controller import Owed, Run, Supervisor
+from headway.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from headway.events import StreamOpened
+from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
+from headway.rpc._health import SERVING, HealthCheckRequest, HealthCheckResponse
+from headway.service import WATCH_LIST, copied
+from tests.rpc.rpc_kit import COUNT, DECODERS, ECHO, TEXTS, THING, WAIT, Served, Text, app, served
+
+READ = "/headway.resource.v1.ResourceService/Read"
+
+
+@asynccontextmanager
+async def clients() -> AsyncIterator[tuple[Served, Client, rpc.RemoteChannel]]:
+    async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
+        yield it, Client(channel, app.registry), channel
+
+
+async def test_the_client_does_over_the_network_what_it_does_in_the_process() -> None:
+    """Write, read, list, apply, delete, and each refusal by its own error."""
+    async with clients() as (_, client, _):
+        created = await client.write(THING.new("a", Text(text="1")))
+        assert created.version
+        read = await client.read(THING, "a")
+        assert (read.data.text, read.version, read.id.uid) == ("1", created.version, created.id.uid)
+        read.data.text = "2"
+        await client.write(read)
+        with pytest.raises(headway.Conflict):
+            await client.write(read)
+        assert [each.data.text for each in await client.list(THING)] == ["2"]
+        await client.delete(await client.apply(THING.new("a", Text(text="3"))))
+        assert await client.get(THING, "a") is None
+        with pytest.raises(headway.NotFound):
+            await client.read(THING, "a")
+        with pytest.raises(InvalidArgument):
+            await client.read(THING, "Not A Name")
+
+
+async def test_a_watch_tells_the_snapshot_its_end_and_every_change() -> None:
+    """As it does in the process, with whole resources."""
+    async with clients() as (_, client, _):
+        await client.write(THING.new("before", Text(text="1")))
+        async with client.watch(THING) as events:
+            first = await anext(events)
+            assert isinstance(first, headway.Upserted)
+            assert first.resource.data.text == "1"
+            assert isinstance(await anext(events), headway.SnapshotEnd)
+            written = await client.write(THING.new("after", Text(text="2")))
+            event = await _change(events)
+            assert isinstance(event, headway.Upserted)
+            assert (event.resource.id.name, event.revision) == ("after", int(written.version))
+            await client.delete(written)
+            event = await _change(events)
+            assert isinstance(event, headway.Deleted)
+            assert event.resource.id.name == "after"
+
+
+async def _change(events: Any) -> Any:
+    while True:
+        event = await anext(events)
+        if not isinstance(event, headway.Progress):
+            return event
+
+
+async def test_a_watch_goes_on_where_it_was() -> None:
+    """From the last position, without a snapshot, and without losing or repeating."""
+    async with served() as it:
+        local = Client(rpc.InProcessChannel(it.services), app.registry)
+        await local.write(THING.new("a", Text(text="1")))
+        async with rpc.open_channel(it.where, decoders=DECODERS) as channel:
+            async with channel.stream(WATCH_LIST, _everything()) as items:
+                assert isinstance(await anext(items), SnapshotChunk)
+                end = await anext(items)
+                assert isinstance(end, EndOfSnapshot)
+            await local.write(THING.new("b", Text(text="2")))
+            await local.write(THING.new("c", Text(text="3")))
+            request = _everything()
+            request.resume_after = end.position.message()
+            async with channel.stream(WATCH_LIST, request) as items:
+                first = await anext(items)
+                assert first == Bookmark(end.position, resumed=True)
+                names: list[str] = []
+                while len(names) < 2:
+                    item = await anext(items)
+                    if isinstance(item, Changes):
+                        names += [change.resource.id.name for change in item.changes if change.resource.id]
+                assert names == ["b", "c"]
+
+
+def _everything() -> pb.WatchListRequest:
+    return pb.WatchListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
+
+
+class Copier:
+    """An app with a controller that copies every Thing, and what it has reconciled."""
+
+    def __init__(self) -> None:
+        self.app = headway.App("controlled")
+        self.source = self.app.type("test", "v1", "Thing", Text)
+        self.target = self.app.type("test", "v1", "Copy", Text)
+        self.events: list[object] = []
+        self._changed = trio.Event()
+
+        @self.app.controller(manages=self.source, watches={self.target: headway.map_same_name()})
+        async def copier(rt: headway.Runtime, request: headway.Request) -> None:
+            thing = rt.cache.get(self.source, request.id)
+            if thing is not None:
+                await rt.client.apply(self.target.new(request.id.name, Text(text=thing.data.text)))
+            self._changed.set()
+            self._changed = trio.Event()
+
+    async def run_on(self, channel: rpc.Channel, nursery: trio.Nursery) -> None:
+        """Start the controller as an engine would, on a channel of any kind."""
+        hub = Hub(channel, nursery, self.events.append, lag_limit=30.0)
+        definition = self.app.controllers["copier"]
+
+        def make(owed: Owed) -> Run:
+            return Run(
+                definition,
+                hub=hub,
+                channel=channel,
+                registry=self.app.registry,
+                report=self.events.append,
+                fence_name="copier",
+                member="",
+                owed=owed,
+            )
+
+        nursery.start_soon(Supervisor("copier", make, self.events.append).supervise)
+
+    async def until_copied(self, client: Client, name: str, text: str) -> None:
+        while True:
+            changed = self._changed
+            copy = await client.get(self.target, name)
+            if copy is not None and copy.data.text == text:
+                return
+            await changed.wait()
+
+
+async def test_a_controller_runs_over_the_network() -> None:
+    """It primes, reconciles what is there and what comes, and its own writes are seen."""
+    copier = Copier()
+    async with served(apps=[copier.app]) as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
+        client = Client(channel, copier.app.registry)
+        await client.write(copier.source.new("before", Text(text="1")))
+        async with trio.open_nursery() as nursery:
+            await copier.run_on(channel, nursery)
+            await copier.until_copied(client, "before", "1")
+            await client.write(copier.source.new("after", Text(text="2")))
+            await copier.until_copied(client, "after", "2")
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_controller_goes_on_when_its_server_goes() -> None:
+    """Its streams resume at another server of the same store, without a snapshot, and nothing is missed."""
+    copier = Copier()
+    async with served(apps=[copier.app]) as it:
+        local = Client(rpc.InProcessChannel(it.services), copier.app.registry)
+        await local.write(copier.source.new("before", Text(text="1")))
+        gone = trio.Event()
+
+        async def first(task_status: trio.TaskStatus[str]) -> None:
+            async with rpc.open_server(it.services, ["127.0.0.1:0"]) as server:
+                task_status.started(server.addresses[0])
+                await gone.wait()
+
+        async with trio.open_nursery() as servers:
+            where = [await servers.start(first), it.where]
+            async with rpc.open_channel(where, decoders=DECODERS) as channel, trio.open_nursery() as nursery:
+                await copier.run_on(channel, nursery)
+                await copier.until_copied(local, "before", "1")
+                assert it.server.connections == 0
+                gone.set()
+                await local.write(copier.source.new("after", Text(text="2")))
+                await copier.until_copied(local, "after", "2")
+                assert it.server.connections > 0
+                nursery.cancel_scope.cancel()
+    opened = [event for event in copier.events if isinstance(event, StreamOpened)]
+    # Two types, each opened once with a snapshot; from then on, where it had been.
+    assert [event.resume_after is None for event in opened].count(True) == 2
+    assert len(opened) > 2
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    """Its address is named; a write that may not have been sent is said to be so."""
+    async with rpc.open_channel("127.0.0.1:1") as channel:
+        with pytest.raises(GRPCError, match=r"127\.0\.0\.1:1") as caught:
+            await channel.unary(ECHO, Text(), Text)
+        assert caught.value.status is Status.UNAVAILABLE
+        client = Client(channel, app.registry)
+        with pytest.raises(Unavailable):
+            await client.read(THING, "a")
+        with pytest.raises(OutcomeUnknown):
+            await client.write(THING.new("a", Text()))
+
+
+async def test_the_next_server_is_tried() -> None:
+    """One that can't be reached is passed over, and one that goes is left."""
+    async with served() as one, served() as other:
+        where = f"127.0.0.1:1,{one.where},{other.where}"
+        async with rpc.open_channel(where) as channel:
+            await channel.unary(ECHO, Text(text="a"), Text)
+            assert (one.server.connections, other.server.connections) == (1, 0)
+    async with served() as other, trio.open_nursery() as nursery:
+        gone = trio.Event()
+
+        async def first(task_status: trio.TaskStatus[str]) -> None:
+            async with served() as it:
+                task_status.started(it.where)
+                await gone.wait()
+
+        where = await nursery.start(first)
+        async with rpc.open_channel([where, other.where]) as channel:
+            await channel.unary(ECHO, Text(text="a"), Text)
+            assert other.server.connections == 0
+            gone.set()
+            while other.server.connections == 0:
+                with contextlib.suppress(GRPCError):
+                    await channel.unary(ECHO, Text(text="a"), Text)
+            assert (await channel.unary(ECHO, Text(text="b"), Text)).text == "b"
+
+
+async def test_a_connection_more_is_opened_before_the_streams_run_out() -> None:
+    """Grpclib alone would wait for ever at the server's limit."""
+    limits = rpc.Limits(streams=10)
+    async with (
+        served(limits=limits) as it,
+        rpc.open_channel(it.where, decoders=TEXTS) as channel,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def watch() -> None:
+            async with channel.stream(COUNT, Text(text="0")) as items:
+                async for _ in items:
+                    pass
+
+        for _ in range(35):
+            nursery.start_soon(watch)
+        await it.echo.until_waiting(35)
+        assert it.server.connections == 4
+        assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        # Calls never wait behind watches: they have a connection of their own.
+        assert it.server.connections == 5
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_lost_connection_ends_its_calls() -> None:
+    """With UNAVAILABLE, and not sent again: the server had begun."""
+    async with served() as it, rpc.open_channel(it.where) as channel:
+        failures: list[GRPCError] = []
+
+        async def call() -> None:
+            with pytest.raises(GRPCError) as caught:
+                await channel.unary(WAIT, Text(), Text)
+            failures.append(caught.value)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await it.echo.until_waiting(1)
+            for protocol in list(it.server._connections):
+                protocol.give_up()
+        assert [error.status for error in failures] == [Status.UNAVAILABLE]
+        assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+
+
+async def test_one_registry_serves_every_interface() -> None:
+    """In process without copying, in process with copying, and over the network."""
+    async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as remote:
+        shared = rpc.InProcessChannel(it.services)
+        copying = rpc.CopyingChannel(shared, copied)
+        await Client(shared, app.registry).write(THING.new("a", Text(text="1")))
+        assert (shared.settles_writes, copying.settles_writes, remote.settles_writes) == (True, True, False)
+        channels: list[rpc.Channel] = [shared, copying, remote]
+        seen: list[pb.Resource] = []
+        for channel in channels:
+            async with channel.stream(WATCH_LIST, _everything()) as items:
+                chunk = await anext(items)
+                assert isinstance(chunk, SnapshotChunk)
+                seen += chunk.resources
+                while not isinstance(await anext(items), EndOfSnapshot):
+                    pass
+        again = await shared.unary(READ, pb.ReadRequest(id=seen[0].id), pb.ReadResponse)
+        assert again.resource is seen[0]
+        assert seen[1] is not seen[0]
+        assert seen[0] == seen[1] == seen[2]
+        for channel in (copying, remote):
+            mine = await channel.unary(READ, pb.ReadRequest(id=seen[0].id), pb.ReadResponse)
+            assert mine.resource is not None
+            mine.resource.metadata["changed"] = "yes"
+        assert "changed" not in seen[0].metadata
+
+
+async def test_an_engine_that_is_told_to_listens(tmp_path: Path) -> None:
+    """Its controllers act on what clients write over the network, and its health is told."""
+    listening = headway.App("listening")
+    source = listening.type("test", "v1", "Source", Text)
+    target = listening.type("test", "v1", "Target", Text)
+
+    @listening.controller(manages=source)
+    async def copier(rt: headway.Runtime, request: headway.Request) -> None:
+        thing = rt.cache.get(source, request.id)
+        if thing is not None:
+            await rt.client.apply(target.new(request.id.name, Text(text=thing.data.text.upper())))
+
+    where = ["127.0.0.1:0", f"unix:{tmp_path}/headway.sock"]
+    async with headway.open_engine("memory:", listening, listen=where, insecure=True) as engine:
+        assert engine.addresses[1] == where[1]
+        for address in engine.addresses:
+            async with rpc.open_channel(address, decoders=DECODERS) as channel:
+                client = Client(channel, listening.registry)
+                await client.write(source.new("a", Text(text=address)))
+                await engine.wait_settled()
+                assert (await client.read(target, "a")).data.text == address.upper()
+                request = HealthCheckRequest(service="hashicorp.consul.resource.ResourceService")
+                reply = await channel.unary("/grpc.health.v1.Health/Check", request, HealthCheckResponse)
+                assert reply.status == SERVING
+
+
+async def test_calls_that_wait_for_a_connection_fail_together() -> None:
+    """However many there are: each trying for itself, with back-off, would keep the last waiting for minutes."""
+    failures: list[Status] = []
+
+    async def call(channel: rpc.RemoteChannel) -> None:
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(ECHO, Text(), Text)
+        failures.append(caught.value.status)
+
+    with trio.fail_after(3):
+        async with rpc.open_channel("127.0.0.1:1") as channel, trio.open_nursery() as nursery:
+            for _ in range(200):
+                nursery.start_soon(call, channel)
+    assert failures == [Status.UNAVAILABLE] * 200
+
+
+async def test_a_change_is_encoded_once_for_all_its_watchers() -> None:
+    """A hundred watchers, snapshot and changes: each resource becomes bytes a single time."""
+    async with served() as it, rpc.open_channel(it.where, decoders=DECODERS) as channel:
+        local = Client(rpc.InProcessChannel(it.services), app.registry)
+        for number in range(10):
+            await local.write(THING.new(f"thing-{number}", Text(text="1")))
+        heard: list[int] = []
+        live = 0
+        everybody = trio.Event()
+
+        async def watch() -> None:
+            nonlocal live
+            async with channel.stream(WATCH_LIST, _everything()) as items:
+                while not isinstance(await anext(items), EndOfSnapshot):
+                    pass
+                live += 1
+                if live == 100:
+                    everybody.set()
+                while not isinstance(item := await anext(items), Changes):
+                    pass
+                heard.append(item.changes[0].revision)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(watch)
+            await everybody.wait()
+            assert it.encodings.encoded == 10
+            written = await local.write(THING.new("late", Text(text="1")))
+        assert heard == [int(written.version)] * 100
+        assert it.encodings.encoded == 11
+
+
+def test_the_network_is_loaded_only_when_it_is_asked_for() -> None:
+    """`import headway` stays light."""
+    code = "import headway, sys; sys.exit('trio_asyncio' in sys.modules or 'headway.rpc._server' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -1,0 +1,219 @@
+"""A server of ours and a channel of ours: every way a call can go."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway import rpc
+from tests.rpc.rpc_kit import COUNT, ECHO, FAIL, META, TEXTS, WAIT, Served, Text, certificates, served
+
+ADDRESSES = ["127.0.0.1:0", "[::1]:0", "unix"]
+
+
+@pytest.mark.parametrize("listen", ADDRESSES)
+async def test_a_call_is_answered_on_every_kind_of_address(listen: str, tmp_path: Path) -> None:
+    """TCP over IPv4 and IPv6, and a Unix socket, whose file is gone afterwards."""
+    where = f"unix:{tmp_path}/socket" if listen == "unix" else listen
+    async with served([where]) as it, rpc.open_channel(it.server.addresses) as channel:
+        reply = await channel.unary(ECHO, Text(text="ha"), Text)
+        assert reply.text == "ha"
+        assert await channel.unary(ECHO, Text(text="y" * 1_000_000), Text) == Text(text="y" * 1_000_000)
+    assert not os.listdir(tmp_path)
+
+
+async def test_metadata_reaches_the_handler() -> None:
+    """The token of a client is its handler's to see."""
+    async with served() as it, rpc.open_channel(it.where) as channel:
+        reply = await channel.unary(META, Text(), Text, metadata={"x-consul-token": "s3cret"})
+        assert reply.text == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "status", "message"),
+    [
+        (FAIL, "known", Status.ABORTED, "não — 100 %"),
+        (FAIL, "unknown", Status.UNKNOWN, "Internal Server Error"),
+        ("/test.Echo/Nothing", "", Status.UNIMPLEMENTED, "Method not found: /test.Echo/Nothing"),
+    ],
+)
+async def test_failures_come_as_statuses(path: str, text: str, status: Status, message: str) -> None:
+    """A GRPCError goes out as it is; anything else is reported here, and told to nobody."""
+    reported: list[tuple[str, BaseException]] = []
+    async with served(report=lambda *said: reported.append(said)) as it, rpc.open_channel(it.where) as channel:
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(path, Text(text=text), Text)
+    assert (caught.value.status, caught.value.message) == (status, message)
+    assert [(where, str(error)) for where, error in reported] == (
+        [(FAIL, "a secret of the server")] if text == "unknown" else []
+    )
+
+
+async def test_a_stream_comes_whole_and_ends() -> None:
+    """Every message in order, then the end."""
+    async with (
+        served() as it,
+        rpc.open_channel(it.where, decoders=TEXTS) as channel,
+        channel.stream(COUNT, Text(text="1000")) as items,
+    ):
+        assert [item.text async for item in items] == [str(number) for number in range(1000)]
+
+
+async def test_leaving_a_stream_cancels_its_handler() -> None:
+    """And the connection goes on."""
+    async with served() as it, rpc.open_channel(it.where, decoders=TEXTS) as channel:
+        async with channel.stream(COUNT, Text(text="0")) as items:
+            assert (await anext(items)).text == "waiting"
+            await it.echo.until_waiting(1)
+        await it.echo.until_waiting(0)
+        assert it.echo.cancelled == 1
+        assert it.server.connections == 1
+
+
+async def test_cancelling_a_call_cancels_its_handler() -> None:
+    """A caller that goes away is not worked for."""
+    async with served() as it, rpc.open_channel(it.where) as channel:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(channel.unary, WAIT, Text(), Text)
+            await it.echo.until_waiting(1)
+            nursery.cancel_scope.cancel()
+        await it.echo.until_waiting(0)
+        assert it.echo.cancelled == 1
+
+
+async def test_the_callers_deadline_is_the_handlers() -> None:
+    """The server is told of it, and ends the handler by itself."""
+    async with served() as it, rpc.open_channel(it.where) as channel:
+        with trio.move_on_after(0.2) as scope:
+            await channel.unary(WAIT, Text(), Text)
+        assert scope.cancelled_caught
+        await it.echo.until_waiting(0)
+        assert it.echo.cancelled == 1
+
+
+async def test_a_call_without_deadline_has_the_channels() -> None:
+    """A server that never answers is not waited for for ever."""
+    async with served() as it, rpc.open_channel(it.where, timeout=0.2) as channel:
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(WAIT, Text(), Text)
+        assert caught.value.status is Status.DEADLINE_EXCEEDED
+
+
+async def test_a_stop_lets_calls_finish_and_ends_streams() -> None:
+    """Calls within the grace are answered; a stream ends with a status that says to come again."""
+    ended: list[Any] = []
+    replies: list[str] = []
+
+    async def call(channel: rpc.RemoteChannel) -> None:
+        replies.append((await channel.unary(WAIT, Text(text="late"), Text)).text)
+
+    async def watch(it: Served, channel: rpc.RemoteChannel) -> None:
+        async with channel.stream(COUNT, Text(text="0")) as items:
+            assert (await anext(items)).text == "waiting"
+            with pytest.raises(GRPCError) as caught:
+                await anext(items)
+        ended.append((caught.value.status, caught.value.message))
+        # A call that comes now, over a connection that is still open, is not begun.
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(ECHO, Text(text="too late"), Text)
+        ended.append((caught.value.status, caught.value.message))
+        it.echo.release.set()
+
+    async def client(it: Served) -> None:
+        async with rpc.open_channel(it.where, decoders=TEXTS) as channel, trio.open_nursery() as calls:
+            calls.start_soon(call, channel)
+            calls.start_soon(watch, it, channel)
+
+    async with trio.open_nursery() as nursery:
+        # Cancelled from outside: the server ends in order all the same.
+        with trio.CancelScope() as scope:
+            async with served(grace=20) as it:
+                nursery.start_soon(client, it)
+                await it.echo.until_waiting(2)
+                scope.cancel()
+                await trio.sleep_forever()
+    assert ended == [(Status.UNAVAILABLE, "the server is stopping")] * 2
+    assert replies == ["late"]
+
+
+async def test_a_stop_is_bounded() -> None:
+    """A call that doesn't end within the grace is ended."""
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery, served(grace=0.1) as it:
+            failures: list[Status] = []
+
+            async def client() -> None:
+                async with rpc.open_channel(it.where) as channel:
+                    with pytest.raises(GRPCError) as caught:
+                        await channel.unary(WAIT, Text(), Text)
+                    failures.append(caught.value.status)
+
+            nursery.start_soon(client)
+            await it.echo.until_waiting(1)
+        assert failures == [Status.UNAVAILABLE]
+
+
+async def test_interceptors_stand_around_every_handler() -> None:
+    """The first is outermost; each may refuse."""
+    seen: list[str] = []
+
+    async def outer(path: str, stream: Any, handler: Any) -> None:
+        seen.append(f"outer {path}")
+        await handler(stream)
+
+    async def guard(path: str, stream: Any, handler: Any) -> None:
+        if stream.metadata.get("x-consul-token") != "yes":
+            raise GRPCError(Status.UNAUTHENTICATED, path)
+        await handler(stream)
+
+    async with served(interceptors=[outer, guard]) as it:
+        for channel in (rpc.InProcessChannel(it.services), None):
+            if channel is None:
+                async with rpc.open_channel(it.where) as remote:
+                    await _check_guarded(remote)
+            else:
+                await _check_guarded(channel)
+    assert seen == [f"outer {ECHO}"] * 4
+
+
+async def _check_guarded(channel: rpc.Channel) -> None:
+    with pytest.raises(GRPCError) as caught:
+        await channel.unary(ECHO, Text(text="a"), Text)
+    assert caught.value.status is Status.UNAUTHENTICATED
+    assert (await channel.unary(ECHO, Text(text="a"), Text, metadata={"x-consul-token": "yes"})).text == "a"
+
+
+async def test_tls_and_mutual_tls(tmp_path: Path) -> None:
+    """A client believes the right authority alone; a server that wants a certificate refuses who has none."""
+    made = certificates(tmp_path)
+    async with served(tls=made.server) as it:
+        async with rpc.open_channel(it.where, tls=made.client) as channel:
+            assert (await channel.unary(ECHO, Text(text="z" * 300_000), Text)).text == "z" * 300_000
+        async with rpc.open_channel(it.where, tls=made.stranger) as channel:
+            with pytest.raises(GRPCError, match="certificate verify failed"):
+                await channel.unary(ECHO, Text(), Text)
+    async with served(tls=made.server_mutual) as it:
+        async with rpc.open_channel(it.where, tls=made.client_mutual) as channel:
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        async with rpc.open_channel(it.where, tls=made.client) as channel:
+            with pytest.raises(GRPCError) as caught:
+                await channel.unary(ECHO, Text(), Text)
+            assert caught.value.status is Status.UNAVAILABLE
+
+
+async def test_an_error_in_the_block_comes_out_as_it_went_in() -> None:
+    """No group is put around it."""
+
+    async def block() -> None:
+        async with served() as it, rpc.open_channel(it.where) as channel:
+            await channel.unary(ECHO, Text(), Text)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        await block()

@@ -1,0 +1,192 @@
+"""The bytes: our framing, and WatchEvents as betterproto2 has them."""
+
+from __future__ import annotations
+
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.errors import PayloadError
+from headway.resource import (
+    AnyMessage,
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Position,
+    SnapshotChunk,
+    StreamItem,
+    decode,
+    pb,
+)
+from headway.rpc import PIECE, MessageParser, framed
+from headway.service import ResourceEncodings, WatchDecoder, WatchEncoder
+
+revisions = st.one_of(st.integers(1, 300), st.integers(1, (1 << 64) - 1))
+positions = st.builds(Position, st.text(max_size=5), st.text(max_size=5), revisions)
+resources = st.builds(
+    pb.Resource,
+    id=st.one_of(
+        st.none(), st.builds(pb.Id, name=st.text(max_size=200), type=st.builds(pb.Type, kind=st.text(max_size=5)))
+    ),
+    version=st.text(max_size=10),
+    metadata=st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+    data=st.one_of(st.none(), st.builds(AnyMessage, type_url=st.text(max_size=5), value=st.binary(max_size=20_000))),
+)
+changes = st.builds(Change, revisions, resources, st.booleans(), st.booleans())
+live = st.one_of(
+    st.builds(Changes, st.lists(changes, min_size=1, max_size=5)), st.builds(Bookmark, positions, st.just(False))
+)
+chunks = st.lists(st.builds(SnapshotChunk, st.lists(resources, min_size=1, max_size=5)), max_size=3)
+ends = st.one_of(st.builds(EndOfSnapshot, positions), st.builds(Bookmark, positions, st.just(True)))
+streams = st.builds(lambda before, end, after: [*before, end, *after], chunks, ends, st.lists(live, max_size=5))
+
+
+def events(items: list[StreamItem]) -> list[pb.WatchEvent]:
+    """What the schema has for the items, made as messages."""
+    made: list[pb.WatchEvent] = []
+    for item in items:
+        if isinstance(item, SnapshotChunk):
+            made += [pb.WatchEvent(upsert=pb.WatchEventUpsert(resource=each)) for each in item.resources]
+        elif isinstance(item, EndOfSnapshot):
+            made.append(pb.WatchEvent(end_of_snapshot=pb.WatchEventEndOfSnapshot(position=item.position.message())))
+        elif isinstance(item, Bookmark):
+            mark = pb.WatchEventBookmark(position=item.position.message(), resumed=item.resumed)
+            made.append(pb.WatchEvent(bookmark=mark))
+        else:
+            made += [_event(change) for change in item.changes]
+    return made
+
+
+def _event(change: Change) -> pb.WatchEvent:
+    if change.deleted:
+        arm = pb.WatchEventDelete(resource=change.resource)
+        return pb.WatchEvent(delete=arm, revision=change.revision, more=change.more)
+    return pb.WatchEvent(
+        upsert=pb.WatchEventUpsert(resource=change.resource), revision=change.revision, more=change.more
+    )
+
+
+def flat(items: list[StreamItem]) -> list[object]:
+    """The single things that the items say, however they are grouped."""
+    said: list[object] = []
+    for item in items:
+        if isinstance(item, SnapshotChunk):
+            said += [(0, bytes(each), False, False) for each in item.resources]
+        elif isinstance(item, Changes):
+            said += [(each.revision, bytes(each.resource), each.deleted, each.more) for each in item.changes]
+        else:
+            said.append(item)
+    return said
+
+
+def bodies(items: list[StreamItem]) -> list[bytes]:
+    encoder, parser = WatchEncoder(), MessageParser(1 << 30)
+    return [body for item in items for piece in encoder(item) for body in parser.feed(piece)]
+
+
+@given(streams)
+def test_what_is_written_by_hand_is_what_betterproto2_writes(items: list[StreamItem]) -> None:
+    """Byte for byte what the message of the schema would be."""
+    assert bodies(items) == [bytes(event) for event in events(items)]
+
+
+@given(streams, st.data())
+def test_what_is_read_by_hand_is_what_was_said(items: list[StreamItem], data: st.DataObject) -> None:
+    """However the network cuts it."""
+    stream = b"".join(piece for item in items for piece in WatchEncoder()(item))
+    parser, decoder, got = MessageParser(1 << 30), WatchDecoder(), []
+    while stream:
+        cut = data.draw(st.integers(1, len(stream)))
+        whole = parser.feed(stream[:cut])
+        stream = stream[cut:]
+        got += decoder(whole) if whole else []
+    assert flat(got) == flat(items)
+    assert not parser.within_message
+
+
+@given(resources, revisions)
+def test_an_event_laid_out_otherwise_is_read_too(resource: pb.Resource, revision: int) -> None:
+    """Protobuf allows any order of fields, fields nobody knows, and an arm said twice."""
+    usual = bytes(pb.WatchEvent(upsert=pb.WatchEventUpsert(resource=resource), revision=revision))
+    tail = bytes(pb.WatchEvent(revision=revision))
+    odd = [
+        tail + usual,
+        usual + tail,
+        usual + b"\xf8\x3f\x01",
+        bytes(pb.WatchEvent(delete=pb.WatchEventDelete())) + usual,
+    ]
+    for body in odd:
+        assert flat(WatchDecoder()([_END, body])) == flat(WatchDecoder()([_END, usual]))
+
+
+_END = bytes(pb.WatchEvent(end_of_snapshot=pb.WatchEventEndOfSnapshot()))
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_event_are_a_payload_error(body: bytes) -> None:
+    """Or an event that says something: never another error."""
+    try:
+        WatchDecoder()([_END, body])
+    except PayloadError:
+        with pytest.raises(PayloadError):
+            decode(pb.WatchEvent, body)
+    else:
+        decode(pb.WatchEvent, body)
+
+
+def test_a_deletion_within_a_snapshot_is_refused() -> None:
+    """A snapshot says what is there."""
+    with pytest.raises(PayloadError):
+        WatchDecoder()([bytes(pb.WatchEvent(delete=pb.WatchEventDelete(resource=pb.Resource())))])
+
+
+def test_large_items_go_in_pieces() -> None:
+    """So that a chunk of large resources doesn't take as much again in bytes."""
+    chunk = SnapshotChunk([pb.Resource(version="x" * 10_000) for _ in range(100)])
+    sizes = [len(piece) for piece in WatchEncoder()(chunk)]
+    assert max(sizes) < PIECE + 10_100
+    assert len(sizes) > 10
+
+
+def test_a_resource_is_encoded_once_for_all_watchers() -> None:
+    """While the cache has room; its size is bounded."""
+    encodings = ResourceEncodings(size=4000)
+    resource = pb.Resource(version="x" * 100)
+    first = encodings.of(resource)
+    assert encodings.of(resource) is first
+    others = [pb.Resource(version=str(number) * 100) for number in range(100)]
+    for other in others:
+        assert decode(pb.Resource, encodings.of(other)) == other
+        assert encodings.of(resource) is first
+    for other in others:
+        encodings.of(other)
+    assert encodings.held < 2 * 4000 + 600
+    assert encodings.of(resource) is not first
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20), st.data())
+def test_messages_are_cut_from_any_pieces(messages: list[bytes], data: st.DataObject) -> None:
+    """Every body once, in order."""
+    stream = b"".join(framed(message) for message in messages)
+    parser, got = MessageParser(40), []
+    while stream:
+        cut = data.draw(st.integers(1, len(stream)))
+        got += parser.feed(stream[:cut])
+        stream = stream[cut:]
+    assert got == messages
+    assert not parser.within_message
+
+
+def test_a_message_over_the_limit_is_refused_by_its_length() -> None:
+    """Before any of it has come."""
+    parser = MessageParser(100)
+    assert parser.feed(framed(b"x" * 100)) == [b"x" * 100]
+    with pytest.raises(GRPCError) as caught:
+        parser.feed((101).to_bytes(5, "big"))
+    assert caught.value.status is Status.RESOURCE_EXHAUSTED
+    with pytest.raises(GRPCError) as caught:
+        MessageParser(100).feed(b"\x01\x00\x00\x00\x01x")
+    assert caught.value.status is Status.UNIMPLEMENTED

@@ -1,0 +1,242 @@
+"""`open_engine`: it owns everything that it starts, and lets errors out as they are."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+import headway
+from headway import DeclarationError
+from headway.events import Reconciled
+from headway.testing import Fault
+from tests.helpers.rig import Rig
+
+
+def _tasks() -> set[trio.lowlevel.Task]:
+    """Every task that the test's own task has, directly or not."""
+    found: set[trio.lowlevel.Task] = set()
+    waiting = list(trio.lowlevel.current_task().child_nurseries)
+    while waiting:
+        for task in waiting.pop().child_tasks:
+            found.add(task)
+            waiting.extend(task.child_nurseries)
+    return found
+
+
+async def test_no_task_outlives_the_block(autojump_clock: MockClock) -> None:
+    """Every stream, run and worker lives in the block and is gone after it, whatever state it was in."""
+    rig = Rig(autojump_clock, concurrency=3)
+    rig.pools.pause = 100.0
+    async with rig.open():
+        rig.channel.stall(rig.pools.summary)
+        await rig.write_pool("a")
+        await wait_all_tasks_blocked()
+        names = {task.name for task in _tasks()}
+        assert {"controller pools", "the stream of test.v1.Pool", "priming test.v1.Summary"} <= names
+        rig.channel.release(rig.pools.summary)
+        await trio.sleep(1)
+        assert "worker 2 of pools" in {task.name for task in _tasks()}
+    assert not _tasks()
+
+
+class Mine(Exception):
+    """The caller's own."""
+
+
+async def test_the_callers_error_comes_out_unwrapped(autojump_clock: MockClock) -> None:
+    """What the block raises is what comes out, with its own cause and traceback, and everything has ended."""
+    rig = Rig(autojump_clock)
+    rig.pools.pause = 100.0
+
+    async def fail() -> None:
+        async with rig.open():
+            await rig.write_pool("a")
+            await trio.sleep(1)
+            raise Mine("as it was") from LookupError("why")
+
+    with pytest.raises(Mine) as caught:
+        await fail()
+    assert str(caught.value) == "as it was"
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert not _tasks()
+
+
+async def test_the_callers_group_stays_a_group(autojump_clock: MockClock) -> None:
+    """Several errors at once stay together."""
+    rig = Rig(autojump_clock)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with rig.open():
+            raise ExceptionGroup("both", [Mine("one"), Mine("two")])
+    assert [str(error) for error in _leaves(caught.value)] == ["one", "two"]
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]
+
+
+async def test_the_block_can_be_cancelled(autojump_clock: MockClock) -> None:
+    """A deadline around the engine ends it, and only the deadline is to be seen outside."""
+    rig = Rig(autojump_clock)
+    rig.pools.pause = 100.0
+    with trio.move_on_after(5) as scope:
+        async with rig.open():
+            await rig.write_pool("a")
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert autojump_clock.current_time() == pytest.approx(5, abs=1.01)
+    assert not _tasks()
+
+
+@pytest.mark.parametrize("given", ["App", None, headway.App])
+async def test_apps_must_be_apps(given: object) -> None:
+    """Something else after the store is refused with what was given."""
+    with pytest.raises(DeclarationError, match=r"open_engine takes headway\.App objects after the store"):
+        async with headway.open_engine("memory:", given):  # type: ignore[arg-type]  # that is the point
+            pass
+
+
+async def test_two_apps_of_one_name_can_not_share_a_controllers_name(autojump_clock: MockClock) -> None:
+    """Their fences would be one: refused before anything is opened."""
+    one, other = Rig(autojump_clock), Rig(autojump_clock)
+    with pytest.raises(DeclarationError):
+        async with headway.open_engine("memory:", one.pools.app, other.pools.app):
+            pass
+
+
+async def test_an_engine_without_controllers_is_settled(autojump_clock: MockClock) -> None:
+    """There is nothing to wait for but the engine's own, which look at their streams at short intervals."""
+    async with headway.open_engine("memory:") as engine:
+        with trio.fail_after(1):
+            await engine.wait_settled()
+    assert autojump_clock.current_time() < 0.1
+
+
+# --- wait_settled ---
+
+
+async def test_an_empty_store_is_settled_once_every_controller_runs(autojump_clock: MockClock) -> None:
+    """With nothing stored the wait still lasts until the runs have begun."""
+    rig = Rig(autojump_clock)
+    rig.channel.stall(rig.pools.summary)
+    async with rig.open():
+        with trio.move_on_after(10) as scope:
+            await rig.engine.wait_settled()
+        assert scope.cancelled_caught
+        rig.channel.release(rig.pools.summary)
+        await rig.settle(1)
+
+
+async def test_settled_includes_what_has_been_applied_and_not_yet_mapped(autojump_clock: MockClock) -> None:
+    """However soon after a write one asks, its reconcile is waited for."""
+    rig = Rig(autojump_clock)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        for turns in range(30):
+            await rig.write_pool("a", str(turns))
+            written = rig.store.position.revision
+            for _ in range(turns):
+                await trio.lowlevel.checkpoint()
+            await rig.settle()
+            assert rig.witness.reconciles[-1].frontiers[rig.pools.pool.name] >= written
+
+
+async def test_settled_waits_for_what_reconciles_write_themselves(autojump_clock: MockClock) -> None:
+    """Outputs are mapped back and reconciled as well before it is over."""
+    rig = Rig(autojump_clock)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_member("m", "a")
+        await rig.settle()
+        assert rig.witness.reconciles[-1].frontiers[rig.pools.summary.name] >= rig.store.commits[-1].revision
+
+
+async def test_settled_waits_through_failures_and_restarts(autojump_clock: MockClock) -> None:
+    """A key that fails, a write that is lost and a run that ends hold it up until they are made good."""
+    rig = Rig(autojump_clock)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        rig.channel.writes(Fault.FAILED, Fault.CONFLICT, Fault.LOST)
+        rig.channel.raises(Fault.FAILED)
+        await rig.write_member("m", "a")
+        await rig.restart()
+        await rig.settle()
+        assert await rig.summaries() == {"a": ["m"]}
+
+
+async def test_settled_does_not_wait_for_a_time_that_was_asked_for(autojump_clock: MockClock) -> None:
+    """A key that only comes back later doesn't count."""
+    rig = Rig(autojump_clock)
+
+    async def again(_: headway.Runtime, __: headway.Request) -> headway.RequeueAfter:
+        return headway.requeue_after(1000)
+
+    rig.pools.replace(again)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle(10)
+        assert len(rig.witness.heard(Reconciled)) >= 1
+
+
+# --- Ctrl-C ---
+
+PROGRAM = """
+    import trio, headway
+    from headway import field
+
+    @headway.message
+    class Thing:
+        name: str = field(1)
+
+    app = headway.App("stopped")
+    THING = app.type("test", "v1", "Thing", Thing)
+
+    @app.controller(manages=THING)
+    async def things(rt, request):
+        print("ready", flush=True)
+        await trio.sleep_forever()
+
+    async def main():
+        async with headway.open_engine({store!r}, app) as engine:
+            await engine.client.apply(THING.new("a"))
+            await trio.sleep_forever()
+
+    try:
+        trio.run(main)
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+"""
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite:things.db"])
+def test_an_interrupt_ends_the_program_soon_and_quietly(store: str, tmp_path: Path) -> None:
+    """Ctrl-C comes out of `trio.run` as KeyboardInterrupt within two seconds, and nothing is printed but by main."""
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM.format(store=store)))
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", program.name],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        out, error = child.communicate(timeout=10)
+        took = time.monotonic() - began
+
+    assert (out, error, child.returncode) == ("stopped\n", "", 0)
+    assert took < 2
