@@ -25,11 +25,14 @@ name: north
 def test_types_lists_the_types_of_the_server(headway: Command) -> None:
     """With their scopes and the names of their payloads."""
     assert headway("types").stdout.splitlines() == [
-        "TYPE              SCOPE      PAYLOAD",
-        "bank.v1.Account   namespace  tests.cli.served.Account",
-        "staff.v1.Account  namespace  tests.cli.served.Account",
-        "staff.v1.Site     cluster    tests.cli.served.Account",
-        "staff.v1.Team     namespace  tests.cli.served.Team",
+        "TYPE                   SCOPE      PAYLOAD",
+        "bank.v1.Account        namespace  tests.cli.served.Account",
+        "internal.v1.Tombstone  undefined  headway.resource.v1.Tombstone",
+        "staff.v1.Account       namespace  tests.cli.served.Account",
+        "staff.v1.Site          cluster    tests.cli.served.Account",
+        "staff.v1.Team          namespace  tests.cli.served.Team",
+        "tenancy.v1.Namespace   partition  headway.tenancy.v1.Namespace",
+        "tenancy.v1.Partition   cluster    headway.tenancy.v1.Partition",
     ]
 
 

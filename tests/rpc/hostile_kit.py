@@ -200,7 +200,8 @@ async def attacked() -> AsyncIterator[Target]:
             failures.append(event)
 
     try:
-        async with headway.open_engine("memory:", app, report=report, listen=["127.0.0.1:0"], insecure=True) as engine:
+        opened = headway.open_engine("memory:", app, report=report, listen=["127.0.0.1:0"], insecure=True)
+        async with opened as engine:
             (where,) = engine.addresses
             async with rpc.open_channel(where, decoders=DECODERS) as channel, trio.open_nursery() as nursery:
                 target = Target(where, Bystander(channel), tasks, failures)
