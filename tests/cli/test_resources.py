@@ -10,7 +10,11 @@ import trio
 from headway.rpc import Health, Services, open_server
 from tests.cli.conftest import CORE, Command, Started
 
-BOTH = f"""{CORE}---
+LAB = """type: Namespace
+name: lab
+"""
+BOTH = f"""{LAB}---
+{CORE}---
 type: staff.v1.Account
 name: ada
 namespace: lab
@@ -52,9 +56,9 @@ def test_types_says_what_a_manifest_of_a_type_can_have(headway: Command) -> None
 def test_apply_stores_every_document_and_writes_only_what_differs(headway: Command) -> None:
     """Created, then unchanged, then changed."""
     created = headway("apply", "-f", "-", stdin=BOTH)
-    assert created.stdout == "Team core created\nAccount lab/ada created\nSite north created\n", created.stderr
+    assert created.stdout == "Namespace lab created\nTeam core created\nAccount lab/ada created\nSite north created\n", created.stderr
     again = headway("apply", "-f", "-", stdin=BOTH.replace("made-by: hand", "made-by: foot"))
-    assert again.stdout == "Team core unchanged\nAccount lab/ada changed\nSite north unchanged\n"
+    assert again.stdout == "Namespace lab unchanged\nTeam core unchanged\nAccount lab/ada changed\nSite north unchanged\n"
 
 
 def test_a_typo_is_an_error_with_its_place_and_a_suggestion(headway: Command, tmp_path: Path) -> None:
