@@ -111,7 +111,10 @@ class StoreChanged(RemoteError):
 
 
 class StoreWentBack(RemoteError):
-    """The store answers with revisions below those it has given before, under the same store id."""
+    """The store answers with revisions below those it has given before, under the same store id.
+
+    No controller runs until `Engine.accept_store` is called or the store has another id.
+    """
 
 
 class StoreUnusable(RemoteError):

@@ -139,7 +139,7 @@ class _Items:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._close()
+        await self._close(kind, error, traceback)
 
     def __aiter__(self) -> _Items:
         return self
@@ -160,10 +160,15 @@ class _Items:
                 raise GRPCError(Status.INTERNAL, f"{self._path} sent what is {error}") from error
         return self._ready.popleft()
 
-    async def _close(self) -> None:
+    async def _close(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
         opened, self._opened, self._call = self._opened, None, None
         if opened is not None:
-            await opened.__aexit__(None, None, None)
+            await opened.__aexit__(kind, error, traceback)
 
 
 @asynccontextmanager
