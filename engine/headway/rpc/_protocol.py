@@ -17,6 +17,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame
 
+from headway.rpc._budget import Budget
 from headway.rpc._http2 import Http2Connection, Http2Processor
 from headway.rpc._limits import Flooded, Limits
 
@@ -52,6 +53,7 @@ class Http2Protocol(H2Protocol):
     Args:
         started: called with this when the connection is made.
         ended: called with this when it is lost.
+        budget: for what is held of requests that are not whole yet.
     """
 
     connection: Http2Connection
@@ -66,6 +68,7 @@ class Http2Protocol(H2Protocol):
         started: Callable[[Http2Protocol], None],
         ended: Callable[[Http2Protocol], None],
         report: Callable[[str, BaseException], None],
+        budget: Budget | None = None,
     ) -> None:
         config = Configuration()
         config = config.__for_client__() if client_side else config.__for_server__()
@@ -82,6 +85,7 @@ class Http2Protocol(H2Protocol):
             ),
         )
         self._limits = limits
+        self._budget = budget
         self._client_side = client_side
         self._started = started
         self._ended = ended
@@ -91,7 +95,9 @@ class Http2Protocol(H2Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Say what we accept, before anything is received."""
-        self.connection = Http2Connection(self._h2(), transport, config=self.config, limits=self._limits)
+        self.connection = Http2Connection(
+            self._h2(), transport, config=self.config, limits=self._limits, budget=self._budget
+        )
         self._transport = transport
         self._heard = trio.current_time()
         self.processor = Http2Processor(self.handler, self.connection, self._heard)

@@ -131,5 +131,5 @@ class RemoteCall:
         if status is not Status.OK:
             message = trailers.get("grpc-message")
             raise GRPCError(status, None if message is None else decode_grpc_message(message))
-        if self._parser.within_message:
+        if self._parser.held:
             raise GRPCError(Status.INTERNAL, "the stream ended in the middle of a message")

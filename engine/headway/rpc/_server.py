@@ -14,6 +14,7 @@ from typing import Any
 import trio
 
 from headway.rpc._addresses import Address, address
+from headway.rpc._budget import Budget
 from headway.rpc._calls import Calls
 from headway.rpc._limits import Limits
 from headway.rpc._loop import Carrier, open_carrier
@@ -48,6 +49,9 @@ class Server:
         self._grace = grace
         self._listeners: list[asyncio.Server] = []
         self._paths: list[str] = []
+        # A message of the greatest size must have room in them.
+        self._least_budget = 2 * limits.message_size
+        self._budget = Budget(max(limits.server_requests_size, self._least_budget))
         self._connections: dict[Http2Protocol, Calls] = {}
         self._changed = trio.Event()
         self._stopping = False
@@ -115,6 +119,7 @@ class Server:
             started=functools.partial(self._started, nursery),
             ended=self._ended,
             report=self._report,
+            budget=Budget(max(self._limits.requests_size, self._least_budget), self._budget),
         )
 
     def _started(self, nursery: trio.Nursery, protocol: Http2Protocol) -> None:

@@ -85,12 +85,17 @@ class ServerStream(Stream[Any, Any]):
             while not self._bodies:
                 data = await self._inbox.buffer.take()
                 if not data:
-                    if self._parser.within_message:
+                    if self._parser.held:
                         raise GRPCError(Status.INTERNAL, "the request ended in the middle of a message")
                     if not self._cardinality.client_streaming:
                         raise GRPCError(Status.INTERNAL, "the client sent no request")
                     return None
+                held = self._parser.held
                 self._bodies = self._parser.feed(data)
+                self._inbox.buffer.done(held + len(data) - self._parser.held)
+        if not self._cardinality.client_streaming:
+            # What comes behind the one request is nobody's.
+            self._inbox.buffer.close()
         if scope.cancelled_caught:
             raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request was not there after {patience} s")
         body = self._bodies.pop(0)

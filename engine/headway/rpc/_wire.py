@@ -85,9 +85,9 @@ class MessageParser:
         return bodies
 
     @property
-    def within_message(self) -> bool:
-        """Whether a message has begun that is not whole."""
-        return self._held_size > 0
+    def held(self) -> int:
+        """Bytes of a message that has begun and is not whole."""
+        return self._held_size
 
     def _refused(self, flag: int, length: int) -> grpclib.GRPCError:
         if flag:
