@@ -6,6 +6,7 @@ when a name is gone.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,7 @@ class Http2Connection(Connection):
         self.write_ready = Signal(is_set=True)  # type: ignore[assignment]
         self.stream_close_waiter = Signal()  # type: ignore[assignment]
         self.settings_received = Signal()
+        self.closed = trio.Event()
         self.limits = limits
         self.budget = budget
         # While what has arrived is looked at, what is to be sent gathers: one write in place of many.
@@ -149,11 +151,32 @@ class Http2Connection(Connection):
         return size
 
     def close(self) -> None:
-        """Close, and let nobody wait for it any more."""
+        """Close, and let nobody wait for it any more.
+
+        A server closes its own half alone, and its client the other one: closed with something unread in it, a
+        socket throws away what it has to send, and the statuses that tell clients to come again would be lost. (Of
+        TLS asyncio's transport does likewise, with its close_notify.)
+        """
+        if hasattr(self, "_transport") and not self.h2.config.client_side and self._transport.can_write_eof():
+            self._transport = _HalfOf(self._transport)  # type: ignore[assignment]  # all that is still called is `close`
         super().close()
+        self.closed.set()
         error = StreamTerminatedError("Connection closed")
         for signal in (self.write_ready, self.stream_close_waiter, self.settings_received):
             signal.fail(error)  # type: ignore[union-attr]
+
+
+class _HalfOf:
+    """A transport of which `close` closes our half."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            # The peer may have reset the connection, which its reader has not been told yet.
+            with contextlib.suppress(OSError):
+                self._transport.write_eof()
 
 
 class Http2Processor(EventsProcessor):

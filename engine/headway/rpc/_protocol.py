@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,8 @@ from headway.rpc._limits import Flooded, Limits
 
 _FIRST_WINDOW = 65_535
 _PING = b"headway!"
+# Bytes that are read and thrown away after a connection was closed, before it is given up.
+_UNHEARD = 1 << 20
 
 
 class _Announced(Settings):
@@ -91,6 +94,7 @@ class Http2Protocol(H2Protocol):
         self._ended = ended
         self._report = report
         self._heard = 0.0
+        self._unheard = 0
         self._alive = trio.CancelScope()
 
     def connection_made(self, transport: Any) -> None:
@@ -129,6 +133,7 @@ class Http2Protocol(H2Protocol):
         """Take what has arrived. Whatever it is, it ends this connection at the worst."""
         connection = self.connection
         if connection.is_closing():
+            self._read_in_vain(len(data))
             return
         self._heard = trio.current_time()
         connection.gathering = True
@@ -151,6 +156,12 @@ class Http2Protocol(H2Protocol):
             connection.flush()
             if connection.unsent() > self._limits.unsent:
                 self.give_up()
+
+    def _read_in_vain(self, size: int) -> None:
+        """It is closed, and its peer may not know yet."""
+        self._unheard += size
+        if self._unheard > _UNHEARD:
+            self.give_up()
 
     def _end(self, why: str, error_code: ErrorCodes | None) -> None:
         connection = self.connection
@@ -184,29 +195,31 @@ class Http2Protocol(H2Protocol):
         and when it is closed and doesn't take what is left.
         """
         with self._alive:
-            try:
-                await self._ask_for_ever()
-            except StreamTerminatedError:
-                # Closed, but not yet lost: something waits to be sent.
+            if await self._until_closed():
+                # But not yet lost: something waits to be sent, or the peer hasn't closed its half.
                 await trio.sleep(self._limits.keepalive_timeout)
             self.give_up()
 
-    async def _ask_for_ever(self) -> None:
-        """Returns when the peer isn't there; raises StreamTerminatedError when the connection is closed."""
+    async def _until_closed(self) -> bool:
+        """Whether it has been closed; False when its peer isn't there."""
         limits, connection = self._limits, self.connection
-        with trio.move_on_after(limits.handshake_timeout) as beginning:
+        with trio.move_on_after(limits.handshake_timeout) as beginning, contextlib.suppress(StreamTerminatedError):
             await connection.settings_received.wait()
         if beginning.cancelled_caught:
-            return
-        while True:
-            await trio.sleep(max(self._heard + limits.keepalive_interval - trio.current_time(), 0))
-            # Raises when it has been closed meanwhile.
-            await connection.settings_received.wait()
+            return False
+        while not await self._closed_within(self._heard + limits.keepalive_interval - trio.current_time()):
             asked = trio.current_time()
             if asked - self._heard < limits.keepalive_interval:
                 continue
             connection.h2.ping(_PING)
             connection.flush()
-            await trio.sleep(limits.keepalive_timeout)
+            if await self._closed_within(limits.keepalive_timeout):
+                break
             if self._heard < asked:
-                return
+                return False
+        return True
+
+    async def _closed_within(self, seconds: float) -> bool:
+        with trio.move_on_after(max(seconds, 0)):
+            await self.connection.closed.wait()
+        return self.connection.closed.is_set()

@@ -26,7 +26,7 @@ Report = Callable[[str, BaseException], None]
 
 _BACKLOG = 1024
 _LISTEN_TIMEOUT = 30.0
-# Seconds for statuses and GOAWAYs to reach clients once the grace has passed.
+# Seconds for calls to be told that they have ended, once the grace has passed, and then for clients to read it.
 _LAST_WORDS = 1.0
 
 
@@ -94,13 +94,15 @@ class Server:
         await carrier.loop.synchronize()
 
     async def _end_connections(self) -> None:
+        for calls in self._connections.values():
+            calls.stop(unary=True)
         with trio.move_on_after(_LAST_WORDS):
-            for calls in self._connections.values():
-                calls.stop(unary=True)
             await self._until(lambda: not any(self._connections.values()))
-            for protocol in list(self._connections):
-                protocol.say_goodbye()
-                protocol.processor.close("the server has stopped")
+        for protocol in list(self._connections):
+            protocol.say_goodbye()
+            protocol.processor.close("the server has stopped")
+        with trio.move_on_after(_LAST_WORDS):
+            # Until the clients have read it all and closed, too.
             await self._until(lambda: not self._connections)
         for protocol in list(self._connections):
             protocol.give_up()
