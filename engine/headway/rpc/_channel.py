@@ -16,7 +16,8 @@ class Lagging(Exception):
 
 
 class Channel(Protocol):
-    """A way to call services. Every failure is a ``grpclib.GRPCError`` with the status the service gave.
+    """A way to call services. Every failure is a ``grpclib.GRPCError`` with the status the service gave; a `NotBegun`
+    where it is certain that nothing has been done.
 
     Attributes:
         settles_writes: whether a call that is cancelled or fails has certainly had no effect unless it said

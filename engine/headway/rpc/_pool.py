@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler
@@ -17,6 +16,7 @@ from h2.errors import ErrorCodes
 
 from headway.rpc._addresses import Address
 from headway.rpc._channel import Lagging
+from headway.rpc._errors import NotBegun
 from headway.rpc._limits import Limits
 from headway.rpc._loop import Carrier
 from headway.rpc._protocol import Http2Protocol
@@ -113,7 +113,7 @@ class Pool:
 
     @asynccontextmanager
     async def open_call(self) -> AsyncIterator[RemoteCall]:
-        """A call on a connection with room for it. Raises GRPCError of status UNAVAILABLE when there is none."""
+        """A call on a connection with room for it. Raises NotBegun of status UNAVAILABLE when there is none."""
         line = self._line() or await self._new_line()
         line.calls += 1
         where = line.endpoint.where
@@ -155,7 +155,7 @@ class Pool:
                 return line
             if self._failure is not failure:
                 # Or has tried: those who wait don't try one after the other.
-                raise GRPCError(Status.UNAVAILABLE, self._failure)
+                raise NotBegun(Status.UNAVAILABLE, self._failure)
             await self._until_one_may_be_tried()
             errors: list[str] = []
             now = trio.current_time()
@@ -176,7 +176,7 @@ class Pool:
                 self._lines.append(line)
                 return line
             self._failure = f"no server can be reached ({'; '.join(errors)})"
-        raise GRPCError(Status.UNAVAILABLE, self._failure)
+        raise NotBegun(Status.UNAVAILABLE, self._failure)
 
     async def _until_one_may_be_tried(self) -> None:
         earliest = min(endpoint.not_before for endpoint in self._endpoints)

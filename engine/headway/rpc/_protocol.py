@@ -16,7 +16,7 @@ from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, Event
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import Frame, GoAwayFrame
+from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
 from headway.rpc._budget import Budget
 from headway.rpc._http2 import Http2Connection, Http2Processor
@@ -24,6 +24,8 @@ from headway.rpc._limits import Flooded, Limits
 
 _FIRST_WINDOW = 65_535
 _PING = b"headway!"
+# Of the settings that HTTP/2 leaves to experiments; whoever doesn't know it ignores it.
+_MESSAGE_SIZE = 0xF048
 # Bytes that are read and thrown away after a connection was closed, before it is given up.
 _UNHEARD = 1 << 20
 
@@ -105,8 +107,15 @@ class Http2Protocol(H2Protocol):
         self._transport = transport
         self._heard = trio.current_time()
         self.processor = Http2Processor(self.handler, self.connection, self._heard)
-        self.connection.flush()
+        transport.write(self.connection.h2.data_to_send() + self._more_settings())
         self._started(self)
+
+    def _more_settings(self) -> bytes:
+        """A server's own setting, in a frame of its own: hyperframe writes no number above 255."""
+        if self._client_side:
+            return b""
+        body = _MESSAGE_SIZE.to_bytes(2, "big") + min(self._limits.message_size, (1 << 32) - 1).to_bytes(4, "big")
+        return len(body).to_bytes(3, "big") + bytes([SettingsFrame.type, 0, 0, 0, 0, 0]) + body
 
     def _h2(self) -> H2Connection:
         limits = self._limits
@@ -128,6 +137,12 @@ class Http2Protocol(H2Protocol):
         if limits.connection_window > _FIRST_WINDOW:
             h2.increment_flow_control_window(limits.connection_window - _FIRST_WINDOW)
         return h2
+
+    @property
+    def message_limit(self) -> int | None:
+        """Bytes of the largest message that the peer takes, if it has said so."""
+        limit: int | None = self.connection.h2.remote_settings.get(_MESSAGE_SIZE)
+        return limit
 
     def data_received(self, data: bytes) -> None:
         """Take what has arrived. Whatever it is, it ends this connection at the worst."""

@@ -12,6 +12,7 @@ from grpclib.metadata import USER_AGENT, decode_grpc_message, encode_metadata, e
 from h2.exceptions import ProtocolError
 
 from headway.rpc._channel import Metadata
+from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, NotBegun, TooLarge
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed
@@ -29,6 +30,10 @@ _HTTP_STATUSES = {
 }
 
 
+# Digits.
+_LONGEST_LIMIT = 19
+
+
 class Unsent(Exception):
     """The server has certainly not begun with this call."""
 
@@ -43,9 +48,16 @@ class RemoteCall:
         self._stream: Http2Stream = protocol.connection.create_stream()
         self._parser = MessageParser(message_size)
         self._bodies: deque[bytes] = deque()
+        self._size = 0
 
     async def begin(self, path: str, body: bytes, metadata: Metadata | None, deadline: float | None) -> None:
-        """Send the request. ``deadline``, by Trio's clock, is told to the server."""
+        """Send the request. ``deadline``, by Trio's clock, is told to the server. Raises TooLarge when it is more than
+        the server has said that it takes.
+        """
+        limit = self._protocol.message_limit
+        if limit is not None and len(body) > limit:
+            raise TooLarge(len(body), limit)
+        self._size = len(body)
         headers = [
             (":method", "POST"),
             (":scheme", self._scheme),
@@ -115,6 +127,16 @@ class RemoteCall:
             return Unsent("the server refused the call")
         return GRPCError(Status.UNAVAILABLE, f"the connection to {self._host} ended: {error}")
 
+    def _failure(self, status: Status, trailers: dict[str, str]) -> GRPCError:
+        given = trailers.get("grpc-message")
+        message = None if given is None else decode_grpc_message(given)
+        if NOT_BEGUN not in trailers:
+            return GRPCError(status, message)
+        limit = trailers.get(MESSAGE_LIMIT, "")
+        if limit.isascii() and limit.isdigit() and len(limit) <= _LONGEST_LIMIT:
+            return TooLarge(self._size, int(limit))
+        return NotBegun(status, message)
+
     async def _check_status(self) -> None:
         """The stream has ended: raise what it ended with, unless that is OK."""
         headers = dict(self._stream.headers or ())
@@ -129,7 +151,6 @@ class RemoteCall:
         except ValueError:
             status = Status.UNKNOWN
         if status is not Status.OK:
-            message = trailers.get("grpc-message")
-            raise GRPCError(status, None if message is None else decode_grpc_message(message))
+            raise self._failure(status, trailers)
         if self._parser.held:
             raise GRPCError(Status.INTERNAL, "the stream ended in the middle of a message")

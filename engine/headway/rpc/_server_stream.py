@@ -13,6 +13,7 @@ from grpclib.metadata import Deadline
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
+from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._limits import Limits
 from headway.rpc._services import Services
@@ -68,6 +69,8 @@ class ServerStream(Stream[Any, Any]):
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
         self._bodies: list[bytes] = []
+        # Whether the handler has been given anything to act on.
+        self._begun = False
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
 
@@ -100,9 +103,11 @@ class ServerStream(Stream[Any, Any]):
             raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request was not there after {patience} s")
         body = self._bodies.pop(0)
         try:
-            return self._message_codec.decode(self._recv_type, body)
+            message = self._message_codec.decode(self._recv_type, body)
         except ValueError as error:
             raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
+        self._begun = True
+        return message
 
     async def send_message(self, message: Any) -> None:
         """Send a message, or whatever the method's encoder takes. Waits while the client doesn't read."""
@@ -144,9 +149,20 @@ class ServerStream(Stream[Any, Any]):
             if error is None:
                 await self.send_trailing_metadata()
             else:
-                await self.send_trailing_metadata(status=error.status, status_message=_shortened(error.message))
+                await self.send_trailing_metadata(
+                    status=error.status,
+                    status_message=_shortened(error.message),
+                    metadata=None if self._begun else _not_begun(error),
+                )
         # What the client still wanted to send is of no use now.
         stream.abandon(ErrorCodes.NO_ERROR)
+
+
+def _not_begun(error: GRPCError) -> dict[str, str]:
+    """The trailers that say so."""
+    if isinstance(error, Oversized):
+        return {NOT_BEGUN: "1", MESSAGE_LIMIT: str(error.limit)}
+    return {NOT_BEGUN: "1"}
 
 
 def _shortened(message: str | None) -> str | None:
