@@ -55,7 +55,7 @@ def calling(path: str, **changed: str | None) -> Headers:
 class Caller:
     """One connection that makes calls."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._h2 = H2Connection(
             H2Configuration(
@@ -132,7 +132,7 @@ class Caller:
 async def shoot(target: Target, kind: str, shots: Sequence[Shot]) -> list[Answer]:
     """Make the calls on a connection of their own; what one of them hears is bounded, whatever it has said."""
     target.inputs[kind] += len(shots)
-    stream = await trio.open_tcp_stream(target.host, target.port)
+    stream = await target.open()
     try:
         with trio.fail_after(PATIENCE):
             answers = await Caller(stream).shoot(shots)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import trio
 import trio.testing
 
 import headway
 from headway import rpc
+from headway.access import Access, Authorizer, Policy, Rule, TokenSet, new_token
 from headway.client import Client
 from headway.events import HandlerFailed
 from headway.resource import pb
 from headway.service import WATCH_LIST
-from tests.rpc.rpc_kit import DECODERS, THING, Text, app
+from tests.rpc.rpc_kit import DECODERS, THING, Text, app, certificates
 
 _PAGE = 4096
 # An answer that takes longer than this, a well-behaved client notices.
@@ -30,6 +34,39 @@ MEMORY_BOUND = 96 << 20
 def resident() -> int:
     """Bytes of memory that this process, server and all, takes now."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+
+
+@dataclass
+class Front:
+    """What is attacked: how it is reached, and what stands behind it."""
+
+    listen: str = "127.0.0.1:0"
+    store: str = "memory:"
+    server_tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
+    access: Authorizer | None = None
+    token: str = ""
+
+
+def _over_tls(folder: Path) -> Front:
+    made = certificates(folder)
+    return Front(server_tls=made.server, client_tls=made.client)
+
+
+def _with_access(_: Path) -> Front:
+    """The bystander, and who records it, may do everything; whoever has no token nothing."""
+    rule = Rule(verbs=["view", "edit"], type="test.v1.Thing", partition="*", namespace="*")
+    text, token = new_token(["everything"])
+    return Front(access=Authorizer(Access([Policy("everything", [rule])], TokenSet([token]))), token=text)
+
+
+FRONTS: dict[str, Callable[[Path], Front]] = {
+    "tcp": lambda _: Front(),
+    "tls": _over_tls,
+    "unix": lambda folder: Front(listen=f"unix:{folder}/socket"),
+    "access": _with_access,
+    "sqlite": lambda folder: Front(store=f"sqlite:{folder}/store.db"),
+}
 
 
 class ServerTasks(trio.abc.Instrument):
@@ -59,8 +96,8 @@ class ServerTasks(trio.abc.Instrument):
 class Bystander:
     """A well-behaved client: it writes, reads what it wrote, and watches; every answer is there in time."""
 
-    def __init__(self, channel: rpc.RemoteChannel) -> None:
-        self.client = Client(channel, app.registry)
+    def __init__(self, channel: rpc.RemoteChannel, token: str = "") -> None:
+        self.client = Client(channel, app.registry, token=token)
         self.written = 0
         self.seen: list[str] = []
         self.between = trio.Lock()
@@ -112,9 +149,12 @@ class Bystander:
 class Target:
     """A server on loopback with one bystander, and how many inputs were thrown at it."""
 
-    def __init__(self, where: str, bystander: Bystander, tasks: ServerTasks, failures: list[object]) -> None:
-        self.host, port = where.split(":")
-        self.port = int(port)
+    def __init__(
+        self, where: str, front: Front, bystander: Bystander, tasks: ServerTasks, failures: list[object]
+    ) -> None:
+        self._where = where
+        self._tls = front.client_tls
+        self.token = front.token
         self.bystander = bystander
         self.inputs: Counter[str] = Counter()
         self._tasks = tasks
@@ -122,9 +162,16 @@ class Target:
         self._memory = 0
         self._calm: Counter[str] = Counter()
 
-    @property
-    def where(self) -> str:
-        return f"{self.host}:{self.port}"
+    async def open(self) -> trio.abc.Stream:
+        """A new connection, on which bytes can be sent."""
+        if self._where.startswith("unix:"):
+            return await trio.open_unix_socket(self._where.removeprefix("unix:"))
+        host, port = self._where.split(":")
+        stream = await trio.open_tcp_stream(host, int(port))
+        if self._tls is None:
+            return stream
+        # A TLS peer may close without a word, as one without TLS may.
+        return trio.SSLStream(stream, self._tls, server_hostname=host, https_compatible=True)
 
     async def begin(self) -> None:
         """Remember what lives while nobody attacks."""
@@ -146,14 +193,17 @@ class Target:
     async def throw(self, kind: str, data: bytes, *, abrupt: bool = False) -> None:
         """Send bytes on a connection of their own and end it; wait until the server has ended it too."""
         self.inputs[kind] += 1
-        stream = await trio.open_tcp_stream(self.host, self.port)
+        stream = await self.open()
         with trio.fail_after(PATIENCE):
             try:
                 await stream.send_all(data)
                 if abrupt:
-                    # A reset in place of a proper end.
-                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    _reset_on_close(stream)
+                elif isinstance(stream, trio.SSLStream):
+                    # TLS has no half-closed connections.
+                    await stream.aclose()
                 else:
+                    assert isinstance(stream, trio.abc.HalfCloseableStream)
                     await stream.send_eof()
                     await until_closed(stream)
             except trio.BrokenResourceError:
@@ -179,6 +229,13 @@ class Target:
                 nursery.start_soon(one, data, chance.random() < 0.2)
 
 
+def _reset_on_close(stream: trio.abc.Stream) -> None:
+    """A reset in place of a proper end; a Unix socket knows none."""
+    beneath = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
+    if isinstance(beneath, trio.SocketStream) and beneath.socket.family != socket.AF_UNIX:
+        beneath.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 async def until_closed(stream: trio.abc.ReceiveStream) -> None:
     """Read what comes until the other end has closed."""
     try:
@@ -189,8 +246,15 @@ async def until_closed(stream: trio.abc.ReceiveStream) -> None:
 
 
 @asynccontextmanager
-async def attacked() -> AsyncIterator[Target]:
+async def attacked(kind: str = "tcp") -> AsyncIterator[Target]:
     """An engine that listens and a bystander at work. When the block ends, all must be unharmed."""
+    with TemporaryDirectory() as folder:
+        async with _attacked(FRONTS[kind](Path(folder))) as target:
+            yield target
+
+
+@asynccontextmanager
+async def _attacked(front: Front) -> AsyncIterator[Target]:
     tasks = ServerTasks()
     trio.lowlevel.add_instrument(tasks)
     failures: list[object] = []
@@ -200,11 +264,21 @@ async def attacked() -> AsyncIterator[Target]:
             failures.append(event)
 
     try:
-        opened = headway.open_engine("memory:", app, report=report, listen=["127.0.0.1:0"], insecure=True)
-        async with opened as engine:
+        async with headway.open_engine(
+            front.store,
+            app,
+            report=report,
+            listen=[front.listen],
+            tls=front.server_tls,
+            access=front.access,
+            insecure=front.access is None,
+        ) as engine:
             (where,) = engine.addresses
-            async with rpc.open_channel(where, decoders=DECODERS) as channel, trio.open_nursery() as nursery:
-                target = Target(where, Bystander(channel), tasks, failures)
+            async with (
+                rpc.open_channel(where, decoders=DECODERS, tls=front.client_tls) as channel,
+                trio.open_nursery() as nursery,
+            ):
+                target = Target(where, front, Bystander(channel, front.token), tasks, failures)
                 await nursery.start(target.bystander.work)
                 await target.begin()
                 yield target
@@ -223,13 +297,13 @@ class Recorder:
         self.sent = bytearray()
 
     async def relay(self, client: trio.SocketStream) -> None:
-        server = await trio.open_tcp_stream(self._target.host, self._target.port)
+        server = await self._target.open()
         async with client, server, trio.open_nursery() as nursery:
             nursery.start_soon(self._copy, server, client, bytearray())
             await self._copy(client, server, self.sent)
             nursery.cancel_scope.cancel()
 
-    async def _copy(self, source: trio.SocketStream, sink: trio.SocketStream, kept: bytearray) -> None:
+    async def _copy(self, source: trio.abc.Stream, sink: trio.abc.Stream, kept: bytearray) -> None:
         while data := await source.receive_some(65536):
             kept += data
             await sink.send_all(data)
@@ -243,10 +317,11 @@ async def recorded(target: Target) -> bytes:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, recorder.relay, [listener])
         async with rpc.open_channel(f"{host}:{port}", decoders=DECODERS) as channel:
-            client = Client(channel, app.registry)
+            client = Client(channel, app.registry, token=target.token)
+            metadata = {"x-consul-token": target.token} if target.token else None
             written = await client.write(THING.new("recorded", Text(text="x" * 100)))
             everything = pb.WatchListRequest(type=THING.name.message())
-            async with channel.stream(WATCH_LIST, everything) as items:
+            async with channel.stream(WATCH_LIST, everything, metadata=metadata) as items:
                 await anext(items)
             await client.list(THING)
             await client.read(THING, "recorded")

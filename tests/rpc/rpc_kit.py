@@ -162,6 +162,7 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
     """Everything that the tests call, on a server."""
     encodings = ResourceEncodings()
     (registry,) = [each.registry for each in options.pop("apps", [app])]
+    patience = options.pop("patience", 40.0)
     echo, health = Echo(), rpc.Health("headway.resource.v1.ResourceService")
     async with open_store("memory:") as backend:
         services = rpc.Services(
@@ -173,7 +174,7 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
             encoders={WATCH_LIST: WatchEncoder(encodings)},
             interceptors=options.pop("interceptors", ()),
         )
-        with trio.fail_after(40):
+        with trio.fail_after(patience):
             async with rpc.open_server(services, list(listen), **options) as server:
                 yield Served(server, backend, services, echo, health, encodings)
 

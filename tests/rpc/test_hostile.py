@@ -8,7 +8,9 @@ import pytest
 from hyperframe.frame import SettingsFrame
 
 from tests.rpc.hostile_bytes import PREFACE, WRONG, mutated, noise
+from tests.rpc.hostile_caller import shoot
 from tests.rpc.hostile_kit import attacked, recorded
+from tests.rpc.hostile_messages import shots
 
 OPENING = PREFACE + SettingsFrame(0).serialize()
 
@@ -23,6 +25,20 @@ async def test_random_and_mutated_bytes_disturb_nobody() -> None:
             await target.throw_all("mutated", mutated(honest, chance, 240), seed=batch)
             await target.unharmed()
         assert target.inputs == {"noise": 300, "mutated": 1200}
+
+
+@pytest.mark.parametrize("front", ["tls", "unix", "access", "sqlite"])
+async def test_it_is_so_on_every_front(front: str) -> None:
+    """A sample of everything: noise, mutated streams, each wrong frame, and messages to every method."""
+    chance = random.Random(21)
+    async with attacked(front) as target:
+        honest = await recorded(target)
+        await target.throw_all("noise", noise(chance, 30), seed=1)
+        await target.throw_all("mutated", mutated(honest, chance, 120), seed=1)
+        await target.throw_all("wrong frames", (OPENING + wrong() for wrong in WRONG.values()), seed=1)
+        answers = await shoot(target, "messages", shots(chance, 100))
+        assert all(answer.over for answer in answers)
+        assert target.inputs == {"noise": 30, "mutated": 120, "wrong frames": len(WRONG), "messages": 100}
 
 
 @pytest.mark.parametrize("kind", WRONG)

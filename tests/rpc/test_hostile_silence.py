@@ -61,7 +61,7 @@ async def _hold(
 ) -> None:
     """Begin, say no more until everybody has begun, and go without a word."""
     target.inputs[kind] += 1
-    stream = await trio.open_tcp_stream(target.host, target.port)
+    stream = await target.open()
     try:
         await stream.send_all(data)
         task_status.started()

@@ -1,0 +1,137 @@
+"""Connections whose other end is gone without a word: each side notices within its bound, and frees what it held."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from h2.events import ResponseReceived
+from h2.settings import SettingCodes
+
+from headway import rpc
+from headway.client import Client
+from headway.resource import EndOfSnapshot, encode
+from headway.rpc import Limits
+from headway.rpc._calls import Calls
+from headway.rpc._remote import CHANNEL_LIMITS
+from headway.service import WATCH_LIST
+from tests.rpc.rpc_kit import DECODERS, THING, Served, Text, app, served
+from tests.rpc.test_limits import HEADERS, Raw
+from tests.rpc.test_slow_watchers import everything
+
+INTERVAL, TIMEOUT = 0.4, 0.3
+QUICK = Limits(keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT)
+# For a machine that has other things to do.
+SLACK = 2.0
+
+
+async def until_free(it: Served, calls: Calls) -> float:
+    """Seconds until no connection and none of its calls is left."""
+    began = trio.current_time()
+    with trio.fail_after(20):
+        while it.server._connections or calls:
+            it.server._changed = trio.Event()
+            await it.server._changed.wait()
+    return trio.current_time() - began
+
+
+@asynccontextmanager
+async def watching(it: Served) -> AsyncIterator[Raw]:
+    """A client with a watch and as wide a window as can be, in which its socket's buffers are small."""
+    host, port = it.where.split(":")
+    opened = trio.socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    await opened.connect((host, int(port)))
+    stream = trio.SocketStream(opened)
+    try:
+        raw = Raw(stream)
+        raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: (1 << 31) - 1})
+        raw.h2.increment_flow_control_window(1 << 30)
+        raw.h2.send_headers(1, [(name, WATCH_LIST if name == ":path" else value) for name, value in HEADERS])
+        raw.h2.send_data(1, rpc.framed(encode(everything())), end_stream=True)
+        await raw.flush()
+        await raw.until(lambda event: isinstance(event, ResponseReceived))
+        yield raw
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_watcher_that_answers_no_more_is_freed_in_time(busy: bool) -> None:
+    """Interval and timeout, no sooner; also while the server has more to send than anybody takes."""
+    async with served(limits=QUICK) as it, watching(it):
+        (calls,) = it.server._connections.values()
+        assert calls
+        if busy:
+            local = Client(rpc.InProcessChannel(it.services), app.registry)
+            for number in range(100):
+                await local.write(THING.new(f"thing-{number}", Text(text="x" * 100_000)))
+        seconds = await until_free(it, calls)
+        assert seconds < INTERVAL + TIMEOUT + SLACK
+        if not busy:
+            assert seconds > INTERVAL
+
+
+class Relay:
+    """Stands between a client and a server; when it is cut, it passes on nothing any more and closes nothing."""
+
+    def __init__(self, where: str) -> None:
+        self._host, port = where.split(":")
+        self._port = int(port)
+        self._cut = trio.CancelScope()
+
+    def cut(self) -> None:
+        """As a cable is."""
+        self._cut.cancel()
+
+    async def serve(self, *, task_status: trio.TaskStatus[str]) -> None:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with listener:
+            host, port = listener.socket.getsockname()
+            task_status.started(f"{host}:{port}")
+            client = await listener.accept()
+            server = await trio.open_tcp_stream(self._host, self._port)
+            async with client, server:
+                with self._cut:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._copy, client, server)
+                        nursery.start_soon(self._copy, server, client)
+                await trio.sleep_forever()
+
+    async def _copy(self, source: trio.SocketStream, sink: trio.SocketStream) -> None:
+        while data := await source.receive_some(65536):
+            await sink.send_all(data)
+
+
+async def test_both_ends_of_a_cut_connection_notice() -> None:
+    """The server frees the watch, and the client's ends with a status from which it is opened again."""
+    quick = dataclasses.replace(CHANNEL_LIMITS, keepalive_interval=INTERVAL, keepalive_timeout=TIMEOUT)
+    async with served(limits=QUICK) as it, trio.open_nursery() as nursery:
+        relay = Relay(it.where)
+        where = await nursery.start(relay.serve)
+        async with (
+            rpc.open_channel(where, decoders=DECODERS, limits=quick) as channel,
+            channel.stream(WATCH_LIST, everything()) as items,
+        ):
+            assert isinstance(await anext(items), EndOfSnapshot)
+            (calls,) = it.server._connections.values()
+            began = trio.current_time()
+            relay.cut()
+            with pytest.raises(GRPCError) as caught:
+                await anext(items)
+            assert caught.value.status is Status.UNAVAILABLE
+            assert trio.current_time() - began < INTERVAL + TIMEOUT + SLACK
+            await until_free(it, calls)
+        nursery.cancel_scope.cancel()
+
+
+def test_the_bounds_are_those_that_the_guide_names() -> None:
+    """Eighty seconds for a server, forty for a client."""
+    assert Limits().keepalive_interval + Limits().keepalive_timeout == 80
+    assert CHANNEL_LIMITS.keepalive_interval + CHANNEL_LIMITS.keepalive_timeout == 40
