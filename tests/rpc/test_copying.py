@@ -1,0 +1,48 @@
+"""The copying channel keeps apart what is given and what is got, and passes on the rest as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpclib.const import Cardinality, Handler
+
+from headway.resource import pb
+from headway.rpc import CopyingChannel, InProcessChannel
+from headway.service import copied
+
+CALL, STREAM = "/test.Seen/Call", "/test.Seen/Stream"
+
+
+class Seen:
+    """Keeps what its handlers were given, and answers with it."""
+
+    def __init__(self) -> None:
+        self.requests: list[pb.Type] = []
+        self.metadata: list[dict[str, str]] = []
+
+    def __mapping__(self) -> dict[str, Handler]:
+        return {
+            CALL: Handler(self._answer, Cardinality.UNARY_UNARY, pb.Type, pb.Type),
+            STREAM: Handler(self._answer, Cardinality.UNARY_STREAM, pb.Type, pb.Type),
+        }
+
+    async def _answer(self, stream: Any) -> None:
+        self.requests.append(await stream.recv_message())
+        self.metadata.append(dict(stream.metadata))
+        await stream.send_message(self.requests[-1])
+
+
+async def test_metadata_goes_with_every_call_and_messages_are_copied() -> None:
+    """Through two of them as through one."""
+    seen = Seen()
+    channel = CopyingChannel(CopyingChannel(InProcessChannel(seen), copied), copied)
+    request, metadata = pb.Type(group="a"), {"x-consul-token": "mine"}
+    reply = await channel.unary(CALL, request, pb.Type, metadata=metadata)
+    async with channel.stream(STREAM, request, metadata=metadata) as items:
+        item = await anext(items)
+    assert seen.metadata == [metadata, metadata]
+    for given, got in zip(seen.requests, (reply, item), strict=True):
+        assert request == given == got
+        assert request is not given
+        assert given is not got
+    assert channel.settles_writes
