@@ -150,16 +150,18 @@ async def test_hundreds_that_do_not_read_hold_nobody_up_and_miss_nothing() -> No
             await churn.commit(40)
             beside = await churn.seconds()
             grown = resident() - before
-            print(f"{grown / count / 1024:.0f} KiB a slow watcher; beside them {beside / alone:.2f} times as long")
             assert grown < count * PER_WATCHER, f"{grown / count / 1024:.0f} KiB a watcher"
-            # Whoever waits for a window isn't woken by a commit.
-            assert beside < 2 * alone, f"{beside / alone:.2f} times as long"
             missed = churn.revisions[begin:]
             with trio.fail_after(40):
                 async with trio.open_nursery() as nursery:
                     for watcher in watchers:
                         nursery.start_soon(watcher.read_on, missed[-1])
             assert all(watcher.revisions == missed for watcher in watchers)
+        # Before and after, because the machine has other things to do.
+        alone = max(alone, await churn.seconds())
+        print(f"{grown / count / 1024:.0f} KiB a slow watcher; beside them {beside / alone:.2f} times as long")
+        # Whoever waits for a window isn't woken by a commit.
+        assert beside < 2 * alone, f"{beside / alone:.2f} times as long"
 
 
 async def test_one_that_was_ended_for_not_reading_goes_on_where_it_was() -> None:
