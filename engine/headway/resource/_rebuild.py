@@ -18,7 +18,8 @@ from headway.resource._annotation import Annotation, Element, Later, duration_me
 from headway.resource._declared import Declaration, DeclaredMessage
 from headway.resource._ids import type_name
 from headway.resource._registry import Registry
-from headway.resource._types import ResourceType, Scope
+from headway.resource._tenancy import Scope
+from headway.resource._types import ResourceType
 
 _PYTHON: dict[str, type[Any]] = {"string": str, "bytes": bytes, "bool": bool, "float": float, "double": float}
 _WHOLE = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")

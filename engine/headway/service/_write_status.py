@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
 from headway.service._access import Access
-from headway.service._admission import admit_id, reference_problem
+from headway.service._admission import admit_id, admit_reference
 from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found
@@ -25,7 +25,7 @@ async def write_status(
 ) -> pb.WriteStatusResponse:
     """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
     type, key = admit_id(registry, request.id, "id")
-    status = _admitted(registry, request)
+    status = _admitted(registry, request, key[:2])
     assert request.id is not None
     access.check_write(request.id, None)
     fence = fence_of(request.fence)
@@ -48,7 +48,7 @@ async def write_status(
     return await attempt(once, blanket=not request.version)
 
 
-def _admitted(registry: Registry, request: pb.WriteStatusRequest) -> pb.Status:
+def _admitted(registry: Registry, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:
     status = request.status
     assert request.id is not None
     if not request.id.uid:
@@ -67,18 +67,20 @@ def _admitted(registry: Registry, request: pb.WriteStatusRequest) -> pb.Status:
     problems = [
         problem
         for index, condition in enumerate(status.conditions)
-        for problem in _condition_problems(registry, condition, f"status.conditions[{index}]")
+        for problem in _condition_problems(registry, condition, f"status.conditions[{index}]", parent)
     ]
     if problems:
         raise invalid("; ".join(problems))
     return status
 
 
-def _condition_problems(registry: Registry, condition: pb.Condition, field: str) -> Iterator[str]:
+def _condition_problems(
+    registry: Registry, condition: pb.Condition, field: str, parent: tuple[str, str]
+) -> Iterator[str]:
     if not condition.type:
         yield f"{field}.type is required"
     if condition.resource is not None and (
-        problem := reference_problem(registry, condition.resource, f"{field}.resource")
+        problem := admit_reference(registry, condition.resource, f"{field}.resource", parent)
     ):
         yield problem
 
