@@ -27,6 +27,7 @@ from headway.service import (
     TypesService,
     WatchDecoder,
     WatchEncoder,
+    unregistered,
 )
 from headway.storage import Backend, open_store
 
@@ -126,7 +127,8 @@ async def open_engine(
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
                 own = PacedChannel(channel, _PACE)
-                for served, through_channel in ((definitions, theirs), (_together([builtin_app(registry)])[1], own)):
+                builtin = builtin_app(registry, functools.partial(unregistered, backend, registry))
+                for served, through_channel in ((definitions, theirs), (_together([builtin])[1], own)):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:

@@ -215,6 +215,9 @@ class Interrupted:
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         return await self._inner.list_by_owner(owner_uid)
 
+    async def kinds(self) -> Sequence[Kind]:
+        return await self._inner.kinds()
+
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         self.commits += 1
         if self.before_commit:
