@@ -82,6 +82,7 @@ from headway.resource import Condition as Condition
 from headway.resource import ConditionState as ConditionState
 from headway.resource import Hooks as Hooks
 from headway.resource import Position as Position
+from headway.resource import Reference as Reference
 from headway.resource import Resource as Resource
 from headway.resource import ResourceId as ResourceId
 from headway.resource import ResourceType as ResourceType

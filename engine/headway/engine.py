@@ -27,6 +27,7 @@ from headway.service import (
     TypesService,
     WatchDecoder,
     WatchEncoder,
+    unregistered,
 )
 from headway.storage import Backend, open_store
 
@@ -143,7 +144,8 @@ async def open_engine(
                 supervisors: list[Supervisor] = []
                 hubs: list[Hub] = []
                 own = PacedChannel(channel, _PACE)
-                for served, through_channel in ((definitions, theirs), (_together([builtin_app(registry)])[1], own)):
+                builtin = builtin_app(registry, functools.partial(unregistered, backend, registry))
+                for served, through_channel in ((definitions, theirs), (_together([builtin])[1], own)):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
                     hubs.append(hub)
                     supervisors += _supervisors(served, hub, through_channel, registry, report)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -170,3 +171,68 @@ async def test_what_is_created_during_the_deletion_is_refused_or_deleted(
         await trio.sleep(3)
         assert len(refused) == 3
         assert await left(client) == []
+
+
+FORMER = ResourceType("former", "v1", "Thing", Memo)
+FORMER_NOTE = ResourceType("tests", "v9", "Note", Memo)
+FORMER_REGION = ResourceType("former", "v1", "Region", Memo, scope=headway.Scope.PARTITION)
+FORMERS: list[ResourceType[Any]] = [FORMER, FORMER_NOTE, FORMER_REGION]
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+async def test_what_a_former_program_has_left_keeps_a_unit_and_is_named(
+    autojump_clock: trio.testing.MockClock, by_hand: bool
+) -> None:
+    """Nobody here could say what it is, so nobody deletes it; the status says what it is called and what can be done.
+
+    What is known goes at once. A version that isn't registered is as strange as a kind.
+    """
+    app, former = headway.App("tests"), headway.App("former")
+    for type in TYPES:
+        app.registry.register(type)
+    for type in FORMERS:
+        former.registry.register(type)
+
+    assert autojump_clock.autojump_threshold == 0
+    kept = MemoryBackend()
+    async with headway.open_engine(kept, app, former, report=lambda _: None) as engine:
+        client = engine.client
+        await client.write(headway.PARTITION.new("far"))
+        await client.write(headway.NAMESPACE.new("up"))
+        for name in ("a", "b"):
+            await client.write(FORMER.new(name, namespace="up"))
+        await client.write(FORMER_NOTE.new("c", namespace="up"))
+        await client.write(NOTE.new("d", namespace="up"))
+        await client.write(FORMER_REGION.new("e", partition="far"))
+        await client.write(FORMER.new("f", partition="far"))
+        await client.write(FORMER.new("elsewhere"))
+        await settle(engine)
+    async with headway.open_engine(kept, app, report=lambda _: None) as engine:
+        client = engine.client
+        await client.delete(headway.NAMESPACE.id("up"))
+        await client.delete(headway.PARTITION.id("far"))
+        await settle(engine)
+        await trio.sleep(60)
+        assert await left(client) == ["Partition far", "Namespace up"]
+        unit = await client.read(headway.NAMESPACE, "up")
+        assert [each.message for each in unit.status[EMPTIED_FINALIZER].conditions] == [
+            "left: 2 former.v1.Thing, 1 tests.v9.Note; not registered here, and so not deleted: former.v1.Thing, "
+            "tests.v9.Note: run a program that declares them, or remove finalizer headway.tenancy to let the unit go "
+            "without them"
+        ]
+        far: Resource[Any] = await client.read(headway.PARTITION, "far")
+        (condition,) = far.status[EMPTIED_FINALIZER].conditions
+        assert condition.message.startswith("left: 1 former.v1.Region, 1 former.v1.Thing; not registered here")
+        if by_hand:
+            for each in (unit, far):
+                each.finalizers = []
+                await client.write(each)
+            await settle(engine)
+            assert await left(client) == []
+            assert len(await client.list(NOTE)) == 0
+            return
+    async with headway.open_engine(kept, app, former, report=lambda _: None) as engine:
+        await settle(engine)
+        await trio.sleep(3)
+        assert await left(engine.client) == []
+        assert [each.name for type in FORMERS for each in await engine.client.list(type)] == ["elsewhere"]

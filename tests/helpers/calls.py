@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,8 +25,16 @@ from headway.resource import (
     pb,
     position,
 )
-from headway.rpc import InProcessChannel
-from headway.service import WATCH_LIST, Authorizer, LeaseService, ResourceService
+from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
+from headway.service import (
+    SERVICE_ALIASES,
+    WATCH_LIST,
+    Authorizer,
+    LeaseService,
+    ResourceService,
+    WatchDecoder,
+    WatchEncoder,
+)
 from headway.storage import Backend, Fence, Operation, Raised, Watch, Within
 from tests.helpers.declared import a_type, an_id, uid_of
 
@@ -39,17 +47,26 @@ Reply = Any
 class Calls:
     """Calls a service over a store. ``unexpected`` holds what handlers raised that is no answer."""
 
-    def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        registry: Registry,
+        authorizer: Authorizer | None = None,
+        *,
+        channel: Channel | None = None,
+    ) -> None:
         self.backend = backend
         self.unexpected: list[BaseException] = []
-        self.channel = InProcessChannel(
+        self.channel: Channel = channel or InProcessChannel(
             ResourceService(backend, registry, authorizer),
             LeaseService(backend),
             report=lambda _, error: self.unexpected.append(error),
         )
+        self.metadata: dict[str, str] = {}
 
     async def read(self, id: pb.Id | None, **rest: Any) -> pb.ReadResponse:
-        return await self.channel.unary(f"{RESOURCES}Read", pb.ReadRequest(id=id, **rest), pb.ReadResponse)
+        request = pb.ReadRequest(id=id, **rest)
+        return await self.channel.unary(f"{RESOURCES}Read", request, pb.ReadResponse, metadata=self.metadata)
 
     async def write(self, resource: pb.Resource | None, **rest: Any) -> pb.WriteResponse:
         request = pb.WriteRequest(resource=resource, **rest)
@@ -71,7 +88,7 @@ class Calls:
         self, type: pb.Type | None, tenancy: pb.Tenancy | None = None, name_prefix: str = "", **rest: Any
     ) -> pb.ListResponse:
         request = pb.ListRequest(type=type, tenancy=tenancy, name_prefix=name_prefix, **rest)
-        return await self.channel.unary(f"{RESOURCES}List", request, pb.ListResponse)
+        return await self.channel.unary(f"{RESOURCES}List", request, pb.ListResponse, metadata=self.metadata)
 
     async def list_by_owner(self, owner: pb.Id | None) -> pb.ListByOwnerResponse:
         request = pb.ListByOwnerRequest(owner=owner)
@@ -119,6 +136,32 @@ class Calls:
     @property
     def revision(self) -> int:
         return self.backend.position.revision
+
+
+@asynccontextmanager
+async def over_the_network(
+    backend: Backend, registry: Registry, authorizer: Authorizer | None = None
+) -> AsyncIterator[Calls]:
+    """Calls a service over a store by gRPC, through a server on a port of its own."""
+    unexpected: list[BaseException] = []
+
+    def report(_: str, error: BaseException) -> None:
+        unexpected.append(error)
+
+    services = Services(
+        ResourceService(backend, registry, authorizer),
+        LeaseService(backend),
+        aliases=SERVICE_ALIASES,
+        encoders={WATCH_LIST: WatchEncoder()},
+    )
+    decoders = {WATCH_LIST: WatchDecoder}
+    async with (
+        open_server(services, ["127.0.0.1:0"], report=report) as server,
+        open_channel(server.addresses[0], decoders=decoders, report=report) as channel,
+    ):
+        calls = Calls(backend, registry, channel=channel)
+        calls.unexpected = unexpected
+        yield calls
 
 
 async def refused(call: Awaitable[object], status: Status, *said: str) -> str:
@@ -171,6 +214,9 @@ class Interrupted:
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         return await self._inner.list_by_owner(owner_uid)
+
+    async def kinds(self) -> Sequence[Kind]:
+        return await self._inner.kinds()
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         self.commits += 1

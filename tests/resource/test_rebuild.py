@@ -1,11 +1,13 @@
 """Types as another program rebuilds them of their description."""
 
+import re
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from headway import manifest
 from headway.errors import PayloadError
-from headway.resource import Registry, decode, describe, encode, rebuild, types_pb
+from headway.resource import Registry, TypeName, decode, describe, encode, rebuild, types_pb
 from tests.manifest.messages import EVERY, REGISTRY, Every, every
 
 # What arrives is bytes.
@@ -75,3 +77,60 @@ def test_a_description_that_makes_no_sense_is_refused() -> None:
 
     with pytest.raises(PayloadError, match=r"the server's description of its types can't be read: 'int7'"):
         rebuild(description)
+
+
+def requiring(*held: tuple[int, ...], shape: types_pb.Shape = types_pb.Shape.SINGLE) -> types_pb.ListResponse:
+    """Messages m0, m1, … by the places of those that each requires."""
+    messages = [
+        types_pb.Message(
+            full_name=f"a.m{place}",
+            fields=[
+                types_pb.Field(name=f"f{number}", number=number, kind="message", held=other, shape=shape)
+                for number, other in enumerate(others, start=1)
+            ],
+        )
+        for place, others in enumerate(held)
+    ]
+    return types_pb.ListResponse(messages=messages)
+
+
+def a_type_of(description: types_pb.ListResponse) -> types_pb.ListResponse:
+    """With a type whose payload is the first message."""
+    name = types_pb.ResourceType(scope=types_pb.Scope.NAMESPACE, message=0)
+    name.type = TypeName("tests", "v1", "Deep").message()
+    description.types.append(name)
+    return description
+
+
+CHAIN = [(place + 1,) for place in range(100_000)]
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ([(0,)], "an empty 'a.m0' would need a 'a.m0' for ever"),
+        ([(1,), (2,), (1,)], "an empty 'a.m2' would need a 'a.m1' for ever"),
+        ([(2,), (0,), (1,)], "for ever"),
+        ([*CHAIN, ()], "would hold 101 messages, 101 deep: more than 10000, or 100"),
+        ([*((place + 1,) * 2 for place in range(99)), ()], "would hold 16383 messages, 14 deep"),
+        ([(7,)], "list index out of range"),
+    ],
+)
+def test_a_message_that_needs_itself_or_too_much_is_refused(held: list[tuple[int, ...]], said: str) -> None:
+    """It could not be made: a server that says so must not end its client by a recursion, or fill its memory."""
+    with pytest.raises(PayloadError, match=re.escape(said)):
+        rebuild(a_type_of(requiring(*held)))
+
+
+@pytest.mark.parametrize("held", [[(1, 2), (3,), (3, 1), ()], [*((place + 1,) for place in range(99)), ()]])
+def test_what_a_message_requires_is_made_with_it(held: list[tuple[int, ...]]) -> None:
+    """As deep as may be, and the same one in two places."""
+    type = rebuild(a_type_of(requiring(*held))).resolve(TypeName("tests", "v1", "Deep"))
+    assert encode(type.payload()) == b""
+
+
+@pytest.mark.parametrize("shape", [types_pb.Shape.OPTIONAL, types_pb.Shape.REPEATED])
+def test_a_message_may_hold_itself_where_it_need_not(shape: types_pb.Shape) -> None:
+    """As a tree does."""
+    type = rebuild(a_type_of(requiring((0,), shape=shape))).resolve(TypeName("tests", "v1", "Deep"))
+    assert encode(type.payload()) == b""

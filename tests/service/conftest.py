@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from headway.resource import Registry
+from headway.service import Authorizer
 from headway.storage import Backend, MemoryBackend, open_store
-from tests.helpers.calls import Calls, Interrupted
+from tests.helpers.calls import Calls, Interrupted, over_the_network
 from tests.helpers.declared import registry
 
 
@@ -23,6 +26,27 @@ async def calls(backend: Backend) -> AsyncIterator[Calls]:
     service = Calls(backend, registry())
     yield service
     assert service.unexpected == []
+
+
+@pytest.fixture(params=["in process", "network"])
+async def anywhere(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
+    """A service over each kind of store, called inside the process and over the network."""
+    async with reached(request.param, backend) as service:
+        yield service
+        assert service.unexpected == []
+
+
+@asynccontextmanager
+async def reached(
+    how: str, backend: Backend, authorizer: Authorizer | None = None, *, types: Registry | None = None
+) -> AsyncIterator[Calls]:
+    """A service over a store, called inside the process or over the network."""
+    known = types or registry()
+    if how == "network":
+        async with over_the_network(backend, known, authorizer) as calls:
+            yield calls
+    else:
+        yield Calls(backend, known, authorizer)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.resource import Bookmark, Changes, Resource, ResourceId, TypeName, pb
+from headway.resource import NAMESPACE, PARTITION, Bookmark, Changes, Resource, ResourceId, TypeName, pb
 from headway.service import Decision
 from headway.storage import Backend, Put
 from tests.helpers.calls import Calls, refused, take
@@ -125,6 +125,17 @@ async def test_a_write_is_decided_by_what_is_given(guarded: Calls) -> None:
     await refused(guarded.write(forbidden), Status.PERMISSION_DENIED, "Note one may not be written by you")
     await refused(guarded.mutate_and_validate(forbidden), Status.PERMISSION_DENIED)
     await guarded.write(a_note("one", "fine"))
+
+
+async def test_namespaces_and_partitions_are_guarded_as_anything_is(calls: Calls, guarded: Calls) -> None:
+    """They are resources; in the origin their rules are still to be made."""
+    for type in (NAMESPACE, PARTITION):
+        await calls.write(pb.Resource(id=an_id("denied", type)))
+        await refused(guarded.read(an_id("denied", type)), Status.PERMISSION_DENIED)
+        await refused(guarded.write(pb.Resource(id=an_id("denied", type))), Status.PERMISSION_DENIED)
+        await refused(guarded.delete(an_id("denied", type)), Status.PERMISSION_DENIED)
+        assert await guarded.names(type) == []
+        assert await calls.names(type) == ["denied"]
 
 
 async def test_a_wrong_request_is_said_to_be_wrong_first(guarded: Calls, guard: Guard) -> None:

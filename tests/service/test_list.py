@@ -152,7 +152,7 @@ async def test_what_an_incarnation_owns_is_found_whatever_and_wherever_it_is(cal
         await calls.stored(resource)
         for resource in (
             a_note("a", type=CHILD, owner=an_id("boss")),
-            a_note("b", type=NOTE_V2, owner=an_id("boss"), namespace="up"),
+            a_note("b", type=NOTE_V2, owner=id_of(boss), namespace="up"),
             a_note("c", type=PLANET, owner=an_id("boss")),
         )
     ]

@@ -130,6 +130,19 @@ async def test_in_a_marked_unit_only_deletion_goes_on(calls: Calls, unit: pb.Res
     assert await calls.names(NOTE) == []
 
 
+async def test_letting_go_in_a_marked_unit_changes_nothing_else(calls: Calls) -> None:
+    """In the origin a write that removes a finalizer may carry other metadata past the freeze."""
+    await calls.write(a_namespace())
+    await calls.write(a_note(metadata={FINALIZERS: "a b", "colour": "red"}, **UP))  # type: ignore[arg-type]
+    await calls.delete(an_id("up", NAMESPACE))
+    unmarked = a_note(metadata={FINALIZERS: "a", "colour": "red"}, **UP)  # type: ignore[arg-type]
+    await refused(calls.write(unmarked), Status.INVALID_ARGUMENT, "namespace 'up' is marked for deletion")
+    await calls.delete(an_id(**UP))  # type: ignore[arg-type]
+    painted = a_note(metadata={FINALIZERS: "a", "colour": "blue"}, **UP)  # type: ignore[arg-type]
+    await refused(calls.write(painted), Status.INVALID_ARGUMENT, "changes metadata.colour")
+    await calls.write(a_note(metadata={FINALIZERS: "a", "colour": "red"}, **UP))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("gone", [False, True])
 async def test_a_creation_that_a_deletion_overtakes_is_refused(
     calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock, gone: bool

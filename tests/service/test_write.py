@@ -363,6 +363,12 @@ async def test_hooks_fill_in_and_refuse(calls: Calls) -> None:
     await refused(calls.write(a_note("one", "crash", HOOKED)), Status.INTERNAL, said)
 
 
+async def test_hooks_see_an_empty_message_where_there_is_no_data(calls: Calls) -> None:
+    """In the origin one that changes it crashes."""
+    stored = await calls.stored(pb.Resource(id=an_id(type=HOOKED)))
+    assert text_of(stored) == "untitled"
+
+
 async def test_data_that_hooks_cannot_look_at_is_the_callers_fault(calls: Calls) -> None:
     """Bytes that are no payload are named as such, not as a broken hook."""
     resource = a_note("one", "", HOOKED)

@@ -69,7 +69,6 @@ THE = an_id(uid=ULID)
         (THE, "k", with_reference(a_reference("One")), "resource: name 'One' is not a valid name"),
         (THE, "k", with_reference(a_reference(partition="Up")), "resource: partition 'Up' is not a valid name"),
         (THE, "k", with_reference(a_reference(namespace="Up")), "resource: namespace 'Up' is not a valid name"),
-        (THE, "k", with_reference(a_reference(type=a_type(PLANET), partition="up")), "the type is cluster-scoped"),
         (THE, "k", with_reference(a_reference(type=pb.Type())), "resource: group '' must be snake_case"),
         (THE, "k", with_reference(a_reference(type=a_type(UNKNOWN), partition="Up")), "partition 'Up' is not a valid"),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway.builtin._reaper import add_reaper
-from headway.builtin._tenancy import add_tenancy
+from headway.builtin._tenancy import Unregistered, add_tenancy, nothing_unregistered
 from headway.controller import App
 from headway.resource import ResourceType
 
@@ -14,9 +14,12 @@ NAME = "headway"
 """The app's name; no program's app can have it."""
 
 
-def builtin_app(types: Iterable[ResourceType[Any]] = ()) -> App:
-    """A new one: its controllers run beside those of the program, whose types are ``types``."""
+def builtin_app(types: Iterable[ResourceType[Any]] = (), unregistered: Unregistered = nothing_unregistered) -> App:
+    """A new one: its controllers run beside those of the program, whose types are ``types``.
+
+    ``unregistered`` counts what a tenancy holds besides.
+    """
     app = App(NAME)
     add_reaper(app)
-    add_tenancy(app, types)
+    add_tenancy(app, types, unregistered)
     return app

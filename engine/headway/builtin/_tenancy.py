@@ -31,9 +31,20 @@ EMPTIED = "Emptied"
 LOOK_AGAIN = 1.0
 """Seconds between two looks at what is held by finalizers."""
 
+LOOK_AGAIN_RARELY = 30.0
+"""Seconds between two looks at what only another program, or somebody's hand, can let go of."""
 
-def add_tenancy(app: App, types: Iterable[ResourceType[Any]]) -> None:
-    """Declare the controllers. ``types``: all that the engine knows."""
+Unregistered = Callable[[str, str], Awaitable[Counter[str]]]
+"""How many resources of each type that nobody here knows are in a (partition, namespace)."""
+
+
+async def nothing_unregistered(partition: str, namespace: str) -> Counter[str]:  # noqa: ARG001 - an `Unregistered`
+    """There are none."""
+    return Counter()
+
+
+def add_tenancy(app: App, types: Iterable[ResourceType[Any]], unregistered: Unregistered) -> None:
+    """Declare the controllers. ``types``: all that the engine knows; ``unregistered`` counts what it doesn't."""
     known = list(types)
     namespaced = [type for type in known if type.scope is Scope.NAMESPACE]
     partitioned = [type for type in known if type.scope is Scope.PARTITION]
@@ -42,7 +53,10 @@ def add_tenancy(app: App, types: Iterable[ResourceType[Any]]) -> None:
         async def tenants() -> list[Resource[Any]]:
             return await _listed(rt, namespaced, request.id.partition, request.id.name)
 
-        return await _reconcile(rt, rt.cache.get(NAMESPACE, request.id), tenants)
+        async def strangers() -> Counter[str]:
+            return await unregistered(request.id.partition, request.id.name)
+
+        return await _reconcile(rt, rt.cache.get(NAMESPACE, request.id), tenants, strangers)
 
     async def partitions(rt: Runtime, request: Request) -> RequeueAfter | None:
         async def tenants() -> list[Resource[Any]]:
@@ -50,7 +64,10 @@ def add_tenancy(app: App, types: Iterable[ResourceType[Any]]) -> None:
             found = await _listed(rt, partitioned, request.id.name, "*")
             return found + await _listed(rt, namespaced, request.id.name, DEFAULT_UNIT)
 
-        return await _reconcile(rt, rt.cache.get(PARTITION, request.id), tenants)
+        async def strangers() -> Counter[str]:
+            return await unregistered(request.id.name, "") + await unregistered(request.id.name, DEFAULT_UNIT)
+
+        return await _reconcile(rt, rt.cache.get(PARTITION, request.id), tenants, strangers)
 
     backoff = Backoff(0.05, 30.0)
     app.controller(manages=NAMESPACE, concurrency=4, backoff=backoff)(namespaces)
@@ -67,7 +84,10 @@ async def _listed(
 
 
 async def _reconcile(
-    rt: Runtime, unit: Resource[Any] | None, tenants: Callable[[], Awaitable[list[Resource[Any]]]]
+    rt: Runtime,
+    unit: Resource[Any] | None,
+    tenants: Callable[[], Awaitable[list[Resource[Any]]]],
+    strangers: Callable[[], Awaitable[Counter[str]]],
 ) -> RequeueAfter | None:
     if unit is None or not unit.is_deleting:
         return None
@@ -75,11 +95,11 @@ async def _reconcile(
         try:
             await sweep(rt.client, await tenants())
         finally:
-            left = await tenants()
-            if left:
-                await rt.client.write_status(unit, EMPTIED_FINALIZER, [_in_progress(left)])
-        if left:
-            return requeue_after(LOOK_AGAIN)
+            left, unknown = await tenants(), await strangers()
+            if left or unknown:
+                await rt.client.write_status(unit, EMPTIED_FINALIZER, [_in_progress(left, unknown)])
+        if left or unknown:
+            return requeue_after(LOOK_AGAIN if left else LOOK_AGAIN_RARELY)
         unit.finalizers = unit.finalizers - {EMPTIED_FINALIZER}
         unit = await rt.client.write(unit)
     if not unit.finalizers:
@@ -87,10 +107,15 @@ async def _reconcile(
     return None
 
 
-def _in_progress(left: Sequence[Resource[Any]]) -> Condition:
-    counts = Counter(str(each.type.name) for each in left)
+def _in_progress(left: Sequence[Resource[Any]], unknown: Counter[str]) -> Condition:
+    counts = Counter(str(each.type.name) for each in left) + unknown
     held = Counter(finalizer for each in left for finalizer in each.finalizers)
     text = "left: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     if held:
         text += "; finalizers: " + ", ".join(f"{count} {name}" for name, count in sorted(held.items()))
+    if unknown:
+        text += (
+            f"; not registered here, and so not deleted: {', '.join(sorted(unknown))}: run a program that declares "
+            f"them, or remove finalizer {EMPTIED_FINALIZER} to let the unit go without them"
+        )
     return Condition(type=EMPTIED, state=ConditionState.FALSE, reason="DeletionInProgress", message=text)

@@ -7,6 +7,7 @@ from headway._gen.google.protobuf import Any as _Any
 from headway._gen.headway.resource import v1 as _v1
 from headway._gen.headway.resource.v1 import Condition as Condition
 from headway._gen.headway.resource.v1 import ConditionState as ConditionState
+from headway._gen.headway.resource.v1 import Reference as Reference
 from headway._gen.headway.resource.v1 import Status as Status
 from headway._gen.headway.resource.v1 import Tombstone as Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace as Namespace
@@ -52,10 +53,11 @@ from headway.resource._stream import Position as Position
 from headway.resource._stream import SnapshotChunk as SnapshotChunk
 from headway.resource._stream import StreamItem as StreamItem
 from headway.resource._stream import position as position
-from headway.resource._types import DEFAULT_TENANCY as DEFAULT_TENANCY
+from headway.resource._tenancy import DEFAULT_TENANCY as DEFAULT_TENANCY
+from headway.resource._tenancy import Scope as Scope
+from headway.resource._tenancy import tenancy_within as tenancy_within
 from headway.resource._types import Hooks as Hooks
 from headway.resource._types import ResourceType as ResourceType
-from headway.resource._types import Scope as Scope
 
 AnyMessage = _Any
 pb = _v1

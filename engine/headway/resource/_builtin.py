@@ -7,7 +7,8 @@ from typing import Any
 from headway._gen.headway.resource.v1 import Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace, Partition
 from headway.resource._resource import Resource
-from headway.resource._types import Hooks, ResourceType, Scope
+from headway.resource._tenancy import Scope
+from headway.resource._types import Hooks, ResourceType
 
 DEFAULT_UNIT = "default"
 """The partition, and in every partition the namespace, that is there without being a resource."""

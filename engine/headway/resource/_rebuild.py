@@ -17,8 +17,10 @@ from headway.errors import PayloadError
 from headway.resource._annotation import Annotation, Element, Later, duration_message, timestamp_message
 from headway.resource._declared import Declaration, DeclaredMessage
 from headway.resource._ids import type_name
+from headway.resource._rebuild_depth import check_empty_messages
 from headway.resource._registry import Registry
-from headway.resource._types import ResourceType, Scope
+from headway.resource._tenancy import Scope
+from headway.resource._types import ResourceType
 
 _PYTHON: dict[str, type[Any]] = {"string": str, "bytes": bytes, "bool": bool, "float": float, "double": float}
 _WHOLE = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
@@ -72,6 +74,7 @@ class _Places(Declaration):
 
 class _Rebuilding:
     def __init__(self, description: types_pb.ListResponse) -> None:
+        check_empty_messages(description.messages)
         self._description = description
         self._enums = [_enum(each) for each in description.enums]
         self._messages: list[type[Any]] = []

@@ -9,7 +9,8 @@ from headway.errors import DeclarationError, InvalidArgument
 from headway.resource._builtin import BUILTIN_TYPES, RESERVED_GROUPS
 from headway.resource._ids import TypeName
 from headway.resource._names import did_you_mean
-from headway.resource._types import ResourceType, Scope
+from headway.resource._tenancy import Scope
+from headway.resource._types import ResourceType
 
 
 class Registry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -13,32 +12,13 @@ from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import _message
-from headway.resource._ids import ResourceId, TypeName
+from headway.resource._ids import ResourceId, TypeName, type_name
 from headway.resource._names import name_problem, type_problem
 from headway.resource._payload import Payload, encode
 from headway.resource._resource import Resource
+from headway.resource._tenancy import DEFAULT_TENANCY, Scope, tenancy_within
 
 T = TypeVar("T", bound=Payload)
-
-
-class Scope(enum.Enum):
-    """Which tenancy units a resource of a type has. The values are the wire's.
-
-    UNDEFINED is for tombstones alone: they are where their owner was, whatever its scope.
-    """
-
-    UNDEFINED = 0
-    CLUSTER = 1
-    PARTITION = 2
-    NAMESPACE = 3
-
-
-DEFAULT_TENANCY = {
-    Scope.UNDEFINED: ("", ""),
-    Scope.CLUSTER: ("", ""),
-    Scope.PARTITION: ("default", ""),
-    Scope.NAMESPACE: ("default", "default"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +100,26 @@ class ResourceType(Generic[T]):
         if problem:
             raise InvalidArgument(f"{self.name}: {problem}")
         return id
+
+    def complete(self, reference: pb.Reference, within: ResourceId | None = None) -> None:
+        """Make a reference to a resource of this type whole, in place, as a `Hooks.mutate` wants it.
+
+        Its type, if it has none, is this one. Units of its tenancy that are empty are those of ``within``, the resource
+        that refers; a namespace only where the partition is the same, and the scope's default ones where there is
+        nothing to take. Units that the scope doesn't have are emptied: they say nothing.
+
+        Raises InvalidArgument when the reference is to another kind, or a name in it is not valid.
+        """
+        reference.type = reference.type or self.name.message()
+        if type_name(reference.type).unversioned != self.kind:
+            raise InvalidArgument(f"reference.type {type_name(reference.type)} must be {self.name}")
+        given = reference.tenancy or pb.Tenancy()
+        parent = ("", "") if within is None else (within.partition, within.namespace)
+        partition, namespace = tenancy_within(self.scope, (given.partition, given.namespace), parent)
+        problem = name_problem("name", reference.name) or self.tenancy_problem(partition, namespace)
+        if problem:
+            raise InvalidArgument(f"reference to {self.name}: {problem}")
+        reference.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
 
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
         """What is wrong with these (filled) tenancy units for this type's scope, or None."""

@@ -98,6 +98,30 @@ class Access:
             decision = self._authorizer.may_read(name, self._registry.resolve(name.type).view(resource))
         return decision is Decision.ALLOWED
 
+    def answered(self, stored: pb.Resource, own: pb.Resource) -> pb.Resource:
+        """What a write's reply may hold: all of what is stored now, or, for who may not read it, which state it is in
+        (its id, version and generation) and what is the writer's ``own``.
+        """
+        if self.shows(stored):
+            return stored
+        return pb.Resource(
+            id=stored.id,
+            owner=own.owner,
+            version=stored.version,
+            generation=stored.generation,
+            metadata=own.metadata,
+            status=own.status,
+            data=own.data,
+        )
+
+    def discreet(self, refused: GRPCError, stored: pb.Resource) -> GRPCError:
+        """A refusal for what is stored; for who may not read that, without what it says of it."""
+        if self.shows(stored):
+            return refused
+        return GRPCError(
+            refused.status, f"{resource_id(stored.id)}: what is stored forbids it, and may not be read by you"
+        )
+
     def shown(self, resources: list[pb.Resource]) -> list[pb.Resource]:
         """Those of them that may be read."""
         return resources if self._authorizer is None else [each for each in resources if self.shows(each)]

@@ -18,6 +18,7 @@ from headway.resource import (
     name_problem,
     pb,
     resource_id,
+    tenancy_within,
     type_name,
     type_problem,
 )
@@ -40,10 +41,13 @@ def resolve(registry: Registry, message: pb.Type | None, field: str) -> Type:
         raise invalid(f"{field}: {error}") from None
 
 
-def admit_id(registry: Registry, id: pb.Id | None, field: str) -> tuple[Type, Key]:
+def admit_id(
+    registry: Registry, id: pb.Id | None, field: str, parent: tuple[str, str] | None = None
+) -> tuple[Type, Key]:
     """Check an id, fill in the tenancy units that its type's scope has, and return its type and key.
 
-    The id is changed in place: afterwards it has a tenancy, and shares its type with all other ids of that type.
+    They are filled in with those of ``parent``, where it stands in a resource there, else with the default ones. The
+    id is changed in place: afterwards it has a tenancy, and shares its type with all other ids of that type.
     """
     if id is None:
         raise invalid(f"{field} is required")
@@ -52,7 +56,10 @@ def admit_id(registry: Registry, id: pb.Id | None, field: str) -> tuple[Type, Ke
     tenancy = id.tenancy
     if tenancy is None:
         tenancy = id.tenancy = pb.Tenancy()
-    partition, namespace = DEFAULT_TENANCY[type.scope]
+    if parent is None:
+        partition, namespace = DEFAULT_TENANCY[type.scope]
+    else:
+        partition, namespace = tenancy_within(type.scope, (tenancy.partition, tenancy.namespace), parent)
     tenancy.partition = tenancy.partition or partition
     tenancy.namespace = tenancy.namespace or namespace
     problem = name_problem("name", id.name) or type.tenancy_problem(tenancy.partition, tenancy.namespace)
@@ -97,7 +104,7 @@ def admit_resource(registry: Registry, resource: pb.Resource | None) -> tuple[Ty
         raise invalid("resource is required")
     type, key = admit_id(registry, resource.id, "resource.id")
     if resource.owner is not None:
-        admit_id(registry, resource.owner, "resource.owner")
+        admit_id(registry, resource.owner, "resource.owner", key[:2])
     if resource.data is not None and resource.data.type_url != type.type_url:
         raise invalid(
             f"resource.data of {type.name} must be {_short(type.type_url)}, not {_short(resource.data.type_url)}"
@@ -136,20 +143,21 @@ def _check_decodes(type: Type, resource: pb.Resource) -> None:
         raise invalid(f"resource.data of {resource_id(resource.id)}: {error}") from None
 
 
-def reference_problem(registry: Registry, reference: pb.Reference, field: str) -> str | None:
-    """Why a reference can't name a resource, or None. Its type need not be registered here; its tenancy may be left
-    to the defaults.
+def admit_reference(registry: Registry, reference: pb.Reference, field: str, parent: tuple[str, str]) -> str | None:
+    """Fill in, in place, the tenancy of what a resource in ``parent`` refers to; says why it can name nothing, or None.
+
+    Its type need not be registered here; where it isn't, its tenancy is left as it is.
     """
     if reference.type is None:
         return f"{field}.type is required"
     name = type_name(reference.type)
-    partition, namespace = (
-        ("", "") if reference.tenancy is None else (reference.tenancy.partition, reference.tenancy.namespace)
-    )
+    given = reference.tenancy or pb.Tenancy()
+    partition, namespace = given.partition, given.namespace
     if name in registry:
         type = registry.resolve(name)
-        defaults = DEFAULT_TENANCY[type.scope]
-        problem = type.tenancy_problem(partition or defaults[0], namespace or defaults[1])
+        partition, namespace = tenancy_within(type.scope, (partition, namespace), parent)
+        problem = type.tenancy_problem(partition, namespace)
+        reference.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
     else:
         problem = type_problem(*name)
         for unit, value in (("partition", partition), ("namespace", namespace)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 import trio
+from grpclib import GRPCError
 
 from headway.errors import HeadwayError, OutcomeUnknown
 from headway.resource import (
@@ -55,9 +56,12 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
             # Without what is there instead, a cache would take the answer for "nothing bears this name" and refuse
             # the creation of the other incarnation, whose event may still be on its way, as older than the answer.
             return pb.DeleteResponse(position=position.message(), resource=stored)
-        check_version(stored, type.name.version)
-        if request.version and request.version != stored.version:
-            raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
+        try:
+            check_version(stored, type.name.version)
+            if request.version and request.version != stored.version:
+                raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
+        except GRPCError as error:
+            raise access.discreet(error, stored) from None
         if not finalizers(stored.metadata):
             if type.kind == TOMBSTONE.kind:
                 await check_done(backend, stored)
@@ -71,7 +75,11 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
         position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)
         return pb.DeleteResponse(position=position.message(), resource=marked)
 
-    return await attempt(once, blanket=not request.version)
+    reply = await attempt(once, blanket=not request.version)
+    if (left := reply.resource) is not None:
+        mark = {DELETION_TIMESTAMP: left.metadata[DELETION_TIMESTAMP]} if is_marked(left.metadata) else {}
+        reply.resource = access.answered(left, pb.Resource(metadata=mark))
+    return reply
 
 
 async def _removed(

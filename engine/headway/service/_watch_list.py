@@ -7,6 +7,7 @@ from typing import Any
 from headway.resource import Change, Changes, Registry, SnapshotChunk, StreamItem, pb, position
 from headway.service._access import Access
 from headway.service._admission import admit_within, resolve
+from headway.service._bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._refusals import STORE_ERRORS, refusal
 from headway.storage import Backend
 
@@ -14,18 +15,25 @@ from headway.storage import Backend
 async def watch_list(backend: Backend, registry: Registry, access: Access, stream: Any) -> None:
     """A grpclib handler. It sends `StreamItem`s; a stream that serialises makes WatchEvents of them.
 
-    Between two sends it opens no cancel scope and no nursery, so that a channel inside the process may drive it.
+    It sends from inside no cancel scope and no nursery of its own, so that a channel inside the process may drive it.
     """
     request: pb.WatchListRequest = await stream.recv_message()
     type = resolve(registry, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
+    interval = bookmark_interval(request.bookmark_interval_ms)
     access.check_list(type.name, within)
     version = type.name.version
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
+
+        async def upcoming() -> StreamItem:
+            return access.shown_of(await watch.next(), backend.position)
+
+        spaced = SpacedBookmarks(upcoming, interval) if interval else None
         try:
             while True:
-                item = access.shown_of(await watch.next(), backend.position)
+                # Without an interval there is no coroutine in between: every event would pay for it.
+                item = access.shown_of(await watch.next(), backend.position) if spaced is None else await spaced.next()
                 await stream.send_message(_of_version(item, version))
         finally:
             watch.close()

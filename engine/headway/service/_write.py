@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from grpclib import GRPCError
 from ulid_transform import ulid_now
 
 from headway.resource import (
@@ -43,21 +44,24 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
         units = await check_units(backend, key)
         stored, _ = await read_for_commit(backend, type.kind, key)
         if stored is None:
-            prepared, required = await _creation(backend, resource)
+            prepared, required = await _creation(backend, access, resource)
             check_staying(units, resource.id)
             operations: tuple[Operation, ...] = (*units.required, *required, Put(type.kind, key, prepared, ""))
         else:
-            prepared = _update(type, stored, resource)
+            try:
+                prepared = _update(type, stored, resource)
+            except GRPCError as error:
+                raise access.discreet(error, stored) from None
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
             operations = (Put(type.kind, key, prepared, stored.version),)
         position = await backend.commit(operations, fence)
-        return pb.WriteResponse(resource=prepared, position=position.message())
+        return pb.WriteResponse(resource=access.answered(prepared, resource), position=position.message())
 
     return await attempt(once, blanket=not resource.version)
 
 
-async def _creation(backend: Backend, resource: pb.Resource) -> tuple[pb.Resource, tuple[Require, ...]]:
+async def _creation(backend: Backend, access: Access, resource: pb.Resource) -> tuple[pb.Resource, tuple[Require, ...]]:
     """The resource as it will be stored for the first time, and what its commit requires to be there."""
     assert resource.id is not None
     if resource.version:
@@ -77,7 +81,7 @@ async def _creation(backend: Backend, resource: pb.Resource) -> tuple[pb.Resourc
         raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
     if resource.owner is None:
         return _with(resource, uid=ulid_now(), owner=None), ()
-    owner, required = await _found_owner(backend, resource.owner)
+    owner, required = await _found_owner(backend, access, resource.owner)
     return _with(resource, uid=ulid_now(), owner=owner), (required,)
 
 
@@ -86,14 +90,14 @@ def _id(resource: pb.Resource) -> ResourceId:
     return resource_id(resource.id)
 
 
-async def _found_owner(backend: Backend, owner: pb.Id) -> tuple[pb.Id, Require]:
+async def _found_owner(backend: Backend, access: Access, owner: pb.Id) -> tuple[pb.Id, Require]:
     """The owner with its uid: ownership is of an incarnation, not of a name.
 
     It must be there in the commit itself: what is owned by a resource that has gone would be found by nobody.
     """
     name = resource_id(owner)
     stored, _ = await read_for_commit(backend, name.type.unversioned, name.key)
-    if stored is None or stored.id is None or (owner.uid and stored.id.uid != owner.uid):
+    if stored is None or stored.id is None or (owner.uid and stored.id.uid != owner.uid) or not access.shows(stored):
         with_uid = f" with uid {owner.uid}" if owner.uid else ""
         raise invalid(f"resource.owner: {name}{with_uid} is not there; create it first")
     uid = stored.id.uid

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from grpclib import GRPCError
+
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
 from headway.service._access import Access
-from headway.service._admission import admit_id, reference_problem
+from headway.service._admission import admit_id, admit_reference
 from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found
@@ -25,30 +27,40 @@ async def write_status(
 ) -> pb.WriteStatusResponse:
     """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
     type, key = admit_id(registry, request.id, "id")
-    status = _admitted(registry, request)
-    assert request.id is not None
-    access.check_write(request.id, None)
+    status = _admitted(registry, request, key[:2])
+    wanted = request.id
+    assert wanted is not None
+    access.check_write(wanted, None)
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
         await check_units(backend, key)
         stored, position = await backend.read(type.kind, key)
-        stored = _checked(stored, type, request)
+        if stored is None or stored.id is None or stored.id.uid != wanted.uid:
+            raise not_found(f"{resource_id(wanted)} with uid {wanted.uid} is not there")
         known = stored.status.get(request.key)
-        if known is not None:
-            _check_not_older(known, status, request)
-            if _same(known, status):
-                await check_fence(backend, fence)
-                return pb.WriteStatusResponse(resource=stored, position=position.message())
+        try:
+            _check(stored, type, request)
+            if known is not None:
+                _check_not_older(known, status, request)
+        except GRPCError as error:
+            raise access.discreet(error, stored) from None
+        if known is not None and _same(known, status):
+            await check_fence(backend, fence)
+            return pb.WriteStatusResponse(resource=stored, position=position.message())
         updated = _with_status(stored, request.key, status)
         position = await backend.commit((Put(type.kind, key, updated, stored.version),), fence)
         return pb.WriteStatusResponse(resource=updated, position=position.message())
 
-    return await attempt(once, blanket=not request.version)
+    reply = await attempt(once, blanket=not request.version)
+    assert reply.resource is not None
+    own = pb.Resource(status={request.key: reply.resource.status[request.key]})
+    reply.resource = access.answered(reply.resource, own)
+    return reply
 
 
-def _admitted(registry: Registry, request: pb.WriteStatusRequest) -> pb.Status:
+def _admitted(registry: Registry, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:
     status = request.status
     assert request.id is not None
     if not request.id.uid:
@@ -67,32 +79,30 @@ def _admitted(registry: Registry, request: pb.WriteStatusRequest) -> pb.Status:
     problems = [
         problem
         for index, condition in enumerate(status.conditions)
-        for problem in _condition_problems(registry, condition, f"status.conditions[{index}]")
+        for problem in _condition_problems(registry, condition, f"status.conditions[{index}]", parent)
     ]
     if problems:
         raise invalid("; ".join(problems))
     return status
 
 
-def _condition_problems(registry: Registry, condition: pb.Condition, field: str) -> Iterator[str]:
+def _condition_problems(
+    registry: Registry, condition: pb.Condition, field: str, parent: tuple[str, str]
+) -> Iterator[str]:
     if not condition.type:
         yield f"{field}.type is required"
     if condition.resource is not None and (
-        problem := reference_problem(registry, condition.resource, f"{field}.resource")
+        problem := admit_reference(registry, condition.resource, f"{field}.resource", parent)
     ):
         yield problem
 
 
-def _checked(stored: pb.Resource | None, type: ResourceType[Any], request: pb.WriteStatusRequest) -> pb.Resource:
-    assert request.id is not None
-    if stored is None or stored.id is None or stored.id.uid != request.id.uid:
-        raise not_found(f"{resource_id(request.id)} with uid {request.id.uid} is not there")
+def _check(stored: pb.Resource, type: ResourceType[Any], request: pb.WriteStatusRequest) -> None:
     check_version(stored, type.name.version)
     if request.version and request.version != stored.version:
         raise conflict(
             f"{resource_id(request.id)} is stored at version {stored.version}, not {request.version}; read it again"
         )
-    return stored
 
 
 def _check_not_older(known: pb.Status, status: pb.Status, request: pb.WriteStatusRequest) -> None:

@@ -193,6 +193,10 @@ class Backend(Protocol):
         """What this uid owns, whether or not the owner is still there; an empty uid owns nothing."""
         ...
 
+    async def kinds(self) -> Sequence[Kind]:
+        """The kinds of which something is stored, in order, whether or not any program still knows them."""
+        ...
+
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Do all operations in one commit and return its position; one that changes nothing makes no revision.
 

@@ -99,6 +99,11 @@ class MemoryBackend:
         owned = self._owned.get(owner_uid, {})
         return [owned[place] for place in sorted(owned)], self.position
 
+    async def kinds(self) -> Sequence[Kind]:
+        """See `Backend.kinds`."""
+        await trio.lowlevel.checkpoint()
+        return sorted(kind for kind, table in self._tables.items() if table)
+
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """See `Backend.commit`."""
         refuse_repeated_keys(operations)

@@ -25,6 +25,7 @@ from headway.storage._sqlite_reader import (
     RowSnapshot,
     decode_rows,
     read_incarnation,
+    read_kinds,
     read_log,
     read_many,
     read_one,
@@ -115,6 +116,10 @@ class SqliteBackend:
         opened = self._use()
         rows, revision = await opened.readers.run(partial(read_owned, owner_uid=owner_uid))
         return await decode_rows(rows), opened.seen(revision)
+
+    async def kinds(self) -> Sequence[Kind]:
+        """See `Backend.kinds`."""
+        return await self._use().readers.run(read_kinds)
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """See `Backend.commit`. Raises StoreUnusable when nothing was written, OutcomeUnknown when that is unknown."""

@@ -134,6 +134,16 @@ def read_owned(connection: sqlite3.Connection, owner_uid: str) -> tuple[list[Row
     return connection.execute(sql.LIST_OWNED, (owner_uid,)).fetchall(), read_head(connection)
 
 
+def read_kinds(connection: sqlite3.Connection) -> list[Kind]:
+    """The kinds of which there are rows, in order: as many steps through the primary key as there are kinds."""
+    kinds: list[Kind] = []
+    last: Kind = ("", "")
+    while (row := connection.execute(sql.NEXT_KIND, last).fetchone()) is not None:
+        last = (row[0], row[1])
+        kinds.append(last)
+    return kinds
+
+
 def read_head(connection: sqlite3.Connection) -> int:
     """The revision of the last commit."""
     (head,) = connection.execute(sql.READ_HEAD).fetchone()

@@ -78,6 +78,7 @@ PUT_RESOURCE = """
 DELETE_RESOURCE = f"DELETE FROM resources WHERE {_WHERE_KEY}"
 READ_RESOURCE = f"SELECT revision, body FROM resources WHERE {_WHERE_KEY}"
 LIST_RESOURCES = "SELECT revision, body FROM resources WHERE type_group = ? AND kind = ?"
+NEXT_KIND = "SELECT type_group, kind FROM resources WHERE (type_group, kind) > (?, ?) ORDER BY type_group, kind LIMIT 1"
 AFTER_KEY = " AND (partition, namespace, name) > (?, ?, ?)"
 IN_ORDER_OF_KEY = " ORDER BY partition, namespace, name"
 LIST_OWNED = (

@@ -131,6 +131,18 @@ async def the_tail_is_what_is_within(backend: Backend) -> None:
         must(sorted(reader.held) == matrix_keys(within), f"the changes within {within} are wrong")
 
 
+async def kinds_are_those_of_what_is_stored(backend: Backend) -> None:
+    """Each once, in order; one whose last resource is deleted is none any more."""
+    must(await backend.kinds() == [], "an empty store has kinds")
+    only = thing("only", kind=OTHER_KIND)
+    at = await put(backend, only)
+    for name in ("a", "b"):
+        await put(backend, thing(name))
+    must(await backend.kinds() == sorted([KIND, OTHER_KIND]), f"the kinds are {await backend.kinds()}")
+    await remove(backend, only, str(at.revision))
+    must(await backend.kinds() == [KIND], "a kind of which nothing is left is among the kinds")
+
+
 async def what_an_owner_owns_is_found_by_its_uid(backend: Backend) -> None:
     """By the exact uid, over all kinds and tenancies; another uid, or none, owns nothing."""
     await put(backend, thing("a", owner_uid="o1"))
@@ -170,6 +182,7 @@ CHECKS = [
     a_list_goes_on_behind_a_key_and_ends_at_its_limit,
     a_snapshot_is_what_is_within,
     the_tail_is_what_is_within,
+    kinds_are_those_of_what_is_stored,
     what_an_owner_owns_is_found_by_its_uid,
     what_an_owner_owned_outlives_it,
 ]

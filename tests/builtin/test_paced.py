@@ -1,0 +1,190 @@
+"""A channel whose streams are read at intervals, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.builtin import PacedChannel
+from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, StreamItem, pb
+from headway.service import WATCH_LIST
+from headway.storage import MemoryBackend, Put
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import CHILD, NOTE, PLANET, a_note, a_type, an_id, id_of, registry, text_of
+from tests.helpers.resources import STORE, bookmark, end
+from tests.helpers.scripted_channel import Line, Pause, ScriptedChannel
+
+SECONDS = 0.5
+Heard = list[tuple[float, StreamItem]]
+
+
+@pytest.fixture
+def plain() -> Calls:
+    return Calls(MemoryBackend(), registry())
+
+
+@pytest.fixture
+def paced(plain: Calls) -> Calls:
+    """The same service, through the channel under test."""
+    return Calls(plain.backend, registry(), channel=PacedChannel(plain.channel, SECONDS))
+
+
+async def hear(items: AsyncIterator[StreamItem], heard: Heard) -> None:
+    async for item in items:
+        heard.append((round(trio.current_time(), 3), item))
+
+
+def texts(item: StreamItem) -> list[str]:
+    assert isinstance(item, Changes)
+    return [text_of(change.resource) for change in item.changes]
+
+
+async def test_calls_are_made_at_once(plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock) -> None:
+    """It is streams that are paced; what the channel beneath it says of writes holds."""
+    for number in range(5):
+        await paced.write(a_note("one", str(number)))
+    await refused(paced.read(an_id("none")), Status.NOT_FOUND, "Note none is not there")
+    assert autojump_clock.current_time() == 0
+    assert paced.channel.settles_writes is plain.channel.settles_writes is True
+
+
+async def test_what_happens_within_an_interval_comes_together_after_it(
+    plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Every change, in order, none merged; the first after a rest comes at once."""
+    heard: Heard = []
+    async with paced.watch(a_type()) as items, trio.open_nursery() as nursery:
+        nursery.start_soon(hear, items, heard)
+        await trio.sleep(10)
+        for number in range(12):
+            await plain.write(a_note("one", str(number)))
+            await trio.sleep(0.12)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    assert [(when, texts(item)) for when, item in heard[1:]] == [
+        (10, ["0"]),
+        (10.5, ["1", "2", "3", "4"]),
+        (11, ["5", "6", "7", "8"]),
+        (11.5, ["9", "10", "11"]),
+    ]
+    assert autojump_clock.current_time() > 15
+
+
+async def test_a_bookmark_paces_a_stream_as_a_change_does(
+    plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is for them that the channel is there: of many commits of other kinds it hears as of one."""
+    heard: Heard = []
+    async with paced.watch(a_type()) as items, trio.open_nursery() as nursery:
+        nursery.start_soon(hear, items, heard)
+        await trio.sleep(1)
+        for _ in range(100):
+            await plain.write(a_note(type=PLANET))
+            await trio.sleep(0.01)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    told = [(when, item.position.revision) for when, item in heard if isinstance(item, Bookmark)]
+    assert (told[0], told[-1][1], len(told)) == ((1, 1), 100, 3)
+    assert autojump_clock.current_time() > 6
+
+
+async def test_a_snapshot_is_not_held_up(plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock) -> None:
+    """However many pieces it comes in, and neither is what comes right after it."""
+    puts = []
+    for number in range(2500):
+        resource = a_note(f"n{number}", partition="default", namespace="default", uid=f"n{number}")
+        puts.append(Put(NOTE.kind, ("default", "default", f"n{number}"), resource, ""))
+    await plain.backend.commit(puts)
+    async with paced.watch(a_type()) as items:
+        said: list[StreamItem] = [await anext(items) for _ in range(4)]
+        await plain.write(a_note("one"))
+        said.append(await anext(items))
+    assert [type(item) for item in said] == [SnapshotChunk, SnapshotChunk, SnapshotChunk, EndOfSnapshot, Changes]
+    assert autojump_clock.current_time() == 0
+
+
+async def test_each_stream_has_a_pace_of_its_own(
+    plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
+) -> None:
+    """One that has just been read, or is not read at all, keeps no other one waiting."""
+    async with (
+        paced.watch(a_type(NOTE)) as notes,
+        paced.watch(a_type(CHILD)) as children,
+        paced.watch(a_type(PLANET)) as unread,
+    ):
+        for items in (notes, children, unread):
+            assert isinstance(await anext(items), EndOfSnapshot)
+        await plain.write(a_note("one", "a"))
+        assert texts(await anext(notes)) == ["a"]
+        await plain.write(a_note("two", "b", CHILD))
+        assert texts(await anext(children)) == ["b"]
+        assert autojump_clock.current_time() == 0
+        await plain.write(a_note("one", "c"))
+        assert texts(await anext(notes)) == ["c"]
+        assert autojump_clock.current_time() == SECONDS
+
+
+async def test_a_reader_that_is_cancelled_while_it_waits_has_lost_nothing(
+    plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It waits before it asks: the item is still there, and the stream goes on."""
+    async with paced.watch(a_type()) as items:
+        await anext(items)
+        await plain.write(a_note("one", "a"))
+        await anext(items)
+        await plain.write(a_note("one", "b"))
+        with trio.move_on_after(SECONDS / 2) as scope:
+            await anext(items)
+        assert scope.cancelled_caught
+        assert texts(await anext(items)) == ["b"]
+        assert autojump_clock.current_time() == SECONDS
+
+
+async def test_a_stream_that_is_left_is_closed(autojump_clock: trio.testing.MockClock) -> None:
+    """At once, by leaving the block and by a cancellation."""
+    script: list[Line] = [end(1), bookmark(2), bookmark(3)]
+    inner = ScriptedChannel([list(script), list(script)])
+    channel = PacedChannel(inner, 60.0)
+    request = pb.WatchListRequest(type=a_type())
+    async with channel.stream(WATCH_LIST, request) as items:
+        assert inner.open == 1
+        assert await anext(items) == end(1)
+    assert inner.open == 0
+    with trio.move_on_after(1):
+        async with channel.stream(WATCH_LIST, request) as items:
+            async for _ in items:
+                pass
+    assert inner.open == 0
+    assert autojump_clock.current_time() == 1
+
+
+async def test_what_ends_a_stream_ends_it_here(autojump_clock: trio.testing.MockClock) -> None:
+    """A refusal, an error later on, and the end: each as it came, once what was said before it has been taken."""
+    gone = GRPCError(Status.OUT_OF_RANGE, "too far behind")
+    scripts: list[list[Line]] = [[GRPCError(Status.PERMISSION_DENIED, "not you")], [bookmark(2), Pause(0.1), gone], []]
+    channel = PacedChannel(ScriptedChannel(scripts), SECONDS)
+    request = pb.WatchListRequest(type=a_type())
+    async with channel.stream(WATCH_LIST, request) as items:
+        await refused(anext(items), Status.PERMISSION_DENIED, "not you")
+    async with channel.stream(WATCH_LIST, request) as items:
+        said = await anext(items)
+        assert isinstance(said, Bookmark)
+        assert said.position.store_id == STORE
+        await refused(anext(items), Status.OUT_OF_RANGE, "too far behind")
+        assert autojump_clock.current_time() == pytest.approx(SECONDS + 0.1)
+    async with channel.stream(WATCH_LIST, request) as items:
+        assert [item async for item in items] == []
+
+
+async def test_a_method_that_is_not_there_is_said_when_the_stream_is_opened(paced: Calls) -> None:
+    """As by the channel beneath it."""
+    with pytest.raises(GRPCError) as caught:
+        async with paced.channel.stream("/no.Such/Method", pb.WatchListRequest()):
+            pass
+    assert caught.value.status is Status.UNIMPLEMENTED
+    assert id_of((await paced.write(a_note())).resource).name == "one"

@@ -1,0 +1,146 @@
+"""Asking every verb of the service about one resource, and saying what it answers in a word."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpclib import GRPCError
+
+from headway.resource import AnyMessage, EndOfSnapshot, ResourceType, SnapshotChunk, Tombstone, encode, pb
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, ULID, a_status, a_type, an_id, id_of
+
+VERBS = ("Read", "Write", "WriteStatus", "List", "ListByOwner", "Delete", "WatchList", "MutateAndValidate")
+
+OK, FOUND, EMPTY, GONE, LEFT = "ok", "found", "empty", "gone", "left"
+"""What is answered by who answers; else it is the name of a status."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """What is answered here where the origin answers ``origin``, and why."""
+
+    answer: str
+    origin: str
+    why: str
+
+
+Cell = str | Here
+
+
+def answer_here(cell: Cell) -> str:
+    """What must be answered; a difference has to be one, and to have a reason."""
+    if isinstance(cell, str):
+        return cell
+    assert cell.answer != cell.origin
+    assert cell.why
+    return cell.answer
+
+
+@dataclass
+class Asked:
+    """What each of the verbs is asked about; those that take a whole resource are given its data too."""
+
+    name: str = "one"
+    type: ResourceType[Any] = NOTE
+    partition: str = ""
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    text: str = ""
+    generation: str = ULID
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> pb.Id:
+        return an_id(self.name, self.type, partition=self.partition, namespace=self.namespace, uid=self.uid)
+
+    @property
+    def known_id(self) -> pb.Id:
+        """With some uid, where one is required."""
+        id = self.id
+        id.uid = id.uid or ULID
+        return id
+
+    @property
+    def resource(self) -> pb.Resource:
+        payload = self.type.payload() if self.type.payload is Tombstone else self.type.payload(text=self.text)
+        data = AnyMessage(type_url=self.type.type_url, value=encode(payload))
+        return pb.Resource(id=self.id, version=self.version, metadata=dict(self.metadata), data=data)
+
+    @property
+    def tenancy(self) -> pb.Tenancy:
+        return pb.Tenancy(partition=self.partition, namespace=self.namespace)
+
+    @property
+    def prefix(self) -> str:
+        """The name is the beginning of itself."""
+        return self.name
+
+    def of(self, resource: pb.Resource) -> Asked:
+        """The same of a stored incarnation."""
+        self.uid, self.generation = id_of(resource).uid, resource.generation
+        return self
+
+
+async def outcome(calls: Calls, verb: str, asked: Asked) -> str:
+    """What a verb answers, in a word: the status that it refuses with, or what it has found or left."""
+    try:
+        return await _CALL[verb](calls, asked)
+    except GRPCError as error:
+        return error.status.name
+
+
+async def _read(calls: Calls, asked: Asked) -> str:
+    await calls.read(asked.id)
+    return OK
+
+
+async def _write(calls: Calls, asked: Asked) -> str:
+    await calls.write(asked.resource)
+    return OK
+
+
+async def _write_status(calls: Calls, asked: Asked) -> str:
+    await calls.write_status(asked.known_id, a_status(asked.generation), version=asked.version)
+    return OK
+
+
+async def _list(calls: Calls, asked: Asked) -> str:
+    reply = await calls.list_type(a_type(asked.type), asked.tenancy, asked.prefix)
+    return FOUND if reply.resources else EMPTY
+
+
+async def _list_by_owner(calls: Calls, asked: Asked) -> str:
+    return FOUND if (await calls.list_by_owner(asked.known_id)).resources else EMPTY
+
+
+async def _delete(calls: Calls, asked: Asked) -> str:
+    return GONE if (await calls.delete(asked.id, version=asked.version)).resource is None else LEFT
+
+
+async def _watch(calls: Calls, asked: Asked) -> str:
+    found = EMPTY
+    async with calls.watch(a_type(asked.type), asked.tenancy, asked.prefix) as items:
+        async for item in items:
+            if isinstance(item, EndOfSnapshot):
+                return found
+            assert isinstance(item, SnapshotChunk)
+            found = FOUND if item.resources else found
+    return "ended"
+
+
+async def _mutate_and_validate(calls: Calls, asked: Asked) -> str:
+    await calls.mutate_and_validate(asked.resource)
+    return OK
+
+
+_CALL: dict[str, Callable[[Calls, Asked], Awaitable[str]]] = dict(
+    zip(
+        VERBS,
+        (_read, _write, _write_status, _list, _list_by_owner, _delete, _watch, _mutate_and_validate),
+        strict=True,
+    )
+)

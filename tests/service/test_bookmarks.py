@@ -1,0 +1,163 @@
+"""How often a watch tells how far it is, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+from grpclib.const import Status
+
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Resource, ResourceId, StreamItem, TypeName
+from headway.service import Decision
+from headway.storage import Backend, MemoryBackend
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import PLANET, a_note, a_type, registry
+from tests.service.conftest import reached
+
+
+class Log:
+    """What a watch has said, and at which second."""
+
+    def __init__(self, clock: trio.testing.MockClock) -> None:
+        self._clock = clock
+        self.items: list[tuple[float, StreamItem]] = []
+
+    async def follow(self, items: AsyncIterator[StreamItem]) -> None:
+        async for item in items:
+            self.items.append((round(self._clock.current_time(), 3), item))
+
+    def said(self) -> list[tuple[float, str, int]]:
+        """(when, what, how far) of each item after the snapshot."""
+        return [
+            (when, type(item).__name__, item.position.revision if isinstance(item, Bookmark) else item.changes[-1][0])
+            for when, item in self.items
+            if isinstance(item, Bookmark | Changes)
+        ]
+
+
+@pytest.mark.parametrize("interval", [0, 1000])
+async def test_bookmarks_come_at_most_once_an_interval(autojump_clock: trio.testing.MockClock, interval: int) -> None:
+    """The first at once, later ones when they are due, with the latest position; changes wait for nothing."""
+    calls = Calls(MemoryBackend(), registry())
+    log = Log(autojump_clock)
+    async with calls.watch(a_type(), bookmark_interval_ms=interval) as items, trio.open_nursery() as nursery:
+        nursery.start_soon(log.follow, items)
+        await trio.sleep(10)
+        for pause in (0, 0.25, 0.25, 1.0, 1.125):
+            await trio.sleep(pause)
+            await calls.write(a_note(type=PLANET))
+        await trio.sleep(0.125)
+        await calls.write(a_note())
+        await trio.sleep(0.25)
+        await calls.write(a_note(type=PLANET))
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    at_once = [
+        (10, "Bookmark", 1),
+        (10.25, "Bookmark", 2),
+        (10.5, "Bookmark", 3),
+        (11.5, "Bookmark", 4),
+        (12.625, "Bookmark", 5),
+        (12.75, "Changes", 6),
+        (13, "Bookmark", 7),
+    ]
+    spaced = [
+        (10, "Bookmark", 1),
+        (11, "Bookmark", 3),
+        (12, "Bookmark", 4),
+        (12.75, "Changes", 6),
+        (13, "Bookmark", 7),
+    ]
+    assert log.said() == (spaced if interval else at_once)
+
+
+async def test_a_stream_that_says_nothing_new_has_no_bookmarks(autojump_clock: trio.testing.MockClock) -> None:
+    """However long it lasts: an interval is no heartbeat."""
+    calls = Calls(MemoryBackend(), registry())
+    log = Log(autojump_clock)
+    async with calls.watch(a_type(), bookmark_interval_ms=1) as items, trio.open_nursery() as nursery:
+        nursery.start_soon(log.follow, items)
+        await trio.sleep(3600)
+        assert [type(item) for _, item in log.items] == [EndOfSnapshot]
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_bookmark_of_a_resumed_stream_waits_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """And neither does what it goes on with."""
+    calls = Calls(MemoryBackend(), registry())
+    seen = calls.backend.position
+    await calls.write(a_note())
+    await calls.write(a_note(type=PLANET))
+    async with calls.watch(a_type(), resume_after=seen.message(), bookmark_interval_ms=1000) as items:
+        begun = autojump_clock.current_time()
+        assert await anext(items) == Bookmark(seen, resumed=True)
+        assert isinstance(await anext(items), Changes)
+        assert await anext(items) == Bookmark(calls.backend.position)
+        assert autojump_clock.current_time() == begun
+        await calls.write(a_note(type=PLANET))
+        assert await anext(items) == Bookmark(calls.backend.position)
+        assert autojump_clock.current_time() == begun + 1
+
+
+class NothingToSee:
+    """Hides everything."""
+
+    def may_read(self, id: ResourceId, resource: Resource[object] | None) -> Decision:  # type: ignore[type-var]  # noqa: ARG002
+        return Decision.DENIED
+
+    def may_write(self, id: ResourceId, resource: object) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
+    def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
+        return True
+
+
+async def test_what_may_not_be_read_is_told_of_no_faster(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Where nothing is left of a change there is a bookmark in its place, which has to wait as any other."""
+    calls = Calls(MemoryBackend(), registry(), NothingToSee())
+    log = Log(autojump_clock)
+    async with calls.watch(a_type(), bookmark_interval_ms=1000) as items, trio.open_nursery() as nursery:
+        nursery.start_soon(log.follow, items)
+        for _ in range(8):
+            await trio.sleep(0.3)
+            await calls.write(a_note())
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    assert log.said() == [(0.3, "Bookmark", 1), (1.3, "Bookmark", 4), (2.3, "Bookmark", 7), (3.3, "Bookmark", 8)]
+
+
+@pytest.mark.parametrize("milliseconds", [3_600_001, 2**32 - 1])
+async def test_an_absurd_interval_is_refused(anywhere: Calls, milliseconds: int) -> None:
+    """With the bound."""
+    async with anywhere.watch(a_type(), bookmark_interval_ms=milliseconds) as items:
+        said = f"bookmark_interval_ms {milliseconds} must be from 0, at once, to 3600000, an hour"
+        await refused(anext(items), Status.INVALID_ARGUMENT, said)
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_an_interval_holds_wherever_the_watch_comes_from(
+    backend: Backend, mock_clock: trio.testing.MockClock, how: str
+) -> None:
+    """While the clock stands still one bookmark comes, and changes; when it has passed, the next."""
+    async with reached(how, backend) as calls, calls.watch(a_type(), bookmark_interval_ms=60_000) as items:
+        assert isinstance(await anext(items), EndOfSnapshot)
+        await calls.write(a_note(type=PLANET))
+        assert await anext(items) == Bookmark(calls.backend.position)
+        for _ in range(3):
+            await calls.write(a_note(type=PLANET))
+        await calls.write(a_note())
+        assert isinstance(await anext(items), Changes)
+        await calls.write(a_note(type=PLANET))
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def hear() -> None:
+                assert await anext(items) == Bookmark(calls.backend.position)
+                nursery.cancel_scope.cancel()
+
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(60)

@@ -1,0 +1,46 @@
+"""How new an answer must be: the consistency mode and the least revision, wherever the request comes from."""
+
+from __future__ import annotations
+
+import pytest
+from grpclib.const import Status
+
+from headway.resource import pb
+from tests.helpers.calls import Calls, at, refused
+from tests.helpers.declared import a_note, a_type, an_id, text_of
+
+EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
+
+
+@pytest.mark.parametrize("mode", ["consistent", "default", "stale", "CONSISTENT"])
+async def test_every_read_sees_every_acknowledged_write_whatever_the_mode(anywhere: Calls, mode: str) -> None:
+    """In the origin only ``consistent`` does; a value that it doesn't know is none there too."""
+    anywhere.metadata = {"x-consul-consistency-mode": mode}
+    for number in range(5):
+        written = await anywhere.write(a_note("one", str(number)))
+        read = await anywhere.read(an_id())
+        listed = await anywhere.list_type(a_type(), EVERYWHERE)
+        assert [text_of(each) for each in (read.resource, *listed.resources)] == [str(number)] * 2
+        assert at(read.position) == at(listed.position) == at(written.position)
+
+
+async def test_the_least_revision_is_kept_or_refused_with_both_revisions(anywhere: Calls) -> None:
+    """At once: it doesn't wait until the store gets there. Whatever is asked for, and however far away it is."""
+    await anywhere.write(a_note())
+    here = anywhere.revision
+    for least in (0, 1, here):
+        assert (await anywhere.read(an_id(), min_revision=least)).resource is not None
+        assert len((await anywhere.list_type(a_type(), EVERYWHERE, min_revision=least)).resources) == 1
+    for least in (here + 1, 2**63, 2**64 - 1):
+        said = f"this store stands at revision {here}, below min_revision {least}"
+        await refused(anywhere.read(an_id(), min_revision=least), Status.UNAVAILABLE, said)
+        await refused(anywhere.read(an_id("none"), min_revision=least), Status.UNAVAILABLE, said)
+        await refused(anywhere.list_type(a_type(), EVERYWHERE, min_revision=least), Status.UNAVAILABLE, said)
+
+
+async def test_a_page_is_held_to_the_least_revision_too(anywhere: Calls) -> None:
+    """A list in pages is no way around it."""
+    await anywhere.write(a_note())
+    least = anywhere.revision + 1
+    call = anywhere.list_type(a_type(), EVERYWHERE, min_revision=least, page_size=1)
+    await refused(call, Status.UNAVAILABLE, f"below min_revision {least}")

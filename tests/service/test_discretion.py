@@ -1,0 +1,197 @@
+"""Who may write and not read: no reply and no refusal tells them what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Resource, ResourceId, TypeName, pb
+from headway.service import Decision
+from headway.storage import Backend
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, an_id, id_of, registry, text_of
+from tests.service.conftest import reached
+
+SECRET = "secret"
+"""In everything that is stored below and in no request."""
+
+
+class WriteOnly:
+    """Writes anything; reads nothing by its name, or, asked with the resource, nothing that says "secret"."""
+
+    def __init__(self, by: str) -> None:
+        self._by = by
+
+    def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:
+        if self._by == "name":
+            return Decision.ALLOWED if id.name == "boss" else Decision.DENIED
+        if resource is None:
+            return Decision.NEEDS_RESOURCE
+        return Decision.DENIED if SECRET in str(resource.metadata) else Decision.ALLOWED
+
+    def may_write(self, id: ResourceId, resource: Resource[Any] | None) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
+    def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
+        return True
+
+
+@pytest.fixture(params=["name in process", "name network", "content in process"])
+async def blind(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
+    """The service over the same store as ``calls``, for a caller who may not read."""
+    by, how = request.param.split(" ", 1)
+    async with reached(how, backend, WriteOnly(by)) as service:
+        yield service
+        assert service.unexpected == []
+
+
+async def a_secret(calls: Calls, **metadata: str) -> pb.Resource:
+    """Stored with a secret in each of its parts."""
+    await calls.write(a_note("boss"))
+    stored = await calls.stored(a_note("one", SECRET, metadata={"plan": SECRET, **metadata}, owner=an_id("boss")))
+    status = a_status(stored.generation)
+    status.conditions[0].message = SECRET
+    reply = await calls.write_status(id_of(stored), status, key="secret-key")
+    assert reply.resource is not None
+    return reply.resource
+
+
+async def test_a_write_is_answered_with_what_its_writer_sent(calls: Calls, blind: Calls) -> None:
+    """And with the state that it has made; not with the status and the finalizers, which stay."""
+    stored = await a_secret(calls, finalizers="secret.cleanup")
+    own = a_note("one", "mine", metadata={"plan": "mine, no more secret"}, owner=an_id("boss"))
+    reply = await blind.write(own)
+    kept = (await calls.read(an_id())).resource
+    assert kept is not None
+    assert reply.resource is not None
+    answered = pb.Resource(
+        id=stored.id,
+        owner=an_id("boss", partition="default", namespace="default"),
+        version=kept.version,
+        generation=kept.generation,
+        metadata=own.metadata,
+        data=own.data,
+    )
+    assert reply.resource == answered
+    assert (kept.metadata[FINALIZERS], text_of(kept)) == ("secret.cleanup", "mine")
+    assert kept.status == stored.status
+
+
+async def test_a_creation_is_answered_with_what_its_writer_sent(calls: Calls, blind: Calls) -> None:
+    """All of it, and where it is."""
+    reply = await blind.write(a_note("one", "mine", metadata={"plan": SECRET}))
+    kept = (await calls.read(an_id())).resource
+    assert reply.resource == kept
+
+
+async def test_a_status_is_answered_with_that_status(calls: Calls, blind: Calls) -> None:
+    """Others', the data and the metadata are not its writer's; that it was stored already isn't told either."""
+    stored = await a_secret(calls)
+    for _ in range(2):
+        reply = await blind.write_status(id_of(stored), a_status(stored.generation))
+        kept = (await calls.read(an_id())).resource
+        assert kept is not None
+        answered = pb.Resource(
+            id=stored.id, version=kept.version, generation=kept.generation, status={"mine": kept.status["mine"]}
+        )
+        assert reply.resource == answered
+
+
+async def test_a_deletion_is_answered_with_its_mark(calls: Calls, blind: Calls) -> None:
+    """While finalizers hold it, and whoever marked it; whose they are is not told."""
+    stored = await a_secret(calls, finalizers="secret.cleanup")
+    for _ in range(2):
+        reply = await blind.delete(an_id())
+        kept = (await calls.read(an_id())).resource
+        assert kept is not None
+        mark = {DELETION_TIMESTAMP: kept.metadata[DELETION_TIMESTAMP]}
+        assert reply.resource == pb.Resource(
+            id=stored.id, version=kept.version, generation=kept.generation, metadata=mark
+        )
+
+
+async def test_another_incarnation_is_answered_by_its_id(calls: Calls, blind: Calls) -> None:
+    """Who deletes what has gone hears of what bears the name, and not what it says."""
+    stored = await a_secret(calls)
+    reply = await blind.delete(an_id(uid=ULID))
+    assert reply.resource == pb.Resource(id=stored.id, version=stored.version, generation=stored.generation)
+
+
+def owned(**metadata: str) -> pb.Resource:
+    """What is stored, as far as its owner goes."""
+    return a_note(metadata=metadata, owner=an_id("boss"))
+
+
+Attempt = Callable[[Calls, pb.Resource], Awaitable[object]]
+REFUSED: dict[str, tuple[Attempt, Status]] = {
+    "another uid": (lambda calls, _: calls.write(a_note(uid=ULID)), Status.FAILED_PRECONDITION),
+    "another version": (lambda calls, _: calls.write(a_note(version="999")), Status.ABORTED),
+    "another status": (lambda calls, _: calls.write(a_note(status={"x": a_status()})), Status.INVALID_ARGUMENT),
+    "another owner": (lambda calls, _: calls.write(a_note(owner=an_id("boss", uid=ULID))), Status.INVALID_ARGUMENT),
+    "a mark besides": (
+        lambda calls, _: calls.write(
+            a_note(metadata={DELETION_TIMESTAMP: "2024-02-02T10:00:00Z"}, owner=an_id("boss"))
+        ),
+        Status.INVALID_ARGUMENT,
+    ),
+    "a status at another version": (
+        lambda calls, stored: calls.write_status(id_of(stored), a_status(), version="999"),
+        Status.ABORTED,
+    ),
+    "an older status": (
+        lambda calls, stored: calls.write_status(id_of(stored), a_status("0" + ULID[1:]), key="secret-key"),
+        Status.ABORTED,
+    ),
+    "a status of another version of the kind": (
+        lambda calls, stored: calls.write_status(an_id(type=NOTE_V2, uid=id_of(stored).uid), a_status()),
+        Status.INVALID_ARGUMENT,
+    ),
+    "a deletion at another version": (lambda calls, _: calls.delete(an_id(), version="999"), Status.ABORTED),
+    "a deletion of another version of the kind": (
+        lambda calls, _: calls.delete(an_id(type=NOTE_V2)),
+        Status.INVALID_ARGUMENT,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_a_refusal_says_nothing_of_what_is_stored(calls: Calls, blind: Calls, what: str) -> None:
+    """But that it stands against the write."""
+    stored = await a_secret(calls)
+    attempt, status = REFUSED[what]
+    with pytest.raises(GRPCError) as seeing:
+        await attempt(calls, stored)
+    assert seeing.value.status is status
+    said = await refused(attempt(blind, stored), status)
+    assert said == "Note one: what is stored forbids it, and may not be read by you"
+    assert said != seeing.value.message
+
+
+async def test_a_frozen_resource_is_not_compared_aloud(calls: Calls, blind: Calls) -> None:
+    """Which finalizers hold it, and which of its parts differ, is its readers' to know."""
+    await a_secret(calls, finalizers="secret.cleanup")
+    await calls.delete(an_id())
+    said = await refused(blind.write(owned(plan="guessed")), Status.INVALID_ARGUMENT)
+    assert said == "Note one: what is stored forbids it, and may not be read by you"
+
+
+async def test_what_is_not_there_is_told_as_before(calls: Calls, blind: Calls) -> None:
+    """In the same words as another incarnation, whoever asks."""
+    absent = await refused(blind.write_status(an_id(uid=ULID), a_status()), Status.NOT_FOUND)
+    await a_secret(calls)
+    assert await refused(blind.write_status(an_id(uid=ULID), a_status()), Status.NOT_FOUND) == absent
+
+
+async def test_an_owner_that_may_not_be_read_for_what_it_says_is_not_there(backend: Backend, calls: Calls) -> None:
+    """Whether it is, is not told by the creation of a child."""
+    blind = Calls(backend, registry(), WriteOnly("content"))
+    child = a_note("child", type=NOTE, owner=an_id("owner"))
+    absent = await refused(blind.write(child), Status.INVALID_ARGUMENT, "Note owner is not there; create it first")
+    await calls.write(a_note("owner", metadata={"plan": SECRET}))
+    child = a_note("child", type=NOTE, owner=an_id("owner"))
+    assert await refused(blind.write(child), Status.INVALID_ARGUMENT) == absent
+    assert await calls.names(NOTE) == ["owner"]

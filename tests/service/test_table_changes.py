@@ -1,0 +1,161 @@
+"""What a Write may change of what is stored: one row a state and a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from grpclib import GRPCError
+
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
+from tests.helpers.asked import Cell, Here, answer_here
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, an_id, id_of
+
+NORMAL, HELD, WITH_STATUS, OWNED = "normal", "normal, finalizers", "normal, with a status", "normal, with an owner"
+MARKED, BARE = "marked, finalizers", "marked, no finalizers"
+STORED = {"colour": "red"}
+MARK = "2024-02-02T10:00:00Z"
+OK, INVALID = "ok", "INVALID_ARGUMENT"
+
+Change = Callable[[pb.Resource], pb.Resource]
+
+
+def a_write(text: str = "", *, drop: str = "", **metadata: str) -> Change:
+    """The stored resource with other data or other metadata, and with its version: it says all."""
+
+    def change(stored: pb.Resource) -> pb.Resource:
+        kept = {**stored.metadata, **metadata}
+        kept.pop(drop, None)
+        return a_note("one", text, version=stored.version, metadata=kept, owner=stored.owner)
+
+    return change
+
+
+def a_blanket_write(text: str = "", **metadata: str) -> Change:
+    """Without a version and without the reserved keys, unless they are given."""
+
+    def change(stored: pb.Resource) -> pb.Resource:
+        return a_note("one", text, metadata={**STORED, **metadata}, owner=stored.owner)
+
+    return change
+
+
+def with_owner(owner: pb.Id | None) -> Change:
+    return lambda stored: a_note("one", version=stored.version, metadata=stored.metadata, owner=owner)
+
+
+def with_status(status: dict[str, pb.Status] | None) -> Change:
+    return lambda stored: a_note("one", metadata=STORED, status=stored.status if status is None else status)
+
+
+def as_version_2(stored: pb.Resource) -> pb.Resource:
+    return a_note("one", type=NOTE_V2, metadata=stored.metadata)
+
+
+TIME = "who reads the mark takes it for a time"
+FROZEN = "it has been deleted, and nothing holds it: only Delete is left"
+
+# The state; the change in words; the change; what becomes of it; what is asked of what is stored then.
+ROWS: list[tuple[str, str, Change, Cell]] = [
+    (NORMAL, "data", a_write("changed"), OK),
+    (NORMAL, "metadata", a_write(colour="blue"), OK),
+    (NORMAL, "metadata goes", a_write(drop="colour"), OK),
+    (NORMAL, "nothing", a_write(), OK),
+    (NORMAL, "nothing, without a version", a_blanket_write(), OK),
+    (NORMAL, "a status comes", with_status({"mine": a_status()}), INVALID),
+    (NORMAL, "an owner comes", with_owner(an_id("boss")), INVALID),
+    (NORMAL, "the group version", as_version_2, OK),
+    (WITH_STATUS, "nothing, with no status said", a_blanket_write(), OK),
+    (WITH_STATUS, "nothing, with the status that is stored", with_status(None), OK),
+    (WITH_STATUS, "another status", with_status({"mine": a_status(ULID, "other")}), INVALID),
+    (WITH_STATUS, "another key of status", with_status({"theirs": a_status()}), INVALID),
+    (OWNED, "the same owner without its uid", with_owner(an_id("boss")), OK),
+    (OWNED, "the owner goes", with_owner(None), INVALID),
+    (OWNED, "another owner", with_owner(an_id("other")), INVALID),
+    (OWNED, "another incarnation of the owner", with_owner(an_id("boss", uid=ULID)), INVALID),
+    (HELD, "a finalizer comes", a_write(finalizers="a b c"), OK),
+    (HELD, "finalizers go", a_write(drop=FINALIZERS), OK),
+    (HELD, "finalizers are not said, without a version", a_blanket_write("changed"), OK),
+    (HELD, "the mark comes", a_write(deletionTimestamp=MARK), OK),
+    (
+        HELD,
+        "the mark comes, as no time",
+        a_write(deletionTimestamp="soon"),
+        Here(INVALID, OK, TIME),
+    ),
+    (HELD, "the mark comes, with data", a_write("changed", deletionTimestamp=MARK), INVALID),
+    (HELD, "the mark comes, with metadata", a_write(deletionTimestamp=MARK, colour="blue"), INVALID),
+    (HELD, "the mark comes, with a finalizer", a_write(deletionTimestamp=MARK, finalizers="a b c"), INVALID),
+    (MARKED, "one finalizer goes", a_write(finalizers="a"), OK),
+    (MARKED, "all finalizers go", a_write(drop=FINALIZERS), OK),
+    (MARKED, "one finalizer goes, without a version", a_blanket_write(finalizers="a"), OK),
+    (MARKED, "nothing", a_write(), INVALID),
+    (MARKED, "nothing, without a version", a_blanket_write(), INVALID),
+    (MARKED, "data", a_write("changed"), INVALID),
+    (MARKED, "data, and a finalizer goes", a_write("changed", finalizers="a"), INVALID),
+    (MARKED, "other metadata", a_write(colour="blue"), INVALID),
+    (MARKED, "other metadata, and a finalizer goes", a_write(colour="blue", finalizers="a"), INVALID),
+    (MARKED, "a finalizer comes", a_write(finalizers="a b c"), INVALID),
+    (MARKED, "one finalizer for another", a_write(finalizers="a c"), INVALID),
+    (MARKED, "the mark goes", a_write(drop=DELETION_TIMESTAMP), INVALID),
+    (MARKED, "the mark is altered", a_write(deletionTimestamp=MARK), INVALID),
+    (MARKED, "the group version", as_version_2, INVALID),
+    (BARE, "nothing", a_write(), INVALID),
+    (BARE, "data", a_write("changed"), Here(INVALID, OK, FROZEN)),
+    (BARE, "metadata", a_write(colour="blue"), Here(INVALID, OK, FROZEN)),
+    (BARE, "the mark goes", a_write(drop=DELETION_TIMESTAMP), Here(INVALID, OK, FROZEN)),
+]
+
+
+async def stored_as(calls: Calls, state: str) -> pb.Resource:
+    """Bring the resource into a state."""
+    owner = None
+    if state == OWNED:
+        owner = (await calls.stored(a_note("boss"))).id
+        await calls.write(a_note("other"))
+    held = {FINALIZERS: "a b"} if state in (HELD, MARKED, BARE) else {}
+    stored = await calls.stored(a_note(metadata={**STORED, **held}, owner=owner))
+    if state == WITH_STATUS:
+        await calls.write_status(id_of(stored), a_status())
+    if state in (MARKED, BARE):
+        await calls.delete(an_id())
+    if state == BARE:
+        await calls.write(a_note(metadata={**STORED, FINALIZERS: ""}))
+    found = (await calls.read(an_id())).resource
+    assert found is not None
+    return found
+
+
+def params() -> list[Any]:
+    return [pytest.param(state, change, cell, id=f"{state}: {words}") for state, words, change, cell in ROWS]
+
+
+@pytest.mark.parametrize(("state", "change", "cell"), params())
+async def test_a_change_is_taken_or_refused_as_the_table_says(
+    anywhere: Calls, state: str, change: Change, cell: Cell
+) -> None:
+    """What is taken has a new version and generation and is the same incarnation; what is refused changes nothing."""
+    before = await stored_as(anywhere, state)
+    written = change(before)
+    version_2 = written.id is not None and written.id.type is not None and written.id.type.group_version == "v2"
+    try:
+        await anywhere.write(written)
+        answer = OK
+    except GRPCError as error:
+        answer = error.status.name
+    assert answer == answer_here(cell)
+    after = (await anywhere.read(an_id(type=NOTE_V2 if version_2 and answer == OK else NOTE))).resource
+    assert after is not None
+    if answer != OK:
+        assert after == before
+        return
+    assert after.generation > before.generation
+    assert int(after.version) > int(before.version)
+    assert id_of(after).uid == id_of(before).uid
+    assert (after.owner, after.status) == (before.owner, before.status)
+    for key in (FINALIZERS, DELETION_TIMESTAMP):
+        # A write that says no version leaves what it doesn't mention.
+        if key in before.metadata and not written.version and key not in written.metadata:
+            assert after.metadata[key] == before.metadata[key]

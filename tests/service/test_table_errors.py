@@ -1,0 +1,360 @@
+"""What every verb answers in every situation: one row a situation, one column a verb."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpclib import GRPCError
+
+from headway.errors import StoreUnusable
+from headway.resource import FINALIZERS, NAMESPACE, TOMBSTONE, Registry, Resource, ResourceId, ResourceType, TypeName
+from headway.service import Decision
+from headway.storage import Backend, MemoryBackend, SqliteBackend
+from tests.helpers.asked import EMPTY, FOUND, GONE, LEFT, OK, VERBS, Asked, Cell, Here, answer_here, outcome
+from tests.helpers.calls import Calls, Interrupted
+from tests.helpers.declared import (
+    CHILD,
+    HOOKED,
+    NOTE,
+    NOTE_V2,
+    PLANET,
+    REGION,
+    ULID,
+    UNKNOWN,
+    Note,
+    a_note,
+    a_type,
+    an_id,
+    registry,
+)
+from tests.service.conftest import reached
+
+INVALID, MISSING, DENIED = "INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED"
+CONFLICT, PRECONDITION, INTERNAL = "ABORTED", "FAILED_PRECONDITION", "INTERNAL"
+UNAVAILABLE, BEHIND = "UNAVAILABLE", "OUT_OF_RANGE"
+
+
+Given = Callable[[Calls], Awaitable[Asked]]
+NO_TYPE = ResourceType("tests", "v1", "Empty", Note)
+NO_TYPE.name = TypeName("", "", "")
+SCOPES = "what no Read finds and no Delete removes must not be stored"
+
+
+def plain(**parts: Any) -> Given:
+    """Nothing is there."""
+
+    async def given(_: Calls) -> Asked:
+        return Asked(**parts)
+
+    return given
+
+
+def stored(uid: str | None = None, version: str = "", **parts: Any) -> Given:
+    """It is there and owns something; ``uid`` and ``version`` are what is asked for instead of what is stored."""
+
+    async def given(calls: Calls) -> Asked:
+        asked = Asked(**parts)
+        kept = await calls.stored(asked.resource)
+        await calls.write(a_note("child", type=CHILD, owner=kept.id))
+        asked.of(kept)
+        asked.version = version
+        asked.uid = asked.uid if uid is None else uid
+        return asked
+
+    return given
+
+
+async def in_a_marked_namespace(calls: Calls) -> Asked:
+    await calls.make_room(("default", "up"))
+    asked = Asked(namespace="up")
+    kept = await calls.stored(asked.resource)
+    await calls.write(a_note("child", type=CHILD, owner=kept.id))
+    await calls.delete(an_id("up", NAMESPACE))
+    asked.text = "changed"
+    return asked.of(kept)
+
+
+async def finalizers_that_go_in_a_marked_namespace(calls: Calls) -> Asked:
+    await calls.make_room(("default", "up"))
+    asked = Asked(namespace="up", metadata={FINALIZERS: "a b"})
+    kept = await calls.stored(asked.resource)
+    await calls.delete(an_id("up", NAMESPACE))
+    await calls.delete(asked.id)
+    asked.metadata = {FINALIZERS: "a"}
+    return asked.of(kept)
+
+
+async def another_version_of_the_kind(calls: Calls) -> Asked:
+    asked = Asked()
+    kept = await calls.stored(Asked(type=NOTE_V2).resource)
+    await calls.write(a_note("child", type=CHILD, owner=kept.id))
+    return asked.of(kept)
+
+
+# A situation; how it comes about; the answer of each verb in the order of `VERBS`, None where there is nothing to ask.
+ROWS: list[tuple[str, Given, tuple[Cell | None, ...]]] = [
+    (
+        "a name that is none",
+        plain(name="No name"),
+        (INVALID,) * 8,
+    ),
+    (
+        "a partition that is none",
+        plain(partition="Up"),
+        (INVALID,) * 8,
+    ),
+    (
+        "a type that is not registered",
+        plain(type=UNKNOWN),
+        (
+            INVALID,
+            INVALID,
+            INVALID,
+            INVALID,
+            Here(EMPTY, INVALID, "it is the uid that owns; what it owned is to be found"),
+            INVALID,
+            INVALID,
+            INVALID,
+        ),
+    ),
+    (
+        "no type",
+        plain(type=NO_TYPE),
+        (INVALID,) * 8,
+    ),
+    ("a namespace on a partition-scoped type", plain(type=REGION, namespace="default"), (INVALID,) * 8),
+    (
+        "a tenancy on a cluster-scoped type",
+        plain(type=PLANET, partition="default", namespace="default"),
+        (
+            INVALID,
+            Here(INVALID, OK, SCOPES),
+            Here(INVALID, OK, SCOPES),
+            Here(INVALID, OK, SCOPES),
+            INVALID,
+            INVALID,
+            INVALID,
+            Here(INVALID, OK, SCOPES),
+        ),
+    ),
+    (
+        "a namespace that does not exist",
+        plain(namespace="up"),
+        (MISSING, INVALID, INVALID, EMPTY, EMPTY, GONE, EMPTY, INVALID),
+    ),
+    (
+        "a partition that does not exist",
+        plain(partition="far"),
+        (MISSING, INVALID, INVALID, EMPTY, EMPTY, GONE, EMPTY, INVALID),
+    ),
+    (
+        "a namespace that is marked for deletion",
+        in_a_marked_namespace,
+        (OK, INVALID, OK, FOUND, FOUND, GONE, FOUND, INVALID),
+    ),
+    (
+        "finalizers that go in a namespace that is marked for deletion",
+        finalizers_that_go_in_a_marked_namespace,
+        (OK, OK, OK, FOUND, EMPTY, LEFT, FOUND, INVALID),
+    ),
+    ("it is missing", plain(), (MISSING, OK, MISSING, EMPTY, EMPTY, GONE, EMPTY, OK)),
+    (
+        "it is missing and a version is given",
+        plain(version="7"),
+        (MISSING, CONFLICT, MISSING, EMPTY, EMPTY, GONE, EMPTY, OK),
+    ),
+    (
+        "it is missing and a uid is given",
+        plain(uid=ULID),
+        (
+            MISSING,
+            Here(PRECONDITION, OK, "a late writer brings nothing back"),
+            MISSING,
+            EMPTY,
+            EMPTY,
+            GONE,
+            EMPTY,
+            OK,
+        ),
+    ),
+    (
+        "it is there with another uid",
+        stored(uid=ULID),
+        (MISSING, PRECONDITION, MISSING, FOUND, EMPTY, LEFT, FOUND, OK),
+    ),
+    (
+        "it is there at another version",
+        stored(version="999"),
+        (OK, CONFLICT, CONFLICT, FOUND, FOUND, CONFLICT, FOUND, OK),
+    ),
+    (
+        "it is there at another version and no uid is given",
+        stored(uid="", version="999"),
+        (
+            OK,
+            CONFLICT,
+            None,
+            FOUND,
+            None,
+            Here(CONFLICT, OK, "the version was given"),
+            FOUND,
+            OK,
+        ),
+    ),
+    ("it is there", stored(), (OK, OK, OK, FOUND, FOUND, GONE, FOUND, OK)),
+    (
+        "it is there as another version of the kind",
+        another_version_of_the_kind,
+        (
+            INVALID,
+            OK,
+            Here(INVALID, INTERNAL, "it is the caller's, not the server's"),
+            EMPTY,
+            FOUND,
+            Here(INVALID, INTERNAL, "it is the caller's, not the server's"),
+            EMPTY,
+            OK,
+        ),
+    ),
+    (
+        "what the validate hook refuses",
+        plain(type=HOOKED, text="bad"),
+        (None, INVALID, None, None, None, None, None, INVALID),
+    ),
+    (
+        "what the mutate hook fails on",
+        plain(type=HOOKED, text="crash"),
+        (None, INTERNAL, None, None, None, None, None, INTERNAL),
+    ),
+    (
+        "a tombstone by hand",
+        plain(name="tombstone-x", type=TOMBSTONE),
+        (
+            MISSING,
+            Here(INVALID, OK, "one would delete what a living owner owns"),
+            MISSING,
+            EMPTY,
+            EMPTY,
+            GONE,
+            EMPTY,
+            Here(INVALID, OK, "one would delete what a living owner owns"),
+        ),
+    ),
+]
+
+
+def cells() -> list[Any]:
+    """Each cell as a test's parameters, called by its row and its verb."""
+    return [
+        pytest.param(given, verb, cell, id=f"{words}-{verb}")
+        for words, given, row in ROWS
+        for verb, cell in zip(VERBS, row, strict=True)
+        if cell is not None
+    ]
+
+
+@pytest.mark.parametrize(("given", "verb", "cell"), cells())
+async def test_a_verb_answers_as_the_table_says(anywhere: Calls, given: Given, verb: str, cell: Cell) -> None:
+    """The same answer on each store, in the process and over the network."""
+    asked = await given(anywhere)
+    assert await outcome(anywhere, verb, asked) == answer_here(cell)
+
+
+class Gate:
+    """Denies what it is told to."""
+
+    def __init__(self, *denied: str) -> None:
+        self._denied = denied
+
+    def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:  # noqa: ARG002 - the protocol's
+        return Decision.DENIED if "read" in self._denied else Decision.ALLOWED
+
+    def may_write(self, id: ResourceId, resource: Resource[Any] | None) -> bool:  # noqa: ARG002 - likewise
+        return "write" not in self._denied
+
+    def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
+        return "list" not in self._denied
+
+
+NO_SCOPE = "what somebody owns is of every type and place: there is no scope to list, and each is asked for"
+# What is denied; the answers, in the order of `VERBS`.
+DENIALS: list[tuple[tuple[str, ...], tuple[Cell, ...]]] = [
+    (("read", "write", "list"), (DENIED,) * 8),
+    (("read",), (DENIED, OK, OK, EMPTY, DENIED, GONE, EMPTY, OK)),
+    (("write",), (OK, DENIED, DENIED, FOUND, FOUND, DENIED, FOUND, DENIED)),
+    (("list",), (OK, OK, OK, DENIED, Here(FOUND, DENIED, NO_SCOPE), GONE, DENIED, OK)),
+]
+
+
+def denials() -> list[Any]:
+    return [
+        pytest.param(denied, verb, cell, id=f"no {', '.join(denied)}-{verb}")
+        for denied, row in DENIALS
+        for verb, cell in zip(VERBS, row, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize(("denied", "verb", "cell"), denials())
+async def test_who_is_denied_something_is_answered_as_the_table_says(
+    backend: Backend, how: str, denied: tuple[str, ...], verb: str, cell: Cell
+) -> None:
+    """What may not be done is refused; what may not be read is left out of what is listed."""
+    asked = await stored()(Calls(backend, registry()))
+    async with reached(how, backend, Gate(*denied)) as calls:
+        assert await outcome(calls, verb, asked) == answer_here(cell)
+        assert calls.unexpected == []
+
+
+class Unusable(Interrupted):
+    """A store that has just become unusable."""
+
+    def __init__(self, inner: Backend) -> None:
+        super().__init__(inner)
+        for method in ("read", "list", "list_by_owner", "commit", "watch"):
+            setattr(self, method, self._fail)
+
+    async def _fail(self, *_: object, **__: object) -> None:
+        raise StoreUnusable("the disk is gone")
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_what_somebody_owns_is_found_though_its_type_is_not_registered(backend: Backend, how: str) -> None:
+    """In the origin one such child makes the whole ListByOwner fail."""
+    asked = await stored()(Calls(backend, registry()))
+    without = Registry()
+    without.register(NOTE)
+    cell = Here(FOUND, INVALID, "one of a former program would keep the others from being found")
+    async with reached(how, backend, types=without) as calls:
+        assert await outcome(calls, "ListByOwner", asked) == answer_here(cell)
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_a_watch_that_the_store_can_not_go_on_with_ends(store: str, how: str, tmp_path: Path) -> None:
+    """The origin has one status for it, ABORTED: forget everything."""
+    opened = MemoryBackend(max_changes=3) if store == "memory" else SqliteBackend(tmp_path / "s.db", max_changes=3)
+    cell = Here(BEHIND, CONFLICT, "history is gone, and what is held is still true: take a new snapshot over it")
+    async with opened as backend, reached(how, backend) as calls:
+        seen = backend.position
+        for number in range(20):
+            await calls.write(a_note(f"note-{number}"))
+        with pytest.raises(GRPCError) as caught:
+            async with calls.watch(a_type(), resume_after=seen.message()) as items:
+                await anext(items)
+        assert caught.value.status.name == answer_here(cell)
+
+
+NOBODYS = "it is nobody's bug, and may be tried again"
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_store_that_can_not_answer_is_unavailable(backend: Backend, how: str, verb: str) -> None:
+    """The origin says INTERNAL where a strong read is impossible."""
+    async with reached(how, Unusable(backend)) as calls:
+        assert await outcome(calls, verb, Asked(namespace="up")) == answer_here(Here(UNAVAILABLE, INTERNAL, NOBODYS))
+        assert calls.unexpected == []

@@ -1,0 +1,199 @@
+"""Which tenancy a reference means that leaves some of it out: by what refers to it, and by its type's scope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from grpclib import GRPCError
+
+from headway import InvalidArgument
+from headway.resource import (
+    Hooks,
+    Reference,
+    Registry,
+    Resource,
+    ResourceId,
+    ResourceType,
+    Scope,
+    field,
+    message,
+    pb,
+    tenancy_within,
+)
+from headway.storage import Backend
+from tests.helpers.asked import Cell, Here, answer_here
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, PLANET, REGION, UNKNOWN, a_note, a_status, a_type, an_id, id_of
+from tests.service.conftest import reached
+
+REFUSED = "an owner is an id, and in an id units that its type doesn't have are refused wherever it stands"
+
+
+def cleared(answer: str) -> Cell:
+    return Here("INVALID_ARGUMENT", answer, REFUSED)
+
+
+# What a reference says, what refers to it (a cluster-scoped resource is in no tenancy), and what is meant then, by
+# the scope of the type that is referred to; an owner in the last three.
+Row = tuple[str, str, tuple[Cell, ...], tuple[Cell, ...]]
+ROWS: list[Row] = [
+    (".", ".", (".", "default.", "default.default"), (".", "default.", "default.default")),
+    ("foo.bar", ".", (".", "foo.", "foo.bar"), (cleared("."), cleared("foo."), "foo.bar")),
+    (".", "foo.bar", (".", "foo.", "foo.bar"), (".", "foo.", "foo.bar")),
+    ("zim.", "foo.bar", (".", "zim.", "zim.default"), (cleared("."), "zim.", "zim.default")),
+    (".gir", "foo.bar", (".", "foo.", "foo.gir"), (cleared("."), cleared("foo."), "foo.gir")),
+    ("foo.bar", "zim.gir", (".", "foo.", "foo.bar"), (cleared("."), cleared("foo."), "foo.bar")),
+    # A partition-scoped parent has no namespace to give.
+    (".", "foo.", (".", "foo.", "foo.default"), (".", "foo.", "foo.default")),
+    # The parent's own partition, said.
+    ("foo.", "foo.bar", (".", "foo.", "foo.bar"), (cleared("."), "foo.", "foo.bar")),
+]
+SCOPED: tuple[ResourceType[Any], ...] = (PLANET, REGION, NOTE)
+
+
+def rows(column: int) -> list[Any]:
+    """A test's parameters: reference, parent, type that is referred to, cell."""
+    return [
+        pytest.param(row[0], row[1], type, cell, id=f"{row[0]} in {row[1]}, {type.scope.name.lower()} scope")
+        for row in ROWS
+        for type, cell in zip(SCOPED, row[2 + column], strict=True)
+    ]
+
+
+def units(text: str) -> tuple[str, str]:
+    partition, _, namespace = text.partition(".")
+    return partition, namespace
+
+
+def said(tenancy: pb.Tenancy | None) -> str:
+    assert tenancy is not None
+    return f"{tenancy.partition}.{tenancy.namespace}"
+
+
+def a_tenancy(text: str) -> pb.Tenancy | None:
+    partition, namespace = units(text)
+    return pb.Tenancy(partition=partition, namespace=namespace) if partition or namespace else None
+
+
+def referring(parent: str, **rest: Any) -> pb.Resource:
+    """A resource in a tenancy, of the type whose scope is that wide."""
+    partition, namespace = units(parent)
+    type = NOTE if namespace else REGION if partition else PLANET
+    return a_note("parent", type=type, partition=partition, namespace=namespace, **rest)
+
+
+@pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
+def test_a_reference_is_made_whole(reference: str, parent: str, type: ResourceType[Any], cell: Cell) -> None:
+    """By its type, in place; what refers is left as it is."""
+    assert ".".join(tenancy_within(type.scope, units(reference), units(parent))) == answer_here(cell)
+    made = pb.Reference(name="one", tenancy=a_tenancy(reference))
+    within = ResourceId(NOTE.name, "parent", *units(parent)) if parent != "." else None
+    type.complete(made, within)
+    assert (made.type, said(made.tenancy)) == (type.name.message(), answer_here(cell))
+
+
+def test_what_is_no_reference_to_the_type_is_refused() -> None:
+    """Another kind, and names that are none; another version of the kind is kept."""
+    with pytest.raises(InvalidArgument, match=r"reference\.type tests\.v1\.Region must be tests\.v1\.Note"):
+        NOTE.complete(pb.Reference(type=a_type(REGION), name="one"))
+    with pytest.raises(InvalidArgument, match=r"reference to tests\.v1\.Note: name 'One' is not a valid name"):
+        NOTE.complete(pb.Reference(name="One"))
+    with pytest.raises(InvalidArgument, match="partition 'Up' is not a valid name"):
+        NOTE.complete(pb.Reference(name="one", tenancy=pb.Tenancy(partition="Up")))
+    other = pb.Reference(type=a_type(group_version="v7"), name="one")
+    NOTE.complete(other)
+    assert other.type == a_type(group_version="v7")
+
+
+def test_tombstones_are_where_it_is_said() -> None:
+    """They have no scope of their own."""
+    assert tenancy_within(Scope.UNDEFINED, ("", ""), ("foo", "bar")) == ("", "")
+
+
+@pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(0))
+async def test_a_conditions_reference_is_stored_whole(
+    anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
+) -> None:
+    """What is referred to need not be there."""
+    if parent != ".":
+        await anywhere.make_room((*units(parent),))
+    stored = await anywhere.stored(referring(parent))
+    status = a_status(stored.generation)
+    status.conditions[0].resource = pb.Reference(type=a_type(type), name="one", tenancy=a_tenancy(reference))
+    for _ in range(2):
+        # Said in the same words again, it is the same status and makes no commit.
+        written = (await anywhere.write_status(id_of(stored), status)).resource
+        assert written is not None
+        (condition,) = written.status["mine"].conditions
+        assert condition.resource is not None
+        assert said(condition.resource.tenancy) == answer_here(cell)
+        assert written.version == str(anywhere.revision)
+        status.conditions[0].resource = pb.Reference(type=a_type(type), name="one", tenancy=a_tenancy(reference))
+
+
+async def test_a_reference_to_a_type_of_elsewhere_is_left_as_it_is(anywhere: Calls) -> None:
+    """Nobody here knows its scope."""
+    stored = await anywhere.stored(a_note())
+    status = a_status(stored.generation)
+    status.conditions[0].resource = pb.Reference(type=a_type(UNKNOWN), name="one", tenancy=pb.Tenancy(partition="far"))
+    written = (await anywhere.write_status(id_of(stored), status)).resource
+    assert written is not None
+    assert said(written.status["mine"].conditions[0].resource.tenancy) == "far."  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("reference", "parent", "type", "cell"), rows(1))
+async def test_an_owner_is_looked_for_where_it_is_meant(
+    anywhere: Calls, reference: str, parent: str, type: ResourceType[Any], cell: Cell
+) -> None:
+    """By the tenancy of what it owns; a later write that says it in the same words changes nothing of it."""
+    wanted = answer_here(cell)
+    meant = wanted if "." in wanted else answer_here(cell.origin) if isinstance(cell, Here) else ""
+    await anywhere.make_room(*{units(place) for place in (parent, meant) if units(place)[0]})
+    owner_id = pb.Id(name="boss", type=a_type(type), tenancy=a_tenancy(meant))
+    owner = await anywhere.stored(pb.Resource(id=owner_id))
+    owned = referring(parent, owner=pb.Id(name="boss", type=a_type(type), tenancy=a_tenancy(reference)))
+    try:
+        for _ in range(2):
+            kept = await anywhere.stored(owned)
+            assert kept.owner == owner.id
+            owned.owner = pb.Id(name="boss", type=a_type(type), tenancy=a_tenancy(reference))
+        answer = said(kept.owner.tenancy if kept.owner is not None else None)
+    except GRPCError as error:
+        answer = error.status.name
+    assert answer == wanted
+
+
+async def test_an_owner_of_the_same_name_in_another_namespace_is_not_meant(anywhere: Calls) -> None:
+    """The default namespace is nobody's home but of what is in it."""
+    await anywhere.make_room(("default", "up"))
+    await anywhere.write(a_note("boss"))
+    with pytest.raises(GRPCError, match=r"resource\.owner: Note up/boss is not there"):
+        await anywhere.write(a_note("child", namespace="up", owner=an_id("boss")))
+
+
+@message
+class Pointer:
+    target: Reference | None = field(1)
+
+
+def _complete(resource: Resource[Pointer]) -> None:
+    if resource.data.target is not None:
+        NOTE.complete(resource.data.target, resource.id)
+
+
+POINTER = ResourceType("tests", "v1", "Pointer", Pointer, hooks=Hooks(mutate=_complete))
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_a_payloads_reference_is_made_whole_by_a_mutate_hook(backend: Backend, how: str) -> None:
+    """From the tenancy of the resource that it is in, which the service has filled in by then."""
+    types = Registry()
+    types.register(POINTER)
+    async with reached(how, backend, types=types) as calls:
+        await calls.make_room(("default", "up"))
+        for namespace, expected in (("up", "default.up"), ("", "default.default")):
+            pointer = POINTER.new("one", Pointer(target=Reference(name="two")), namespace=namespace)
+            target = POINTER.view(await calls.stored(pointer.message())).data.target
+            assert target is not None
+            assert (target.type, said(target.tenancy)) == (a_type(), expected)

@@ -1,0 +1,102 @@
+"""Where a List or a WatchList looks: what it says of the tenancy, by the scope of the type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from grpclib import GRPCError
+
+from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
+from headway.storage import Put
+from tests.helpers.asked import Cell, Here, answer_here
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, PLANET, REGION, a_type, id_of
+
+PLACES = [("default", "default"), ("default", "up"), ("far", "default"), ("far", "up")]
+ALL = "default.default default.up far.default far.up"
+ABSENT = "(none)"
+STRAY = "what no Read finds must not be listed"
+
+# The type; the tenancy that is given; where its resources are that are found, for List and for WatchList.
+ROWS: list[tuple[ResourceType[Any], str, Cell, Cell]] = [
+    (NOTE, ".default", "default.default", "default.default"),
+    (NOTE, "default.", "default.default", "default.default"),
+    (NOTE, ".", "default.default", "default.default"),
+    (NOTE, "*.", "default.default far.default", "default.default far.default"),
+    (NOTE, ".*", "default.default default.up", "default.default default.up"),
+    (NOTE, "*.*", ALL, ALL),
+    (NOTE, "*.up", "default.up far.up", "default.up far.up"),
+    (NOTE, "far.*", "far.default far.up", "far.default far.up"),
+    (NOTE, "far.up", "far.up", "far.up"),
+    (NOTE, "nowhere.", "", ""),
+    (REGION, ".", "default.", "default."),
+    (REGION, "*.", "default. far.", "default. far."),
+    (REGION, "*.*", "default. far.", "default. far."),
+    (REGION, "far.", "far.", "far."),
+    (REGION, ".up", "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
+    (PLANET, ".", ".", "."),
+    (PLANET, "*.*", ".", "."),
+    (PLANET, "default.default", Here("INVALID_ARGUMENT", ".", STRAY), "INVALID_ARGUMENT"),
+    (PLANET, "*.", Here("INVALID_ARGUMENT", ".", STRAY), "INVALID_ARGUMENT"),
+    (NOTE, ABSENT, "INVALID_ARGUMENT", ALL),
+    (REGION, ABSENT, "INVALID_ARGUMENT", "default. far."),
+    (PLANET, ABSENT, "INVALID_ARGUMENT", "."),
+]
+
+
+def params() -> list[Any]:
+    return [
+        pytest.param(type, given, verb, cell, id=f"{type.scope.name.lower()} scope, {given}, {verb}")
+        for type, given, of_list, of_watch in ROWS
+        for verb, cell in (("List", of_list), ("WatchList", of_watch))
+    ]
+
+
+async def fill(calls: Calls) -> None:
+    """One resource of each type in every place that its scope has, by one commit."""
+    places: list[tuple[ResourceType[Any], str, str]] = [(NOTE, *place) for place in PLACES]
+    places += [(REGION, "default", ""), (REGION, "far", ""), (PLANET, "", "")]
+    puts = []
+    for type, partition, namespace in places:
+        resource = type.new("one", partition=partition, namespace=namespace).message()
+        id_of(resource).uid = f"{partition}.{namespace}"
+        puts.append(Put(type.kind, (partition, namespace, "one"), resource, ""))
+    await calls.backend.commit(puts)
+
+
+@pytest.mark.parametrize(("type", "given", "verb", "cell"), params())
+async def test_a_tenancy_means_what_the_table_says(
+    anywhere: Calls, type: ResourceType[Any], given: str, verb: str, cell: Cell
+) -> None:
+    """Empty units are the default ones, stars any, and none at all is everywhere for a watch alone."""
+    await fill(anywhere)
+    partition, _, namespace = given.partition(".")
+    tenancy = None if given == ABSENT else pb.Tenancy(partition=partition, namespace=namespace)
+    try:
+        found = await (_listed if verb == "List" else _watched)(anywhere, a_type(type), tenancy)
+        answer = " ".join(sorted(_place(each) for each in found))
+    except GRPCError as error:
+        answer = error.status.name
+    assert answer == answer_here(cell)
+
+
+async def _listed(calls: Calls, type: pb.Type, tenancy: pb.Tenancy | None) -> list[pb.Resource]:
+    return list((await calls.list_type(type, tenancy)).resources)
+
+
+async def _watched(calls: Calls, type: pb.Type, tenancy: pb.Tenancy | None) -> list[pb.Resource]:
+    found: list[pb.Resource] = []
+    async with calls.watch(type, tenancy) as items:
+        async for item in items:
+            if isinstance(item, EndOfSnapshot):
+                break
+            assert isinstance(item, SnapshotChunk)
+            found += item.resources
+    return found
+
+
+def _place(resource: pb.Resource) -> str:
+    tenancy = id_of(resource).tenancy
+    assert tenancy is not None
+    return f"{tenancy.partition}.{tenancy.namespace}"
