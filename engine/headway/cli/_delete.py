@@ -14,7 +14,10 @@ from headway.cli._type_names import find_type
 @click.option("--if-exists", is_flag=True, help="Not being there is no failure.")
 @connected
 async def delete(connection: Connection, type: str, name: str, partition: str, namespace: str, if_exists: bool) -> None:
-    """Delete one resource, as it is now: what bears its name a moment later is left alone."""
+    """Delete one resource, as it is now.
+
+    What bears its name a moment later is left alone.
+    """
     found = find_type(type, connection.registry)
     client = connection.client
     if if_exists:

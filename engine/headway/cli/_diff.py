@@ -20,9 +20,9 @@ from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Resource
 @files_option
 @connected
 async def diff(connection: Connection, files: Sequence[str]) -> None:
-    """Show what `apply` of the same files would change, as a unified diff of manifests; nothing is stored.
+    """Show what `apply` of the same files would change, and store nothing.
 
-    It ends with 7 when there is a difference. What the server itself would fill in is not foreseen.
+    What is shown is a unified diff of manifests. It ends with 7 when there is a difference. What the server itself would fill in is not foreseen.
     """
     different = False
     for resource in load_all(files, connection.registry):

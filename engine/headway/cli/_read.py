@@ -12,7 +12,7 @@ from headway.cli._type_names import find_type
 
 @click.command()
 @one_of_a_name
-@output_option
+@output_option()
 @connected
 async def get(connection: Connection, type: str, name: str, partition: str, namespace: str, output: Output) -> None:
     """Show one resource."""
@@ -23,7 +23,7 @@ async def get(connection: Connection, type: str, name: str, partition: str, name
 
 @click.command("list")
 @all_of_a_type
-@output_option
+@output_option()
 @connected
 async def list_(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
     """Show all resources of a type."""
