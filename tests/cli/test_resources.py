@@ -240,3 +240,25 @@ async def test_a_process_takes_its_server_from_the_environment_and_ends_with_the
     _, errors = await trio.to_thread.run_sync(process.communicate)
     assert process.returncode == 5
     assert errors.startswith("Error: no answer from 127.0.0.1:2: ")
+
+
+async def test_what_is_shown_in_json_can_be_applied_again(headway: Terminal) -> None:
+    """One resource, a list of them, and the same as YAML: nothing differs."""
+    await headway("apply", "-f", "-", stdin=f"{BOTH}---\n{CORE.replace('core', 'other')}")
+    assert (await headway("wait", "team", "core", "--for", "Staffed")).returncode == 0
+    for shown in (["get", "team", "core"], ["list", "team"], ["list", "staff.account"]):
+        given = (await headway(*shown, "-o", "json")).stdout
+        done = await headway("apply", "-f", "-", stdin=given)
+        assert done.stderr == ""
+        assert {line.rpartition(" ")[2] for line in done.stdout.splitlines()} == {"unchanged"}
+
+
+async def test_manifests_in_hcl_are_applied_from_files_and_from_stdin(headway: Terminal, tmp_path: Path) -> None:
+    """What a file is written in is said by its name, what stdin is by how it begins."""
+    text = 'ID {\n  Type = gvk("staff.v1.Team")\n  Name = "core"\n}\nData {\n  Members { Login = "ada" }\n}\n'
+    (tmp_path / "core.hcl").write_text(text)
+    assert (await headway("apply", "-f", "core.hcl")).stdout == "Team core created\n"
+    assert (await headway("apply", "-f", "-", stdin=text)).stdout == "Team core unchanged\n"
+    done = await headway("apply", "-f", "-", stdin=text.replace("Login", "Logn"))
+    assert done.returncode == 4
+    assert done.stderr == "<stdin>:6:13: Data.Members[0].Logn: Member has no field 'Logn'; did you mean 'Login'?\n"

@@ -37,6 +37,12 @@ def show(type: ResourceType[Any], resources: Sequence[Resource[Any]], output: Ou
         click.echo(f"no {type.name} found", err=True)
 
 
+def show_all(resources: Sequence[Resource[Any]], output: Output) -> None:
+    """Print resources of any types, in YAML or JSON; what a table says of them was said one by one."""
+    if resources and output != "table":
+        show(resources[0].type, resources, output)
+
+
 def show_object(shown: Any, output: Output) -> None:
     """Print what is no resource, in JSON or YAML."""
     if output == "json":
@@ -70,6 +76,9 @@ def _conditions(resource: Resource[Any]) -> str:
 
 def as_object(resource: Resource[Any]) -> dict[str, Any]:
     """All of a resource in JSON's terms; what is protobuf is in protobuf's own JSON."""
+    # Slow to load, as above.
+    from headway import manifest
+
     made = _id(resource.id) | {"version": resource.version, "generation": resource.generation}
     if resource.owner is not None:
         made["owner"] = _id(resource.owner)
@@ -77,7 +86,7 @@ def as_object(resource: Resource[Any]) -> dict[str, Any]:
         made["metadata"] = dict(sorted(resource.metadata.items()))
     if resource.status:
         made["status"] = {key: status.to_dict() for key, status in sorted(resource.status.items())}
-    return made | {"data": resource.data.to_dict()}
+    return made | {"data": manifest.as_object(resource.data)}
 
 
 def _id(id: ResourceId) -> dict[str, Any]:
