@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Awaitable
-from pathlib import Path
 
 import pytest
 import trio
@@ -129,30 +128,3 @@ async def test_wait_says_what_can_be_waited_for(headway: Terminal, wanted: str) 
 
     assert done.returncode == 2
     assert "such as Ready, Ready=false or teams/Ready, or 'deleted'" in done.stderr
-
-
-async def test_diff_shows_what_apply_would_change(headway: Terminal, tmp_path: Path) -> None:
-    """7 and a unified diff where something differs, 0 and nothing where nothing does; it stores nothing."""
-    (tmp_path / "core.yaml").write_text(CORE)
-    new = await headway("diff", "-f", "core.yaml")
-    assert (new.returncode, new.stdout.splitlines()[0]) == (7, "--- stored: nothing")
-    assert (await headway("get", "team", "core")).returncode == 3
-    await headway("apply", "-f", "core.yaml")
-
-    same = await headway("diff", "-f", "core.yaml")
-    assert (same.returncode, same.stdout, same.stderr) == (0, "", "")
-    other = await headway("diff", "-f", "-", stdin=CORE.replace("login: grace", "login: katherine"))
-    assert other.returncode == 7
-    assert [line for line in other.stdout.splitlines() if line[0] in "+-"] == [
-        "--- stored: Team core",
-        "+++ given: Team core",
-        "-  - login: grace",
-        "+  - login: katherine",
-    ]
-
-
-async def test_diff_leaves_out_what_apply_leaves_alone(headway: Terminal) -> None:
-    """Finalizers that were given once are no difference to a manifest without any."""
-    await headway("apply", "-f", "-", stdin=CORE.replace("data:", "metadata: {finalizers: cleanup}\ndata:"))
-
-    assert (await headway("diff", "-f", "-", stdin=CORE)).returncode == 0
