@@ -262,3 +262,29 @@ async def test_manifests_in_hcl_are_applied_from_files_and_from_stdin(headway: T
     done = await headway("apply", "-f", "-", stdin=text.replace("Login", "Logn"))
     assert done.returncode == 4
     assert done.stderr == "<stdin>:6:13: Data.Members[0].Logn: Member has no field 'Logn'; did you mean 'Login'?\n"
+
+
+@pytest.mark.parametrize("command", ["get", "status", "delete", "wait --for Ready"])
+async def test_a_name_that_can_be_nobodys_is_wrong_usage(headway: Terminal, command: str) -> None:
+    """The server isn't asked: it has refused nothing."""
+    for arguments, said in (
+        (["team", "Bad Name"], "name 'Bad Name' is not a valid name"),
+        (["team", "core", "--namespace", "x y"], "namespace 'x y' is not a valid name"),
+        (["site", "north", "--namespace", "lab"], "the type is cluster-scoped"),
+    ):
+        done = await headway(*command.split(), *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "watch"])
+async def test_a_unit_that_a_type_is_never_in_is_wrong_usage(headway: Terminal, command: str) -> None:
+    """Rather than all of the type, or nothing."""
+    for arguments, said in (
+        (["site", "-n", "lab"], "--namespace lab: a staff.v1.Site is in no namespace; leave it out"),
+        (["site", "--partition", "east"], "--partition east: a staff.v1.Site is in no partition; leave it out"),
+        (["namespace", "-n", "lab"], "--namespace lab: a tenancy.v1.Namespace is in no namespace; leave it out"),
+    ):
+        done = await headway(command, *arguments)
+        assert done.returncode == 2
+        assert said in done.stderr

@@ -7,7 +7,7 @@ import click
 from headway.cli._connection import Connection, connected
 from headway.cli._options import all_of_a_type, one_of_a_name
 from headway.cli._output import Output, output_option, show
-from headway.cli._type_names import find_type
+from headway.cli._type_names import check_units, find_id, find_type
 
 
 @click.command()
@@ -17,7 +17,8 @@ from headway.cli._type_names import find_type
 async def get(connection: Connection, type: str, name: str, partition: str, namespace: str, output: Output) -> None:
     """Show one resource."""
     found = find_type(type, connection.registry)
-    resource = await connection.client.read(found, name, partition=partition, namespace=namespace)
+    id = find_id(type, name, partition, namespace, connection.registry)
+    resource = await connection.client.read(found, id)
     show(found, [resource], output, single=True)
 
 
@@ -28,5 +29,6 @@ async def get(connection: Connection, type: str, name: str, partition: str, name
 async def list_(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
     """Show all resources of a type."""
     found = find_type(type, connection.registry)
+    check_units(found, partition, namespace)
     resources = await connection.client.list(found, partition=partition, namespace=namespace, name_prefix=prefix)
     show(found, resources, output)

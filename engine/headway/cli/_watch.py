@@ -11,7 +11,7 @@ from headway.cli._connection import Connection, connected
 from headway.cli._options import all_of_a_type
 from headway.cli._output import Output, as_object, cells, output_option
 from headway.cli._text import json_text, plain
-from headway.cli._type_names import find_type
+from headway.cli._type_names import check_units, find_type
 from headway.client import Deleted, Upserted
 from headway.resource import Resource
 
@@ -26,6 +26,7 @@ async def watch(connection: Connection, type: str, partition: str, namespace: st
     In JSON each change is one line; in YAML each is a document, under a comment that says what happened.
     """
     found = find_type(type, connection.registry)
+    check_units(found, partition, namespace)
     say = _SAY[output]
     happened = "found"
     opened = connection.client.watch(found, partition=partition, namespace=namespace, name_prefix=prefix)
