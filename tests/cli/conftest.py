@@ -1,4 +1,4 @@
-"""A server of the tests' app, in a process of its own, and a way to run commands against it."""
+"""A server of the tests' apps, and ways to run commands against it: inside the test, and as processes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
+
+from headway.engine import open_engine
+from tests.cli.served import apps
+from tests.cli.terminal import Terminal, take_over
 
 ROOT = Path(__file__).parents[2]
 HEADWAY = [sys.executable, "-W", "error", "-m", "headway.cli"]
@@ -23,13 +28,33 @@ data:
   - login: grace
 """
 
-Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Started = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
+async def server() -> AsyncIterator[str]:
+    """The address of a server of both apps, in the test's own loop."""
+    async with open_engine("memory:", *apps, listen=["127.0.0.1:0"], insecure=True) as engine:
+        yield engine.addresses[0]
+
+
+@pytest.fixture
+async def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nursery: trio.Nursery) -> Terminal:
+    """Run commands in the test's own loop, in a directory of its own, where no server is."""
+    monkeypatch.chdir(tmp_path)
+    take_over(monkeypatch)
+    return Terminal("127.0.0.1:1", nursery)
+
+
+@pytest.fixture
+async def headway(terminal: Terminal, server: str) -> Terminal:
+    """Run commands against the server, in the test's own loop."""
+    return Terminal(server, terminal.nursery)
+
+
+@pytest.fixture
 def start(tmp_path: Path) -> Iterator[Started]:
-    """Start a command; what still runs when the test ends is killed."""
+    """Start a command as a process; what still runs when the test ends is killed."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: str, server: str = "127.0.0.1:1") -> subprocess.Popen[str]:
@@ -50,24 +75,6 @@ def start(tmp_path: Path) -> Iterator[Started]:
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-@pytest.fixture
-def server(start: Started) -> str:
-    """The address of a server of both apps."""
-    return address_of(start("serve", "tests.cli.served:apps", "--listen", "127.0.0.1:0"))
-
-
-@pytest.fixture
-def headway(start: Started, server: str) -> Command:
-    """Run a command against the server to its end."""
-
-    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        process = start(*arguments, server=server)
-        out, errors = process.communicate(stdin, timeout=30)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
-
-    return run
 
 
 def address_of(process: subprocess.Popen[str]) -> str:

@@ -33,7 +33,19 @@ other = headway.App("other")
 TEAM = app.type("staff", "v1", "Team", Team)
 ACCOUNT = app.type("staff", "v1", "Account", Account)
 SITE = app.type("staff", "v1", "Site", Account, scope=headway.Scope.CLUSTER)
-OTHER_ACCOUNT = other.type("bank", "v1", "Account", Account)
+
+
+def fill_in(resource: headway.Resource[Account]) -> None:
+    resource.data.login = resource.data.login or resource.id.name
+
+
+def refuse_root(resource: headway.Resource[Account]) -> None:
+    if resource.data.login == "root":
+        raise ValueError("login 'root' is nobody's: choose another")
+
+
+HOOKS = headway.Hooks(mutate=fill_in, validate=refuse_root)
+OTHER_ACCOUNT = other.type("bank", "v1", "Account", Account, hooks=HOOKS)
 apps = [app, other]
 
 

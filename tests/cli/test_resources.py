@@ -2,13 +2,20 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import click
 import pytest
 import trio
+import yaml
 
+from headway.cli import main
+from headway.cli._commands import COMMANDS
 from headway.rpc import Health, Services, open_server
-from tests.cli.conftest import CORE, Command, Started
+from tests.cli.conftest import CORE, Started
+from tests.cli.terminal import Terminal
 
 LAB = """type: Namespace
 name: lab
@@ -26,9 +33,9 @@ name: north
 """
 
 
-def test_types_lists_the_types_of_the_server(headway: Command) -> None:
+async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
     """With their scopes and the names of their payloads."""
-    assert headway("types").stdout.splitlines() == [
+    assert (await headway("types")).stdout.splitlines() == [
         "TYPE                   SCOPE      PAYLOAD",
         "bank.v1.Account        namespace  tests.cli.served.Account",
         "internal.v1.Tombstone  undefined  headway.resource.v1.Tombstone",
@@ -40,150 +47,244 @@ def test_types_lists_the_types_of_the_server(headway: Command) -> None:
     ]
 
 
-def test_types_says_what_a_manifest_of_a_type_can_have(headway: Command) -> None:
+async def test_types_says_what_a_manifest_of_a_type_can_have(headway: Terminal) -> None:
     """Its messages' fields, their kinds and the members of their enums; in JSON, the description itself."""
-    assert [line.split(maxsplit=2) for line in headway("types", "team").stdout.splitlines()] == [
+    assert [line.split(maxsplit=2) for line in (await headway("types", "team")).stdout.splitlines()] == [
         ["MESSAGE", "FIELD", "KIND"],
         ["Team", "members", "list of Member"],
         ["Team", "note", "optional string"],
         ["Member", "login", "string"],
         ["Member", "rank", "JUNIOR | SENIOR"],
     ]
-    described = json.loads(headway("types", "team", "-o", "json").stdout)
+    described = json.loads((await headway("types", "team", "-o", "json")).stdout)
     assert [message["fullName"].rpartition(".")[2] for message in described["messages"]] == ["Team", "Member"]
 
 
-def test_apply_stores_every_document_and_writes_only_what_differs(headway: Command) -> None:
+async def test_apply_stores_every_document_and_writes_only_what_differs(headway: Terminal) -> None:
     """Created, then unchanged, then changed."""
-    created = headway("apply", "-f", "-", stdin=BOTH)
+    created = await headway("apply", "-f", "-", stdin=BOTH)
     lines = ["Namespace lab created", "Team core created", "Account lab/ada created", "Site north created"]
     assert created.stdout.splitlines() == lines, created.stderr
-    again = headway("apply", "-f", "-", stdin=BOTH.replace("made-by: hand", "made-by: foot"))
+    again = await headway("apply", "-f", "-", stdin=BOTH.replace("made-by: hand", "made-by: foot"))
     lines = ["Namespace lab unchanged", "Team core unchanged", "Account lab/ada changed", "Site north unchanged"]
     assert again.stdout.splitlines() == lines
 
 
-def test_a_typo_is_an_error_with_its_place_and_a_suggestion(headway: Command, tmp_path: Path) -> None:
+async def test_a_typo_is_an_error_with_its_place_and_a_suggestion(headway: Terminal, tmp_path: Path) -> None:
     """FILE:LINE:COLUMN of every problem of every file, and nothing at all is stored."""
     (tmp_path / "a.yaml").write_text(f"{CORE}---\ntype: Site\nname: north\ndata:\n  lgin: x\n")
     (tmp_path / "b.yaml").write_text("type: Teem\nname: core\n")
 
-    done = headway("apply", "-f", "a.yaml", "-f", "b.yaml")
+    done = await headway("apply", "-f", "a.yaml", "-f", "b.yaml")
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.splitlines() == [
         "a.yaml:12:3: data.lgin: Account has no field 'lgin'; did you mean 'login'?",
         "b.yaml:1:7: type: no type 'Teem' is registered; write one as group.version.Kind; did you mean 'Team'?",
     ]
-    assert headway("get", "team", "core").returncode == 3
+    assert (await headway("get", "team", "core")).returncode == 3
 
 
-def test_a_file_that_is_not_there_is_said(headway: Command) -> None:
+async def test_a_file_that_is_not_there_is_said(headway: Terminal) -> None:
     """It is what is wrong with the manifest."""
-    done = headway("apply", "-f", "none.yaml")
+    done = await headway("apply", "-f", "none.yaml")
 
     assert done.returncode == 4
     assert done.stderr == "none.yaml: it can't be read: No such file or directory\n"
 
 
-def test_get_shows_a_resource_in_three_ways(headway: Command) -> None:
+async def test_get_shows_a_resource_in_three_ways(headway: Terminal) -> None:
     """A table, a manifest that can be applied, and JSON with what the store has assigned."""
-    headway("apply", "-f", "-", stdin=BOTH)
+    await headway("apply", "-f", "-", stdin=BOTH)
 
-    head, row = headway("get", "site", "north").stdout.splitlines()
+    head, row = (await headway("get", "site", "north")).stdout.splitlines()
     assert head == "NAME   VERSION  CONDITIONS"
     assert re.fullmatch(r"north  \d+", row)
-    written = headway("get", "staff.v1.Team", "core", "-o", "yaml").stdout
+    written = (await headway("get", "staff.v1.Team", "core", "-o", "yaml")).stdout
     assert written == CORE
-    assert headway("apply", "-f", "-", stdin=written).stdout == "Team core unchanged\n"
-    shown = json.loads(headway("get", "staff.account", "ada", "--namespace", "lab", "-o", "json").stdout)
+    assert (await headway("apply", "-f", "-", stdin=written)).stdout == "Team core unchanged\n"
+    shown = json.loads((await headway("get", "staff.account", "ada", "--namespace", "lab", "-o", "json")).stdout)
     assert (shown["name"], shown["namespace"], shown["data"]) == ("ada", "lab", {"login": "ada"})
     assert shown["metadata"] == {"made-by": "hand"}
     assert shown["uid"]
     assert shown["version"]
 
 
-def test_list_shows_all_of_a_type(headway: Command) -> None:
+async def test_list_shows_all_of_a_type(headway: Terminal) -> None:
     """Everywhere unless told where, with the conditions; an empty table is said on stderr alone."""
-    headway("apply", "-f", "-", stdin=BOTH)
+    await headway("apply", "-f", "-", stdin=BOTH)
 
-    listed = headway("list", "staff.account").stdout.splitlines()
+    listed = (await headway("list", "staff.account")).stdout.splitlines()
     assert [line.split()[:3] for line in listed] == [["PARTITION", "NAMESPACE", "NAME"], ["default", "lab", "ada"]]
-    assert json.loads(headway("list", "team", "-o", "json").stdout)[0]["data"]["members"][0]["rank"] == "SENIOR"
-    nothing = headway("list", "staff.account", "--prefix", "b")
+    assert json.loads((await headway("list", "team", "-o", "json")).stdout)[0]["data"]["members"][0]["rank"] == "SENIOR"
+    nothing = await headway("list", "staff.account", "--prefix", "b")
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no staff.v1.Account found\n")
 
 
-def test_an_ambiguous_type_is_said_with_what_it_could_be(headway: Command) -> None:
+async def test_an_ambiguous_type_is_said_with_what_it_could_be(headway: Terminal) -> None:
     """Wrong usage, and every candidate by its full name."""
-    done = headway("list", "account")
+    done = await headway("list", "account")
 
     assert done.returncode == 2
     assert "the type 'account' is ambiguous; it could be bank.v1.Account, staff.v1.Account" in done.stderr
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("tem", "team"), ("staff.v1.Taem", "staff.v1.team")])
-def test_an_unknown_type_is_said_with_the_closest(headway: Command, typed: str, meant: str) -> None:
+async def test_an_unknown_type_is_said_with_the_closest(headway: Terminal, typed: str, meant: str) -> None:
     """Wrong usage, and a suggestion."""
-    done = headway("list", typed)
+    done = await headway("list", typed)
 
     assert done.returncode == 2
     assert f"there is no type {typed!r}; did you mean {meant!r}?" in done.stderr
 
 
-def test_what_is_not_there_has_an_exit_code_of_its_own(headway: Command) -> None:
+async def test_what_is_not_there_has_an_exit_code_of_its_own(headway: Terminal) -> None:
     """For get, and for delete unless told that it doesn't matter."""
     for command in ("get", "delete"):
-        done = headway(command, "team", "core")
+        done = await headway(command, "team", "core")
         assert (done.returncode, done.stdout, done.stderr) == (3, "", "Error: Team core is not there\n")
 
-    assert headway("delete", "team", "core", "--if-exists").stdout == "Team core is not there\n"
+    assert (await headway("delete", "team", "core", "--if-exists")).stdout == "Team core is not there\n"
 
 
-def test_delete_deletes_or_says_what_holds_it(headway: Command) -> None:
+async def test_delete_deletes_or_says_what_holds_it(headway: Terminal) -> None:
     """A finalizer keeps it, marked."""
-    headway("apply", "-f", "-", stdin=CORE)
-    assert headway("delete", "team", "core").stdout == "Team core deleted\n"
-    assert headway("get", "team", "core").returncode == 3
+    await headway("apply", "-f", "-", stdin=CORE)
+    assert (await headway("delete", "team", "core")).stdout == "Team core deleted\n"
+    assert (await headway("get", "team", "core")).returncode == 3
 
-    headway("apply", "-f", "-", stdin=CORE.replace("data:", "metadata: {finalizers: cleanup}\ndata:"))
-    assert headway("delete", "team", "core").stdout == "Team core marked for deletion; it is held by cleanup\n"
-    assert "Deleting" in headway("get", "team", "core").stdout
+    await headway("apply", "-f", "-", stdin=CORE.replace("data:", "metadata: {finalizers: cleanup}\ndata:"))
+    assert (await headway("delete", "team", "core")).stdout == "Team core marked for deletion; it is held by cleanup\n"
+    assert "Deleting" in (await headway("get", "team", "core")).stdout
 
 
-def test_what_the_server_refuses_ends_apply_and_is_named(headway: Command) -> None:
+async def test_what_the_server_refuses_ends_apply_and_is_named(headway: Terminal) -> None:
     """The resource, why, and how many were left."""
     orphan = "type: staff.v1.Account\nname: a\nowner: {type: Team, name: none}\n"
 
-    done = headway("apply", "-f", "-", stdin=f"{orphan}---\n{CORE}")
+    done = await headway("apply", "-f", "-", stdin=f"{orphan}---\n{CORE}")
     assert done.returncode in (1, 3)
     assert done.stdout == ""
     assert done.stderr.startswith("Error: Account a: ")
     assert done.stderr.endswith(" (1 more not applied)\n")
 
 
-def test_an_unreachable_server_is_said_with_its_address(start: Started) -> None:
+async def test_an_unreachable_server_is_said_with_its_address(terminal: Terminal) -> None:
     """Exit code 5, one line, no traceback."""
-    process = start("list", "team", server="127.0.0.1:1")
+    done = await terminal("list", "team")
 
-    out, errors = process.communicate(timeout=30)
-    assert (process.returncode, out) == (5, "")
+    assert (done.returncode, done.stdout) == (5, "")
+    errors = done.stderr
     assert errors.startswith("Error: no answer from 127.0.0.1:1: ")
     assert len(errors.splitlines()) == 1
 
 
-def test_what_is_stored_can_not_write_to_the_terminal(headway: Command) -> None:
-    """Escapes in a condition's message come out as text."""
-    headway("apply", "-f", "-", stdin='type: Site\nname: a\ndata: {login: "\\e[31mred"}\n')
+async def test_what_is_stored_can_not_write_to_the_terminal(headway: Terminal) -> None:
+    """Escapes come out as text, those of one byte too, which JSON has no need to escape."""
+    await headway("apply", "-f", "-", stdin='type: Site\nname: a\ndata: {login: "\\e[31m\\x9b31m\\x7fred"}\n')
 
-    assert "\x1b" not in headway("get", "site", "a", "-o", "json").stdout
-    assert "\x1b" not in headway("get", "site", "a", "-o", "yaml").stdout
+    for output in ("json", "yaml"):
+        shown = (await headway("get", "site", "a", "-o", output)).stdout
+        assert not {"\x1b", "\x9b", "\x7f"} & set(shown)
 
 
-async def test_a_server_that_does_not_say_its_types_is_no_headway_server(start: Started) -> None:
+async def test_a_server_that_does_not_say_its_types_is_no_headway_server(terminal: Terminal) -> None:
     """Another gRPC server at the address is told from none, by the exit code too."""
     async with open_server(Services(Health("other")), ["127.0.0.1:0"]) as other:
-        process = start("types", server=other.addresses[0])
-        _, errors = await trio.to_thread.run_sync(process.communicate)
+        done = await terminal("types", server=other.addresses[0])
 
-    assert process.returncode == 1
-    assert errors == f"Error: {other.addresses[0]} doesn't say what its types are: it is no Headway server\n"
+    assert done.returncode == 1
+    assert done.stderr == f"Error: {other.addresses[0]} doesn't say what its types are: it is no Headway server\n"
+
+
+async def test_types_and_status_speak_to_programs_too(headway: Terminal) -> None:
+    """The same in JSON and in YAML: a description, and a condition an object."""
+    await headway("apply", "-f", "-", stdin=CORE)
+    assert (await headway("wait", "team", "core", "--for", "Staffed")).returncode == 0
+
+    for arguments in (["types"], ["types", "team"], ["status", "team", "core"]):
+        in_json = await headway(*arguments, "-o", "json")
+        in_yaml = await headway(*arguments, "-o", "yaml")
+        assert json.loads(in_json.stdout) == yaml.safe_load(in_yaml.stdout)
+    [condition] = json.loads(in_json.stdout)
+    told = {"by": "teams", "condition": "Staffed", "state": "TRUE", "seen": "current", "reason": "", "message": ""}
+    assert condition == told
+
+
+def test_the_help_says_of_every_command_what_it_says_itself() -> None:
+    """The list is written beside the commands, so that help needs none of them: they say the same."""
+    for name, (module, _, sentence) in COMMANDS.items():
+        command = main.get_command(click.Context(main), name)
+        assert command is not None, module
+        assert command.name == name
+        assert command.get_short_help_str(200) == sentence
+
+
+def test_help_and_a_command_load_only_what_they_need() -> None:
+    """What a command doesn't need makes it slow to start: help needs no network, a table no YAML."""
+    code = "import sys, headway.cli; before = set(sys.modules); {}; print(*(set(sys.modules) - before))"
+    help_loads = loaded(code.format("headway.cli.main(['--help'], standalone_mode=False)"))
+    assert not {"headway.rpc._remote", "asyncio", "yaml", "difflib"} & help_loads
+    get_loads = loaded(code.format("headway.cli.main(['get', '--help'], standalone_mode=False)"))
+    assert not {"yaml", "headway.manifest", "headway.cli._serve", "headway.cli._diff"} & get_loads
+
+
+def loaded(code: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+async def test_a_process_takes_its_server_from_the_environment_and_ends_with_the_exit_code(start: Started) -> None:
+    """Other tests run commands in their own process."""
+    process = start("get", "team", "core", server="127.0.0.1:2")
+
+    _, errors = await trio.to_thread.run_sync(process.communicate)
+    assert process.returncode == 5
+    assert errors.startswith("Error: no answer from 127.0.0.1:2: ")
+
+
+async def test_what_is_shown_in_json_can_be_applied_again(headway: Terminal) -> None:
+    """One resource, a list of them, and the same as YAML: nothing differs."""
+    await headway("apply", "-f", "-", stdin=f"{BOTH}---\n{CORE.replace('core', 'other')}")
+    assert (await headway("wait", "team", "core", "--for", "Staffed")).returncode == 0
+    for shown in (["get", "team", "core"], ["list", "team"], ["list", "staff.account"]):
+        given = (await headway(*shown, "-o", "json")).stdout
+        done = await headway("apply", "-f", "-", stdin=given)
+        assert done.stderr == ""
+        assert {line.rpartition(" ")[2] for line in done.stdout.splitlines()} == {"unchanged"}
+
+
+async def test_manifests_in_hcl_are_applied_from_files_and_from_stdin(headway: Terminal, tmp_path: Path) -> None:
+    """What a file is written in is said by its name, what stdin is by how it begins."""
+    text = 'ID {\n  Type = gvk("staff.v1.Team")\n  Name = "core"\n}\nData {\n  Members { Login = "ada" }\n}\n'
+    (tmp_path / "core.hcl").write_text(text)
+    assert (await headway("apply", "-f", "core.hcl")).stdout == "Team core created\n"
+    assert (await headway("apply", "-f", "-", stdin=text)).stdout == "Team core unchanged\n"
+    done = await headway("apply", "-f", "-", stdin=text.replace("Login", "Logn"))
+    assert done.returncode == 4
+    assert done.stderr == "<stdin>:6:13: Data.Members[0].Logn: Member has no field 'Logn'; did you mean 'Login'?\n"
+
+
+@pytest.mark.parametrize("command", ["get", "status", "delete", "wait --for Ready"])
+async def test_a_name_that_can_be_nobodys_is_wrong_usage(headway: Terminal, command: str) -> None:
+    """The server isn't asked: it has refused nothing."""
+    for arguments, said in (
+        (["team", "Bad Name"], "name 'Bad Name' is not a valid name"),
+        (["team", "core", "--namespace", "x y"], "namespace 'x y' is not a valid name"),
+        (["site", "north", "--namespace", "lab"], "the type is cluster-scoped"),
+    ):
+        done = await headway(*command.split(), *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "watch"])
+async def test_a_unit_that_a_type_is_never_in_is_wrong_usage(headway: Terminal, command: str) -> None:
+    """Rather than all of the type, or nothing."""
+    for arguments, said in (
+        (["site", "-n", "lab"], "--namespace lab: a staff.v1.Site is in no namespace; leave it out"),
+        (["site", "--partition", "east"], "--partition east: a staff.v1.Site is in no partition; leave it out"),
+        (["namespace", "-n", "lab"], "--namespace lab: a tenancy.v1.Namespace is in no namespace; leave it out"),
+    ):
+        done = await headway(command, *arguments)
+        assert done.returncode == 2
+        assert said in done.stderr

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CORE, Command, Started, address_of, interrupt
+from tests.cli.conftest import CORE, Started, address_of, interrupt
+from tests.cli.terminal import Terminal, address
 
 
 def test_serve_ends_cleanly_when_interrupted(start: Started) -> None:
@@ -15,35 +16,36 @@ def test_serve_ends_cleanly_when_interrupted(start: Started) -> None:
     assert interrupt(process) == (0, "", "")
 
 
-def test_serve_keeps_what_a_store_has(start: Started, tmp_path: Path) -> None:
+async def test_serve_keeps_what_a_store_has(terminal: Terminal, tmp_path: Path) -> None:
     """With sqlite: the next server of the same file has what was applied to the last."""
     arguments = ("serve", "tests.cli.served:app", "--store", "sqlite:staff.db", "--listen", "127.0.0.1:0")
-    first = start(*arguments)
-    applied = start("apply", "-f", "-", server=address_of(first))
-    assert applied.communicate(CORE, timeout=30) == ("Team core created\n", "")
-    interrupt(first)
+    first = terminal.start(*arguments)
+    applied = await terminal("apply", "-f", "-", stdin=CORE, server=await address(first))
+    assert (applied.stdout, applied.stderr) == ("Team core created\n", "")
+    first.scope.cancel()
+    await first.wait()
 
-    got = start("get", "team", "core", "-o", "yaml", server=address_of(start(*arguments)))
-    assert got.communicate(timeout=30)[0] == CORE.replace("    rank: JUNIOR\n", "")
+    second = terminal.start(*arguments)
+    got = await terminal("get", "team", "core", "-o", "yaml", server=await address(second))
+    assert got.stdout == CORE
     assert (tmp_path / "staff.db").exists()
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])
-def test_serve_refuses_an_address_that_others_can_reach_without_tls(start: Started, address: str) -> None:
+@pytest.mark.parametrize("reachable", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])
+async def test_serve_refuses_an_address_that_others_can_reach_without_tls(terminal: Terminal, reachable: str) -> None:
     """The message says what to do instead, --insecure too."""
-    process = start("serve", "tests.cli.served:app", "--listen", address)
+    done = await terminal("serve", "tests.cli.served:app", "--listen", reachable)
 
-    out, errors = process.communicate(timeout=30)
-    assert (process.returncode, out) == (2, "")
-    assert f"--listen {address}: others can reach this address" in errors
-    assert "--insecure" in errors
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--listen {reachable}: others can reach this address" in done.stderr
+    assert "--insecure" in done.stderr
 
 
-def test_serve_listens_anywhere_when_told_that_it_is_meant(start: Started) -> None:
+async def test_serve_listens_anywhere_when_told_that_it_is_meant(terminal: Terminal) -> None:
     """With --insecure the address is taken."""
-    process = start("serve", "tests.cli.served:app", "--listen", "0.0.0.0:0", "--insecure")
+    serving = terminal.start("serve", "tests.cli.served:app", "--listen", "0.0.0.0:0", "--insecure")
 
-    assert address_of(process).startswith("0.0.0.0:")
+    assert (await address(serving)).startswith("0.0.0.0:")
 
 
 @pytest.mark.parametrize(
@@ -55,22 +57,19 @@ def test_serve_listens_anywhere_when_told_that_it_is_meant(start: Started) -> No
         ("tests.cli.served:TEAM", "it must be a headway.App, or a list of them"),
     ],
 )
-def test_serve_says_what_is_wrong_with_its_argument(start: Started, reference: str, said: str) -> None:
+async def test_serve_says_what_is_wrong_with_its_argument(terminal: Terminal, reference: str, said: str) -> None:
     """A wrong reference is wrong usage, in one sentence."""
-    process = start("serve", reference)
+    done = await terminal("serve", reference)
 
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 2
-    assert said in errors
-    assert "Traceback" not in errors
+    assert done.returncode == 2
+    assert said in done.stderr
 
 
-def test_a_taken_address_is_said_in_one_line(start: Started, server: str, headway: Command) -> None:
+async def test_a_taken_address_is_said_in_one_line(server: str, headway: Terminal) -> None:
     """It ends with 1 and the address, without a traceback."""
-    process = start("serve", "tests.cli.served:app", "--listen", server)
+    done = await headway("serve", "tests.cli.served:app", "--listen", server)
 
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "Traceback" not in errors
-    assert server.rpartition(":")[2] in errors
-    assert headway("types").returncode == 0
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert server.rpartition(":")[2] in done.stderr
+    assert (await headway("types")).returncode == 0

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.manifest import ManifestError, Problem, dump_all, load
+from headway.manifest._nodes import Format
 from tests.manifest.messages import EVERY, REGISTRY, every
 
 PIECES = [
@@ -16,10 +17,26 @@ PIECES = [
 ]  # fmt: skip
 
 
-def check(text: str) -> None:
+JSON_PIECES = [
+    '"type"', '"name"', '"data"', '"owner"', '"id"', '"Every"', '"App"', '"a"', ":", ":", ":", ",", ",", "{", "{", "}",
+    "[", "]", '"limits"', '"span"', '"1s"', '"blob"', '"choice"', '"byInt"', '"5"', '"NaN"', "1", "-1.5", "1e400", "01",
+    "null", "true",
+    "NaN", '"', "\\", '"\\ud800"', '"\\ud83d\\ude00"', "\n", "\t", "\ufeff", "\ud800", "\0", "é", "😀", "//",
+]  # fmt: skip
+HCL_PIECES = [
+    "type", "name", "data", "ID", "Type", "Name", "Data", "Owner", "Tenancy", "Metadata", "resource", "limits", "Parts",
+    "span", "blob", "choice", "by_int", " = ", " = ", " = ", " {", " {", "}", "}", "[", "]", ", ", ": ", '"Every"',
+    '"a"', 'gvk("fleet.v1.App")', "gvk(", ")", "1", "-", "1.5", "1e400", "0x1F", "true", "null", '"1s"', '"',
+    "${", "%{", "$${", "\\",
+    "<<E\n", "<<-E\n", "E\n", "\n", "\n", "\n", "#", "//", "/*", "*/", "?", ".", "*", "for",
+    "\t", "\ufeff", "\ud800", "é", "😀",
+]  # fmt: skip
+
+
+def check(text: str, format: Format | None = "YAML") -> None:
     problems: tuple[Problem, ...] | None = None
     try:
-        load(text, REGISTRY, source="f")
+        load(text, REGISTRY, source="f", format=format)
     except ManifestError as error:
         problems = error.problems
     if problems is not None:
@@ -29,10 +46,30 @@ def check(text: str) -> None:
         assert all(1 <= problem.column <= len(text) + 1 for problem in problems)
 
 
-@given(st.text())
-def test_arbitrary_text_gives_nothing_but_a_manifest_error(text: str) -> None:
-    """Any text at all."""
-    check(text)
+@given(st.text(), st.sampled_from(["YAML", "JSON", "HCL", None]))
+def test_arbitrary_text_gives_nothing_but_a_manifest_error(text: str, format: Format | None) -> None:
+    """Any text at all, in any format."""
+    check(text, format)
+
+
+@given(st.lists(st.sampled_from(JSON_PIECES), max_size=30).map("".join))
+def test_pieces_of_json_in_any_order_give_nothing_but_a_manifest_error(text: str) -> None:
+    """As a document and inside of one."""
+    check(text, "JSON")
+    check(f'{{"type": "Every", "name": "a", "data": {{{text}}}}}', "JSON")
+
+
+@given(st.lists(st.sampled_from(HCL_PIECES), max_size=30).map("".join))
+def test_pieces_of_hcl_in_any_order_give_nothing_but_a_manifest_error(text: str) -> None:
+    """As a document and inside of one."""
+    check(text, "HCL")
+    check(f'type = "Every"\nname = "a"\ndata {{\n{text}\n}}\n', "HCL")
+
+
+@given(st.lists(st.sampled_from(HCL_PIECES), min_size=1, max_size=4).map("".join), st.sampled_from(HCL_PIECES))
+def test_any_value_in_hcl_gives_nothing_but_a_manifest_error(value: str, name: str) -> None:
+    """Text that gets past the grammar more often."""
+    check(f'type = "Every"\nname = "a"\ndata {{\n{name} = {value}\n}}\n', "HCL")
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))

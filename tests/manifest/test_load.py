@@ -137,3 +137,5 @@ def test_importing_headway_does_not_import_yaml() -> None:
     """Who uses no manifests pays for none."""
     code = "import sys, headway; sys.exit('yaml' in sys.modules or 'headway.manifest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    code = "import sys, headway.manifest; sys.exit('tree_sitter' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from headway.manifest import ManifestError, load
-from headway.manifest._yaml import ALIASED_LIMIT, DEPTH_LIMIT
+from headway.manifest._nodes import DEPTH_LIMIT
+from headway.manifest._yaml import ALIASED_LIMIT
 from tests.manifest.messages import REGISTRY
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from headway.cli._connection import Connection, connected
-from headway.cli._exits import code_of, fail
+from headway.cli._exits import Exit, code_of, fail
 from headway.cli._files import files_option, load_all
+from headway.cli._output import Output, output_option, show_all
+from headway.cli._preview import previews
 from headway.client import Client
 from headway.errors import HeadwayError
 from headway.resource import Resource
@@ -17,27 +20,50 @@ from headway.resource import Resource
 
 @click.command()
 @files_option
+@click.option("--dry-run", is_flag=True, help="Store nothing, and say what would be stored; ends as `diff` does.")
+@output_option("yaml and json are what is stored then, or with --dry-run would be.")
 @connected
-async def apply(connection: Connection, files: Sequence[str]) -> None:
+async def apply(connection: Connection, files: Sequence[str], dry_run: bool, output: Output) -> None:
     """Store what manifests say, where it differs from what is stored.
 
     All documents of all files are checked before the first is stored. They are stored in their order; the first one
     that the server refuses ends the command.
     """
     resources = load_all(files, connection.registry)
+    if dry_run:
+        await _dry_run(connection.client, resources, output)
+        return
+    stored: list[Resource[Any]] = []
     for number, resource in enumerate(resources):
         try:
-            done = await _apply_one(connection.client, resource)
+            after, done = await _apply_one(connection.client, resource)
         except HeadwayError as error:
+            show_all(stored, output)
             left = len(resources) - number - 1
             rest = f" ({left} more not applied)" if left else ""
             fail(code_of(error), f"Error: {resource.id}: {error}{rest}")
-        click.echo(f"{resource.id} {done}")
+        if output == "table":
+            click.echo(f"{resource.id} {done}")
+        stored.append(after)
+    show_all(stored, output)
 
 
-async def _apply_one(client: Client, resource: Resource[Any]) -> str:
+async def _apply_one(client: Client, resource: Resource[Any]) -> tuple[Resource[Any], str]:
     before = await client.get(resource.type, resource.id)
     stored = await client.apply(resource)
     if before is None:
-        return "created"
-    return "unchanged" if before.version == stored.version else "changed"
+        return stored, "created"
+    return stored, "unchanged" if before.version == stored.version else "changed"
+
+
+async def _dry_run(client: Client, resources: Sequence[Resource[Any]], output: Output) -> None:
+    wanted: list[Resource[Any]] = []
+    different = False
+    async for preview in previews(client, resources):
+        if output == "table":
+            click.echo(f"{preview.wanted.id} {preview.outcome}")
+        wanted.append(preview.wanted)
+        different |= preview.differs
+    show_all(wanted, output)
+    if different:
+        sys.exit(Exit.DIFFERENT)

@@ -6,7 +6,7 @@ import click
 
 from headway.cli._connection import Connection, connected
 from headway.cli._options import one_of_a_name
-from headway.cli._type_names import find_type
+from headway.cli._type_names import find_id, find_type
 
 
 @click.command()
@@ -14,16 +14,20 @@ from headway.cli._type_names import find_type
 @click.option("--if-exists", is_flag=True, help="Not being there is no failure.")
 @connected
 async def delete(connection: Connection, type: str, name: str, partition: str, namespace: str, if_exists: bool) -> None:
-    """Delete one resource, as it is now: what bears its name a moment later is left alone."""
+    """Delete one resource, as it is now.
+
+    What bears its name a moment later is left alone.
+    """
     found = find_type(type, connection.registry)
+    id = find_id(type, name, partition, namespace, connection.registry)
     client = connection.client
     if if_exists:
-        resource = await client.get(found, name, partition=partition, namespace=namespace)
+        resource = await client.get(found, id)
         if resource is None:
-            click.echo(f"{found.id(name, partition=partition, namespace=namespace)} is not there")
+            click.echo(f"{id} is not there")
             return
     else:
-        resource = await client.read(found, name, partition=partition, namespace=namespace)
+        resource = await client.read(found, id)
     left = await client.delete(resource.id)
     if left is None:
         click.echo(f"{resource.id} deleted")

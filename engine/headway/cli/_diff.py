@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import click
 
@@ -13,49 +12,35 @@ from headway import manifest
 from headway.cli._connection import Connection, connected
 from headway.cli._exits import Exit
 from headway.cli._files import files_option, load_all
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Resource
+from headway.cli._preview import Preview, previews
 
 
 @click.command()
 @files_option
 @connected
 async def diff(connection: Connection, files: Sequence[str]) -> None:
-    """Show what `apply` of the same files would change, as a unified diff of manifests; nothing is stored.
+    """Show what `apply` of the same files would change, and store nothing.
 
-    It ends with 7 when there is a difference. What the server itself would fill in is not foreseen.
+    What is shown is a unified diff of manifests, with what the server would fill in. It ends with 7 when there is a
+    difference.
     """
     different = False
-    for resource in load_all(files, connection.registry):
-        stored = await connection.client.get(resource.type, resource.id)
-        for line in _difference(stored, resource):
+    async for preview in previews(connection.client, load_all(files, connection.registry)):
+        if preview.differs:
             different = True
-            click.echo(line)
+            for line in _difference(preview):
+                click.echo(line)
     if different:
         sys.exit(Exit.DIFFERENT)
 
 
-def _difference(stored: Resource[Any] | None, wanted: Resource[Any]) -> Iterator[str]:
-    before = ""
-    if stored is not None:
-        before = manifest.dump(stored)
-        wanted = _as_applied(stored, wanted)
-    after = manifest.dump(wanted)
-    name = str(wanted.id)
+def _difference(preview: Preview) -> Iterator[str]:
+    before = "" if preview.stored is None else manifest.dump(preview.stored)
+    name = str(preview.wanted.id)
     return difflib.unified_diff(
         before.splitlines(),
-        after.splitlines(),
-        fromfile=f"stored: {name}" if stored is not None else "stored: nothing",
+        manifest.dump(preview.wanted).splitlines(),
+        fromfile=f"stored: {name}" if preview.stored is not None else "stored: nothing",
         tofile=f"given: {name}",
         lineterm="",
     )
-
-
-def _as_applied(stored: Resource[Any], wanted: Resource[Any]) -> Resource[Any]:
-    """As `Client.apply` leaves it: marks, finalizers and the owner stay unless others are given."""
-    message = wanted.message()
-    for reserved in (FINALIZERS, DELETION_TIMESTAMP):
-        if reserved in stored.metadata:
-            message.metadata.setdefault(reserved, stored.metadata[reserved])
-    if message.owner is None:
-        message.owner = stored.message().owner
-    return wanted.type.view(message)

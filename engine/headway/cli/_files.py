@@ -47,4 +47,4 @@ def _load(file: str, registry: Registry) -> list[Resource[Any]]:
         text = sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise ManifestError([Problem("<stdin>", 1, 1, "", f"this is not UTF-8: {error.reason}")]) from error
-    return manifest.load(text, registry, source="<stdin>")
+    return manifest.load(text, registry, source="<stdin>", format=None)

@@ -1,24 +1,15 @@
-"""The command `headway`: its options, and which command is in which file."""
+"""The command `headway`: its options. Which command is in which file is in `_commands.py`."""
 
 from __future__ import annotations
 
 import click
 
-from headway.cli._apply import apply
-from headway.cli._connection import Target
-from headway.cli._delete import delete
-from headway.cli._diff import diff
-from headway.cli._read import get, list_
-from headway.cli._serve import serve
-from headway.cli._status import status
-from headway.cli._types import types
-from headway.cli._wait import wait
-from headway.cli._watch import watch
+from headway.cli._commands import Commands
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--server",
     envvar="HEADWAY_SERVER",
@@ -59,12 +50,11 @@ def main(
       4    something is wrong with a manifest
       5    no answer: the server can't be reached, or failed
       6    `wait` has waited long enough
-      7    `diff` found differences
+      7    `diff` found differences, or `apply --dry-run` something to store
       130  interrupted (`serve` ends with 0 then)
     """
+    # Only a command that is run needs the way to a server; help doesn't.
+    from headway.cli._connection import Target
+
     secure = tls or tls_authority is not None or tls_certificate is not None
     context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout)
-
-
-for _command in (apply, delete, diff, get, list_, serve, status, types, wait, watch):
-    main.add_command(_command)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -19,15 +20,29 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return decorate
 
 
+def complete_type(*asked: Any) -> list[CompletionItem]:
+    """Complete a type, by the server's; what that needs is imported then."""
+    from headway.cli._completion import complete_type
+
+    return complete_type(*asked)
+
+
+def complete_name(*asked: Any) -> list[CompletionItem]:
+    """Complete the name of a resource, likewise."""
+    from headway.cli._completion import complete_name
+
+    return complete_name(*asked)
+
+
 one_of_a_name = _together(
-    click.argument("type"),
-    click.argument("name"),
+    click.argument("type", shell_complete=complete_type),
+    click.argument("name", shell_complete=complete_name),
     click.option("--partition", default="", help="Where it is not the default one."),
     click.option("--namespace", "-n", default="", help="Where it is not the default one."),
 )
 
 all_of_a_type = _together(
-    click.argument("type"),
+    click.argument("type", shell_complete=complete_type),
     click.option("--partition", default="*", help="Only those in this partition."),
     click.option("--namespace", "-n", default="*", help="Only those in this namespace."),
     click.option("--prefix", default="", help="Only those whose names begin with this."),

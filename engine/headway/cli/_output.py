@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import click
 
-from headway import manifest
-from headway.cli._text import table
+from headway.cli._text import json_text, table
 from headway.resource import Resource, ResourceId, ResourceType, Scope
 
 Output = Literal["table", "yaml", "json"]
 
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "yaml", "json"]),
-    default="table",
-    show_default=True,
-    help="yaml is a manifest that can be applied; json is all that is stored.",
-)
+_RESOURCES = "yaml is a manifest that can be applied; json is all that is stored, and can be applied too."
+
+
+def output_option(help: str = _RESOURCES) -> Callable[[Any], Any]:
+    """The option -o, which every command has that shows something."""
+    choice = click.Choice(["table", "yaml", "json"])
+    return click.option("-o", "--output", type=choice, default="table", show_default=True, help=help)
 
 
 def show(type: ResourceType[Any], resources: Sequence[Resource[Any]], output: Output, *, single: bool = False) -> None:
     """Print the resources; in JSON a ``single`` one is an object, and several are a list."""
     if output == "yaml":
+        # Reading and writing YAML is slow to load, and a table needs none.
+        from headway import manifest
+
         click.echo(manifest.dump_all(resources), nl=False)
     elif output == "json":
         objects = [as_object(each) for each in resources]
-        click.echo(json.dumps(objects[0] if single else objects, indent=2, ensure_ascii=False))
+        show_object(objects[0] if single else objects, output)
     elif resources:
         click.echo(table(heads(type), [cells(each) for each in resources]))
     else:
         click.echo(f"no {type.name} found", err=True)
+
+
+def show_all(resources: Sequence[Resource[Any]], output: Output) -> None:
+    """Print resources of any types, in YAML or JSON; what a table says of them was said one by one."""
+    if resources and output != "table":
+        show(resources[0].type, resources, output)
+
+
+def show_object(shown: Any, output: Output) -> None:
+    """Print what is no resource, in JSON or YAML."""
+    if output == "json":
+        click.echo(json_text(shown, indent=2))
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def heads(type: ResourceType[Any]) -> list[str]:
@@ -60,6 +76,9 @@ def _conditions(resource: Resource[Any]) -> str:
 
 def as_object(resource: Resource[Any]) -> dict[str, Any]:
     """All of a resource in JSON's terms; what is protobuf is in protobuf's own JSON."""
+    # Slow to load, as above.
+    from headway import manifest
+
     made = _id(resource.id) | {"version": resource.version, "generation": resource.generation}
     if resource.owner is not None:
         made["owner"] = _id(resource.owner)
@@ -67,7 +86,7 @@ def as_object(resource: Resource[Any]) -> dict[str, Any]:
         made["metadata"] = dict(sorted(resource.metadata.items()))
     if resource.status:
         made["status"] = {key: status.to_dict() for key, status in sorted(resource.status.items())}
-    return made | {"data": resource.data.to_dict()}
+    return made | {"data": manifest.as_object(resource.data)}
 
 
 def _id(id: ResourceId) -> dict[str, Any]:

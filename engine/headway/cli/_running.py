@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import trio
 
@@ -18,15 +19,22 @@ def run(function: Callable[[], Awaitable[None]], *, interrupted: Exit = Exit.INT
 
     What is cancelled has unwound by then: a store is closed, a connection too.
     """
-    try:
+    with ending():
         cancelled = trio.run(_until_interrupted, function)
+    if cancelled:
+        sys.exit(interrupted)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """End the command by what its function raises: one clear sentence, and the exit code."""
+    try:
+        yield
     except (HeadwayError, BaseExceptionGroup) as error:
         only = only_error(error)
         if isinstance(only, HeadwayError):
             fail_by(only)
         raise only from only.__cause__
-    if cancelled:
-        sys.exit(interrupted)
 
 
 async def _until_interrupted(function: Callable[[], Awaitable[None]]) -> bool:

@@ -9,8 +9,9 @@ import click
 
 from headway.cli._connection import Connection, connected
 from headway.cli._options import one_of_a_name
+from headway.cli._output import Output, output_option, show_object
 from headway.cli._text import table
-from headway.cli._type_names import find_type
+from headway.cli._type_names import find_id, find_type
 from headway.resource import Resource
 
 _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "REASON", "MESSAGE")
@@ -18,16 +19,20 @@ _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "REASON", "MESSAGE")
 
 @click.command()
 @one_of_a_name
+@output_option("json and yaml have a condition an object.")
 @connected
-async def status(connection: Connection, type: str, name: str, partition: str, namespace: str) -> None:
+async def status(connection: Connection, type: str, name: str, partition: str, namespace: str, output: Output) -> None:
     """Show the conditions of a resource, by who wrote them.
 
     SEEN says whether who wrote it had seen the resource as it is now, or an older generation of it.
     """
     found = find_type(type, connection.registry)
-    resource = await connection.client.read(found, name, partition=partition, namespace=namespace)
+    id = find_id(type, name, partition, namespace, connection.registry)
+    resource = await connection.client.read(found, id)
     rows = list(_rows(resource))
-    if rows:
+    if output != "table":
+        show_object([dict(zip(map(str.lower, _HEADS), row, strict=True)) for row in rows], output)
+    elif rows:
         click.echo(table(_HEADS, rows))
     else:
         click.echo(f"{resource.id} has no conditions", err=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 def plain(text: str) -> str:
@@ -10,6 +13,22 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON in which only what can't be printed is escaped."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    # JSON escapes the control characters of ASCII, and neither DEL nor those beyond.
+    return _BEYOND.sub(lambda found: _escaped(found.group()), text)
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
+
+
+_BEYOND = re.compile("[\x7f-\U0010ffff]")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,11 +1,12 @@
-"""Which type is meant by what was typed: a full name, or any part of one that only one type has."""
+"""Which type, and which resource of it, is meant by what was typed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from headway.cli._exits import Usage
-from headway.resource import Registry, ResourceType, did_you_mean
+from headway.errors import InvalidArgument
+from headway.resource import Registry, ResourceId, ResourceType, Scope, did_you_mean
 
 
 def find_type(written: str, registry: Registry) -> ResourceType[Any]:
@@ -26,6 +27,22 @@ def find_type(written: str, registry: Registry) -> ResourceType[Any]:
     closest = did_you_mean(wanted, {each.lower() for each in known})
     hint = closest if "did you mean" in closest else did_you_mean(written, known)
     raise Usage(f"there is no type {written!r}{hint} (`headway types` lists them)")
+
+
+def find_id(type: str, name: str, partition: str, namespace: str, registry: Registry) -> ResourceId:
+    """The id of a name of a type, in the default units unless others are given."""
+    try:
+        return find_type(type, registry).id(name, partition=partition, namespace=namespace)
+    except InvalidArgument as error:
+        raise Usage(str(error)) from error
+
+
+def check_units(type: ResourceType[Any], partition: str, namespace: str) -> None:
+    """Refuse to look for a type in a unit that it is never in; ``*`` is any."""
+    if namespace != "*" and type.scope in (Scope.CLUSTER, Scope.PARTITION):
+        raise Usage(f"--namespace {namespace}: a {type.name} is in no namespace; leave it out")
+    if partition != "*" and type.scope is Scope.CLUSTER:
+        raise Usage(f"--partition {partition}: a {type.name} is in no partition; leave it out")
 
 
 def _spellings(type: ResourceType[Any]) -> set[str]:

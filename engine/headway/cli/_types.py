@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from headway.cli._connection import Connection, connected
-from headway.cli._output import Output
+from headway.cli._options import complete_type
+from headway.cli._output import Output, output_option, show_object
 from headway.cli._text import table
 from headway.cli._type_names import find_type
 from headway.resource import ResourceType, describe, types_pb
@@ -18,17 +18,20 @@ _WORDS = {types_pb.Shape.OPTIONAL: "optional {}", types_pb.Shape.REPEATED: "list
 
 
 @click.command()
-@click.argument("type", required=False)
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.argument("type", required=False, shell_complete=complete_type)
+@output_option("json and yaml are the description of them that the server gives.")
 @connected
 async def types(connection: Connection, type: str | None, output: Output) -> None:
-    """Show the types of the server; with a TYPE the fields that a manifest of it can have."""
+    """Show the types of the server, or the fields of one.
+
+    The fields of a TYPE are those that a manifest of it can have.
+    """
     if type is None:
         shown = sorted(connection.registry, key=lambda each: each.name)
     else:
         shown = [find_type(type, connection.registry)]
-    if output == "json":
-        click.echo(json.dumps(describe(shown).to_dict(), indent=2, ensure_ascii=False))
+    if output != "table":
+        show_object(describe(shown).to_dict(), output)
     elif type is None:
         click.echo(table(("TYPE", "SCOPE", "PAYLOAD"), map(_row, shown)))
     else:

@@ -11,7 +11,7 @@ import trio
 from headway.cli._connection import Connection, connected
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._options import one_of_a_name
-from headway.cli._type_names import find_type
+from headway.cli._type_names import find_id, find_type
 from headway.client import Client, SnapshotEnd, Upserted
 from headway.errors import HistoryGone
 from headway.resource import Resource, ResourceId, ResourceType
@@ -67,7 +67,7 @@ async def wait(
 ) -> None:
     """Wait until a condition of a resource holds; the resource needn't be there yet."""
     found = find_type(type, connection.registry)
-    id = found.id(name, partition=partition, namespace=namespace)
+    id = find_id(type, name, partition, namespace, connection.registry)
     asked = _wanted(wanted)
     with trio.move_on_after(float("inf") if within is None else within) as scope:
         await _until(connection.client, found, id, asked)

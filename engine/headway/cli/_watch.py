@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from headway import manifest
 from headway.cli._connection import Connection, connected
 from headway.cli._options import all_of_a_type
 from headway.cli._output import Output, as_object, cells, output_option
-from headway.cli._text import plain
-from headway.cli._type_names import find_type
+from headway.cli._text import json_text, plain
+from headway.cli._type_names import check_units, find_type
 from headway.client import Deleted, Upserted
 from headway.resource import Resource
 
 
 @click.command()
 @all_of_a_type
-@output_option
+@output_option()
 @connected
 async def watch(connection: Connection, type: str, partition: str, namespace: str, prefix: str, output: Output) -> None:
     """Show all resources of a type, and then every change, until interrupted.
@@ -28,6 +26,7 @@ async def watch(connection: Connection, type: str, partition: str, namespace: st
     In JSON each change is one line; in YAML each is a document, under a comment that says what happened.
     """
     found = find_type(type, connection.registry)
+    check_units(found, partition, namespace)
     say = _SAY[output]
     happened = "found"
     opened = connection.client.watch(found, partition=partition, namespace=namespace, name_prefix=prefix)
@@ -48,10 +47,12 @@ def _line(happened: str, resource: Resource[Any]) -> str:
 
 
 def _json(happened: str, resource: Resource[Any]) -> str:
-    return json.dumps({"event": happened, "resource": as_object(resource)}, ensure_ascii=False)
+    return json_text({"event": happened, "resource": as_object(resource)})
 
 
 def _yaml(happened: str, resource: Resource[Any]) -> str:
+    from headway import manifest
+
     return f"--- # {happened}\n{manifest.dump(resource)}".rstrip("\n")
 
 

@@ -12,7 +12,7 @@ from grpclib import GRPCError
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import PlainWrites, Writes
-from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown
+from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -173,6 +173,19 @@ class Client:
             return current
         message.version = stored.version
         return await self._write(type, message)
+
+    async def validate(self, resource: Resource[T]) -> Resource[T]:
+        """The resource as `write` would store it, with the server's defaults. Nothing is stored.
+
+        Raises what `write` would, as far as that can be said without its place in the store: whether another
+        version is there, or who owns it, only writing can tell.
+        """
+        _check_resource(resource)
+        request = pb.MutateAndValidateRequest(resource=resource.message())
+        reply = await self._call("MutateAndValidate", request, pb.MutateAndValidateResponse)
+        if reply.resource is None:
+            raise Unavailable("a server answered without the resource that it was asked about")
+        return resource.type.view(reply.resource)
 
     async def write_status(
         self, resource: Resource[T], key: str, conditions: builtins.list[pb.Condition], *, observed_generation: str = ""

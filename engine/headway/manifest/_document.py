@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from headway.errors import InvalidArgument, PayloadError
 from headway.manifest._entries import Entry, read_entries, read_text
-from headway.manifest._nodes import Mapping, Node, Place, Problems, Scalar, below, misplaced
+from headway.manifest._nodes import Format, Mapping, Node, Place, Problems, Scalar, below, misplaced, one_of
 from headway.manifest._payload import read_message
 from headway.manifest._scalars import Unfit, text_of
 from headway.manifest._type_names import ResolveError, resolve
@@ -22,6 +22,7 @@ from headway.resource import (
 )
 
 _ID = ("type", "name", "partition", "namespace")
+_OWNER = {name: name for name in _ID}
 _FIELDS = {name: name for name in (*_ID, "metadata", "owner", "data")}
 _ASSIGNED = {"uid": "the store assigns the uid when it creates a resource: leave it out"}
 _REFUSED = _ASSIGNED | {
@@ -34,6 +35,13 @@ _REFUSED = _ASSIGNED | {
     "kind": "the kind goes into type, such as 'type: staff.v1.Team'",
     "apiVersion": "group and version go into type, such as 'type: staff.v1.Team'",
 }
+
+# What JSON that was read from a server has, and HCL has never. It goes back as it came: the store assigns all of it.
+_READ_BACK = {name: name for name in ("uid", "version", "generation", "status")}
+# The form that has the parts of an id in one place, as the messages have it.
+_WHOLE_ID = _OWNER | {"tenancy": "tenancy"}
+_TENANCY = {"partition": "partition", "namespace": "namespace"}
+_TYPE = {"group": "group", "version": "version", "kind": "kind", "group_version": "version", "groupVersion": "version"}
 
 
 class _Identity(NamedTuple):
@@ -49,13 +57,13 @@ def read_document(node: Node, registry: Registry, problems: Problems) -> Resourc
         problems.add(node.place, "", misplaced(node, "a map with type, name and data"))
         return None
     before = len(problems)
-    entries = read_entries(node, "", problems, of="a document", spellings=_FIELDS, refused=_REFUSED)
+    entries = _entries(node, problems)
     identity = _identity(entries, node.place, "", registry, problems)
     metadata = _metadata(entries["metadata"], problems) if "metadata" in entries else {}
     owner = _owner(entries["owner"], identity, registry, problems) if "owner" in entries else None
     data = None
     if identity.type is not None and "data" in entries:
-        data = read_message(identity.type.payload, entries["data"].value, "data", problems)
+        data = read_message(identity.type.payload, entries["data"].value, entries["data"].path, problems)
     if len(problems) > before or identity.type is None or identity.name is None:
         return None
     try:
@@ -70,6 +78,55 @@ def read_document(node: Node, registry: Registry, problems: Problems) -> Resourc
     except (InvalidArgument, PayloadError) as error:
         problems.add(node.place, "", str(error))
         return None
+
+
+def _entries(node: Mapping, problems: Problems) -> dict[str, Entry]:
+    format = _format(node)
+    spellings, refused = _FIELDS, _REFUSED
+    if format != "YAML":
+        spellings = spellings | {"id": "id"}
+        refused = {name: why for name, why in refused.items() if name != "id"}
+    if format == "JSON":
+        spellings = spellings | _READ_BACK
+        refused = {name: why for name, why in refused.items() if name not in _READ_BACK}
+    entries = read_entries(node, "", problems, of="a document", spellings=spellings, refused=refused)
+    return _with_parts(entries, problems)
+
+
+def _format(node: Mapping) -> Format:
+    return node.entries[0][0].format if node.entries else "YAML"
+
+
+def _with_parts(entries: dict[str, Entry], problems: Problems) -> dict[str, Entry]:
+    """The entries with the parts of a whole id among them, each in its own place."""
+    whole = entries.pop("id", None)
+    if whole is None:
+        return entries
+    for name in _ID:
+        if name in entries:
+            problems.add(entries[name].place, entries[name].path, f"{name} is in {whole.path} too: keep one of them")
+    return entries | _parts(whole, problems)
+
+
+def _parts(whole: Entry, problems: Problems) -> dict[str, Entry]:
+    """Type, name, partition and namespace of an id that has its tenancy in a map of its own."""
+    node = whole.value
+    if not isinstance(node, Mapping):
+        problems.add(node.place, whole.path, misplaced(node, "a map with type, name and tenancy"))
+        return {}
+    spellings, refused = _WHOLE_ID, _ASSIGNED
+    if _format(node) == "JSON":
+        spellings, refused = spellings | {"uid": "uid"}, {}
+    parts = read_entries(node, whole.path, problems, of="an id", spellings=spellings, refused=refused)
+    tenancy = parts.pop("tenancy", None)
+    if tenancy is None:
+        return parts
+    if not isinstance(tenancy.value, Mapping):
+        right = "a map with partition and namespace"
+        problems.add(tenancy.value.place, tenancy.path, misplaced(tenancy.value, right, "{}"))
+        return parts
+    units = read_entries(tenancy.value, tenancy.path, problems, of="a tenancy", spellings=_TENANCY)
+    return parts | units
 
 
 def _identity(
@@ -143,7 +200,7 @@ def _type(entry: Entry, registry: Registry, problems: Problems) -> ResourceType[
 
 def _type_parts(node: Mapping, path: str, problems: Problems) -> tuple[str, str, str] | None:
     parts = ("group", "version", "kind")
-    entries = read_entries(node, path, problems, of="a type", spellings={part: part for part in parts})
+    entries = read_entries(node, path, problems, of="a type", spellings=_TYPE)
     for part in parts:
         if part not in entries:
             problems.add(node.place, path, f"{part} is required")
@@ -157,8 +214,10 @@ def _owner(entry: Entry, owned: _Identity, registry: Registry, problems: Problem
     if not isinstance(node, Mapping):
         problems.add(node.place, entry.path, misplaced(node, "a map with type and name"))
         return None
-    spellings = {name: name for name in _ID}
-    entries = read_entries(node, entry.path, problems, of="an owner", spellings=spellings, refused=_ASSIGNED)
+    if _format(node) == "YAML":
+        entries = read_entries(node, entry.path, problems, of="an owner", spellings=_OWNER, refused=_ASSIGNED)
+    else:
+        entries = _parts(entry, problems)
     found = _identity(entries, node.place, entry.path, registry, problems, near=owned)
     if found.type is None or found.name is None:
         return None
@@ -171,7 +230,7 @@ def _metadata(entry: Entry, problems: Problems) -> dict[str, str]:
         problems.add(node.place, entry.path, misplaced(node, "a map", "{}"))
         return {}
     metadata: dict[str, str] = {}
-    for key, value in node.entries:
+    for key, value in one_of(node, entry.path, problems).entries:
         name = _key(key, entry.path, problems)
         path = below(entry.path, key.text)
         if name == DELETION_TIMESTAMP:

@@ -94,29 +94,31 @@ def _message(cls: type[Any], message: Any) -> dict[str, Any]:
     written = {}
     for name, field in fields_of(cls).by_name.items():
         value = getattr(message, name)
-        if not _is_default(field, value):
+        if not is_default(field, value):
             written[name] = _field(field, value)
     return written
 
 
-def _is_default(field: Field, value: Any) -> bool:
+def is_default(field: Field, value: Any) -> bool:
+    """Whether a field's value needs not be written."""
     if field.shape == "optional":
         return value is None
     if field.shape == "single" and field.element.kind == "message":
-        return not _element(field.element, value)
+        return not written_element(field.element, value)
     return not value or (field.shape == "single" and value == _EPOCH)
 
 
 def _field(field: Field, value: Any) -> Any:
     if field.shape == "repeated":
-        return [_element(field.element, item) for item in value]
+        return [written_element(field.element, item) for item in value]
     if field.shape == "map":
         # Not sorted: the order is in the bytes of a stored payload, and the bytes are what is compared.
-        return {key: _element(field.element, item) for key, item in value.items()}
-    return _element(field.element, value)
+        return {key: written_element(field.element, item) for key, item in value.items()}
+    return written_element(field.element, value)
 
 
-def _element(element: Element, value: Any) -> Any:
+def written_element(element: Element, value: Any) -> Any:
+    """One value as a manifest has it."""
     kind = element.kind
     if element.message is not None:
         return _message(element.message, element.message.from_wrapped(value) if element.wrapped else value)

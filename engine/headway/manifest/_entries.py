@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Known
 from dataclasses import dataclass
+from functools import lru_cache
 
-from headway.manifest._nodes import Mapping, Node, Place, Problems, Scalar, below, misplaced
+from headway.manifest._nodes import Mapping, Node, Place, Problems, Scalar, below, misplaced, one_of
 from headway.manifest._scalars import Unfit, text_of
 from headway.resource import did_you_mean
 
@@ -30,14 +31,14 @@ def read_entries(
 ) -> dict[str, Entry]:
     """The entries by name; what is unknown, refused (with the sentence why) or given twice is a problem."""
     entries: dict[str, Entry] = {}
-    for key, value in node.entries:
+    for key, value in one_of(node, path, problems).entries:
         where = below(path, key.text)
-        name = spellings.get(key.text) if key.kind == "text" else None
+        name = _name(key, spellings)
         if refused and key.text in refused:
             problems.add(key.place, where, refused[key.text])
         elif name is None:
             shown = key if key.kind == "text" else f"{key} ({key.kind})"
-            hint = did_you_mean(key.text, set(spellings.values()))
+            hint = did_you_mean(key.text, _known(key, spellings))
             problems.add(key.place, where, f"{of} has no field {shown}{hint}")
         elif name in entries:
             problems.add(
@@ -46,6 +47,36 @@ def read_entries(
         else:
             entries[name] = Entry(key.place, where, value)
     return entries
+
+
+def _name(key: Scalar, spellings: Known[str, str]) -> str | None:
+    if key.kind != "text":
+        return None
+    name = spellings.get(key.text)
+    if name is None and key.format == "HCL":
+        name = _capitalised(tuple(spellings.items())).get(key.text)
+    return name
+
+
+def _known(key: Scalar, spellings: Known[str, str]) -> set[str]:
+    if key.format == "HCL" and key.text[:1].isupper():
+        # As the rest of such a file is written.
+        return set(_capitalised(tuple((name, name) for name in spellings.values())))
+    return set(spellings.values())
+
+
+@lru_cache(maxsize=256)
+def _capitalised(spellings: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The names as HCL files in Go's manner have them: ClusterID for cluster_id, and ClusterId too."""
+    names: dict[str, str] = {}
+    for spelling, name in spellings:
+        words = [word for word in spelling.split("_") if word]
+        names["".join(word[:1].upper() + word[1:] for word in words)] = name
+        names["".join(word.upper() if word in _ACRONYMS else word[:1].upper() + word[1:] for word in words)] = name
+    return names
+
+
+_ACRONYMS = {"id", "tcp", "udp", "http"}
 
 
 def read_text(node: Node, path: str, problems: Problems) -> str | None:

@@ -1,27 +1,53 @@
-"""Load the resources of a text or a file, or say everything that is wrong with it."""
+"""Load the resources of a text or a file, or say everything that is wrong with it.
+
+Readers are imported when their format is met: each needs a library of its own.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ManifestError, Problem
 from headway.manifest._document import read_document
-from headway.manifest._nodes import Place, Problems
-from headway.manifest._yaml import read_yaml
+from headway.manifest._nodes import Format, Node, Place, Problems
 from headway.resource import Key, Kind, Registry, Resource
 
+_SUFFIXES: dict[str, Format] = {".yaml": "YAML", ".yml": "YAML", ".json": "JSON", ".hcl": "HCL"}
+_COMMENTS = re.compile(r"(\s|#[^\n]*(\n|\Z)|//[^\n]*(\n|\Z)|/\*.*?\*/)*", re.DOTALL)
+# What no manifest in YAML can begin with.
+_BEGINS_HCL = re.compile(r'[A-Za-z_][\w-]*(\s*=|[ \t]*("[^"\n]*"[ \t]*)?\{)')
+_BEGINS_JSON = re.compile(r'(\[\s*)?\{\s*"')
 
-def load(text: str, registry: Registry, *, source: str = "<text>") -> list[Resource[Any]]:
-    """The resources of all documents in a YAML text, in its order.
 
-    Raises ManifestError with every problem of the text; ``source`` is what they call it.
+def format_of(text: str) -> Format:
+    """What a text that has no file name is written in, by what it begins with."""
+    text = text.removeprefix("\ufeff")
+    if _BEGINS_JSON.match(text.lstrip()):
+        return "JSON"
+    comments = _COMMENTS.match(text)
+    return "HCL" if _BEGINS_HCL.match(text, comments.end() if comments else 0) else "YAML"
+
+
+def load(
+    text: str, registry: Registry, *, source: str = "<text>", format: Format | None = "YAML"
+) -> list[Resource[Any]]:
+    """The resources of all documents in a text, in its order.
+
+    Args:
+        text: the manifests.
+        registry: the types that they can be of.
+        source: what problems call the text.
+        format: "YAML", "JSON" or "HCL"; with None it is seen from how the text begins.
+
+    Raises ManifestError with every problem of the text.
     """
     problems = Problems(source)
     resources: list[Resource[Any]] = []
     places: dict[tuple[Kind, Key], Place] = {}
-    for node in read_yaml(text, problems):
+    for node in _documents(text, format or format_of(text), problems):
         resource = read_document(node, registry, problems)
         if resource is None:
             continue
@@ -34,8 +60,25 @@ def load(text: str, registry: Registry, *, source: str = "<text>") -> list[Resou
     return resources
 
 
+def _documents(text: str, format: Format, problems: Problems) -> list[Node]:
+    if format == "JSON":
+        from headway.manifest._json import read_json
+
+        return read_json(text, problems)
+    if format == "HCL":
+        from headway.manifest._hcl import read_hcl
+
+        return read_hcl(text, problems)
+    from headway.manifest._yaml import read_yaml
+
+    return read_yaml(text, problems)
+
+
 def load_file(path: str | os.PathLike[str], registry: Registry) -> list[Resource[Any]]:
-    """The resources of a file in UTF-8, as ``load`` has them. Raises OSError when it can't be read."""
+    """The resources of a file in UTF-8, as ``load`` has them. Raises OSError when it can't be read.
+
+    What it is written in is said by its name (.yaml, .yml, .json, .hcl), or else by how it begins.
+    """
     source = os.fspath(path)
     content = Path(path).read_bytes()
     try:
@@ -44,4 +87,4 @@ def load_file(path: str | os.PathLike[str], registry: Registry) -> list[Resource
         before = content[: error.start].decode().split("\n")
         message = f"the byte 0x{content[error.start]:02x} is not UTF-8 ({error.reason}): save the file as UTF-8"
         raise ManifestError([Problem(source, len(before), len(before[-1]) + 1, "", message)]) from error
-    return load(text, registry, source=source)
+    return load(text, registry, source=source, format=_SUFFIXES.get(Path(path).suffix.lower()))

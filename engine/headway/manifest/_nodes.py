@@ -6,15 +6,22 @@ reader of its own beside `_yaml.py`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from headway.errors import ManifestError, Problem
 
 Kind = Literal["nothing", "a boolean", "a whole number", "a number", "a date", "text"]
 """What a scalar is to its format, in the words of a message."""
+
+Format = Literal["YAML", "JSON", "HCL"]
+"""What a text is written in. What a value may be follows from it: JSON has no way to write a long number."""
+
+# The depth to which protobuf's own readers follow messages.
+DEPTH_LIMIT = 100
 
 _SHOWN = 60
 _PLAIN_KEY = re.compile(r"[\w-]+\Z")
@@ -39,6 +46,7 @@ class Scalar:
     text: str
     value: bool | int | float | str | None
     quoted: bool = False
+    format: Format = "YAML"
 
     def __str__(self) -> str:
         shown = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}…"
@@ -58,10 +66,15 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A map, in the order of the text; no key is in it twice."""
+    """A map, in the order of the text; no key is in it twice.
+
+    A block of HCL is a list of one where a list should stand, and ``again`` has the further blocks of its name.
+    """
 
     place: Place
     entries: tuple[tuple[Scalar, Node], ...]
+    block: bool = False
+    again: tuple[Mapping, ...] = ()
 
     def __str__(self) -> str:
         return "a map"
@@ -79,6 +92,23 @@ def misplaced(node: Node, right: str, empty: str = "") -> str:
     """The sentence for a node that is of another shape than what should stand there; ``empty`` is an empty such."""
     hint = f"; write {empty} for an empty one" if empty and isinstance(node, Scalar) and node.kind == "nothing" else ""
     return f"{node} stands where {right} should{hint}"
+
+
+def in_quotes(scalar: Scalar, text: str) -> str:
+    """A text as the format of the scalar has it."""
+    return repr(text) if scalar.format == "YAML" else json.dumps(text, ensure_ascii=False)
+
+
+def alone(block: Mapping) -> Mapping:
+    """A block without the further ones of its name."""
+    return replace(block, again=())
+
+
+def one_of(node: Mapping, path: str, problems: Problems) -> Mapping:
+    """The map that a node is, where only one can be; further blocks of its name are a problem."""
+    for other in node.again:
+        problems.add(other.place, path, f"this block was given before, at {node.place}: keep one of them")
+    return node
 
 
 def inner(node: Node) -> Iterator[Node]:

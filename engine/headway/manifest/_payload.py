@@ -6,8 +6,8 @@ from typing import Any
 
 from headway.manifest._entries import Entry, read_entries
 from headway.manifest._fields import Element, Field, fields_of
-from headway.manifest._nodes import Mapping, Node, Problems, Scalar, Sequence, below, misplaced
-from headway.manifest._scalars import Unfit, convert, expected
+from headway.manifest._nodes import Mapping, Node, Problems, Scalar, Sequence, alone, below, misplaced, one_of
+from headway.manifest._scalars import Unfit, convert, expected, unquoted
 
 
 def read_message(cls: type[Any], node: Node, path: str, problems: Problems) -> Any:
@@ -46,6 +46,8 @@ def _made(cls: type[Any], values: dict[str, Any], node: Node, path: str, problem
 def _field(field: Field, entry: Entry, problems: Problems) -> Any:
     node, path = entry.value, entry.path
     if field.shape == "repeated":
+        if isinstance(node, Mapping) and node.block:
+            node = Sequence(node.place, (alone(node), *node.again))
         if not isinstance(node, Sequence):
             problems.add(node.place, path, misplaced(node, "a list", "[]"))
             return None
@@ -54,7 +56,8 @@ def _field(field: Field, entry: Entry, problems: Problems) -> Any:
         if not isinstance(node, Mapping):
             problems.add(node.place, path, misplaced(node, "a map", "{}"))
             return None
-        return dict(_map_entry(field.key, field.element, *entry, path, problems) for entry in node.entries)
+        pairs = one_of(node, path, problems).entries
+        return dict(_map_entry(field.key, field.element, *pair, path, problems) for pair in pairs)
     return _element(field.element, node, path, problems)
 
 
@@ -64,7 +67,7 @@ def _map_entry(
     inside = below(path, name.text)
     made = None
     try:
-        made = convert(key, name)
+        made = convert(key, name if key.kind == "string" or name.format == "YAML" else unquoted(name))
     except Unfit as unfit:
         problems.add(name.place, inside, f"as a key, {unfit}")
     return made, _element(element, value, inside, problems)

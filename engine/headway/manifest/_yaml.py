@@ -12,12 +12,11 @@ from typing import Any, cast
 
 import yaml
 
-from headway.manifest._nodes import Mapping, Node, Place, Problems, Scalar, Sequence, below, inner
+from headway.manifest._characters import end_of, unprintable
+from headway.manifest._nodes import DEPTH_LIMIT, Mapping, Node, Place, Problems, Scalar, Sequence, below, inner
 from headway.manifest._yaml_scalars import TAG, scalar_kind, scalar_of
-from headway.manifest._yaml_words import end_of, syntax_message, unprintable
+from headway.manifest._yaml_words import syntax_message
 
-# The depth to which protobuf's own readers follow messages.
-DEPTH_LIMIT = 100
 # What aliases may add to a text, in nodes. Nine lines of nine aliases each ("a billion laughs") are 10^9.
 ALIASED_LIMIT = 10_000
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 import yaml
 
 from headway.manifest._nodes import Place
-
-_UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 # The first that is found in PyYAML's own sentence stands for it; both of its scanners are meant.
 _WORDS = (
@@ -48,21 +42,3 @@ def syntax_message(error: yaml.MarkedYAMLError) -> str:
     if begun is None or found is None or (begun.line, begun.column) == (found.line, found.column):
         return words
     return f"{words} (it began at {Place(begun.line + 1, begun.column + 1)})"
-
-
-def end_of(text: str) -> Place:
-    """The place after the last character."""
-    lines = _BREAK.split(text)
-    return Place(len(lines), len(lines[-1]) + 1)
-
-
-def unprintable(text: str) -> Iterator[tuple[Place, str]]:
-    """The first character that can't stand in a YAML text, if there is one."""
-    # A mark of the byte order at the very beginning is no part of the text.
-    found = _UNPRINTABLE.search(text.removeprefix("\ufeff"))
-    if found is not None:
-        code = ord(found.group())
-        yield (
-            end_of(found.string[: found.start()]),
-            f"the character U+{code:04X} can't stand in a manifest: write it as an escape in double quotes",
-        )

@@ -1,0 +1,111 @@
+"""`headway completion`, and what is completed from the server: types and names.
+
+Completion must never be in the way: it asks with a short deadline, and where there is no answer it says nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import Any, cast
+
+import click
+import trio
+from click.shell_completion import CompletionItem, get_completion_class
+
+from headway._groups import only_error
+from headway.cli._connection import Connection, Target, open_connection
+from headway.cli._exits import Usage
+from headway.cli._type_names import find_type
+from headway.errors import HeadwayError
+from headway.resource import Resource
+
+PATIENCE = 2.0
+"""Seconds that completion may take."""
+_MOST = 200
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script by which a shell completes commands.
+
+    It completes commands and options, and types and names as the server has them. To have it in every shell:
+
+    \b
+      bash   eval "$(headway completion bash)"      in ~/.bashrc
+      zsh    eval "$(headway completion zsh)"       in ~/.zshrc
+      fish   headway completion fish | source       in ~/.config/fish/config.fish
+    """
+    made = get_completion_class(shell)
+    assert made is not None, "click knows bash, zsh and fish"
+    root = click.get_current_context().find_root()
+    with contextlib.redirect_stderr(io.StringIO()) as complaints:
+        # For bash it looks at the version of the bash that is there.
+        script = made(root.command, {}, "headway", "_HEADWAY_COMPLETE").source()
+    click.echo(complaints.getvalue(), err=True, nl=False)
+    click.echo(script)
+
+
+def complete_type(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The types whose names, or kinds, begin so."""
+
+    async def ask(connection: Connection) -> Iterable[str]:
+        names = [each.name for each in connection.registry]
+        kinds = [name.kind.lower() for name in names]
+        # A kind that several types bear would be ambiguous.
+        return [*(kind for kind in kinds if kinds.count(kind) == 1), *map(str, names)]
+
+    return _asked(context, incomplete, ask)
+
+
+def complete_name(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names that begin so, of the type that stands before and in the units that are given."""
+
+    async def ask(connection: Connection) -> Iterable[str]:
+        given = context.params
+        type = find_type(given.get("type") or "", connection.registry)
+        pages = connection.client.pages(
+            type,
+            size=_MOST,
+            partition=given.get("partition") or "default",
+            namespace=given.get("namespace") or "default",
+            name_prefix=incomplete,
+        )
+        # The first page is enough to choose from.
+        async with contextlib.aclosing(cast("AsyncGenerator[list[Resource[Any]]]", pages)):
+            return [resource.id.name for resource in await anext(pages)]
+
+    return _asked(context, incomplete, ask)
+
+
+def _asked(
+    context: click.Context, incomplete: str, ask: Callable[[Connection], Awaitable[Iterable[str]]]
+) -> list[CompletionItem]:
+    root = context.find_root()
+    found: list[str] = []
+
+    async def call() -> None:
+        with trio.move_on_after(PATIENCE):
+            async with open_connection(_target(root)) as connection:
+                found.extend(await ask(connection))
+
+    # What goes wrong is no business of someone who has pressed a key: the command itself will say it.
+    with contextlib.redirect_stderr(io.StringIO()):
+        try:
+            trio.run(call)
+        except (HeadwayError, Usage, SystemExit, BaseExceptionGroup) as error:
+            if not isinstance(only_error(error), (HeadwayError, Usage, SystemExit)):
+                raise
+    wanted = incomplete.lower()
+    return [CompletionItem(each) for each in sorted(set(found)) if each.lower().startswith(wanted)]
+
+
+def _target(root: click.Context) -> Target:
+    """The server that is meant: click reads the options, but doesn't run the command that makes a target of them."""
+    callback: Any = root.command.callback
+    with root.scope(cleanup=False):
+        callback(**root.params)
+    target: Target = root.obj
+    return target

@@ -1,0 +1,236 @@
+"""Read HCL into nodes, with the place of every value: attributes, blocks and constants, but nothing to be computed.
+
+tree-sitter's grammar of HCL finds the structure; what its leaves mean is read here (`_hcl_values.py`). A body is a map,
+blocks of one name are a list or a map by their labels, and which one is right is for the message's class to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+
+import tree_sitter_hcl
+from tree_sitter import Language, Parser
+from tree_sitter import Node as Parsed
+
+from headway.manifest._characters import unprintable
+from headway.manifest._hcl_values import Unreadable, beginning, heredoc_text, quoted_text, syntax_error
+from headway.manifest._nodes import DEPTH_LIMIT, Kind, Mapping, Node, Place, Problems, Scalar, Sequence, alone, below
+from headway.manifest._scalars import LONGEST_NUMBER
+
+_LITERALS: dict[str, tuple[Kind, bool | None]] = {
+    "true": ("a boolean", True),
+    "false": ("a boolean", False),
+    "null": ("nothing", None),
+}
+
+# The grammar takes hexadecimal ones too, which HCL itself hasn't.
+_NUMBER = re.compile(r"(-?)\s*([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\Z", re.ASCII)
+
+
+def read_hcl(text: str, problems: Problems) -> list[Node]:
+    """The documents of a text: the one that it is, or each of its blocks ``resource``. None when it can't be read."""
+    found = list(unprintable(text))
+    for place, message in found:
+        problems.add(place, "", message)
+    if found:
+        return []
+    source = text.removeprefix("\ufeff").encode()
+    root = Parser(Language(tree_sitter_hcl.language())).parse(source).root_node
+    reader = _Reader(source, problems)
+    if root.has_error:
+        at, message = syntax_error(root, source)
+        problems.add(reader.place(at), "", message)
+        return []
+    body = next((child for child in root.named_children if child.type == "body"), None)
+    if body is None:
+        return []
+    try:
+        return list(reader.documents(body))
+    except Unreadable as unreadable:
+        problems.add(reader.place(unreadable.at), "", str(unreadable))
+        return []
+
+
+class _Reader:
+    def __init__(self, source: bytes, problems: Problems) -> None:
+        self._lines = source.split(b"\n")
+        self._problems = problems
+
+    def place(self, at: tuple[int, int]) -> Place:
+        """Its columns are bytes, ours are characters."""
+        row, column = at
+        return Place(row + 1, len(self._lines[row][:column].decode(errors="replace")) + 1)
+
+    def documents(self, body: Parsed) -> Iterator[Node]:
+        whole = self._body(body, self._begin(body), 1, "")
+        resources = next((node for key, node in whole.entries if key.text == "resource"), None)
+        if not isinstance(resources, Mapping) or not resources.block:
+            yield whole
+            return
+        for key, _ in whole.entries:
+            if key.text != "resource":
+                self._problems.add(key.place, key.text, "beside blocks 'resource' nothing can stand: put it into one")
+        yield alone(resources)
+        yield from resources.again
+
+    def _begin(self, node: Parsed) -> Place:
+        return self.place(beginning(node))
+
+    def _body(self, body: Parsed | None, place: Place, depth: int, path: str) -> Mapping:
+        if depth > DEPTH_LIMIT and body is not None:
+            raise Unreadable(f"this is nested deeper than {DEPTH_LIMIT} levels", body)
+        found = _Body(self._problems, path)
+        for child in body.named_children if body is not None else ():
+            if child.type == "attribute":
+                name, value = (each for each in child.named_children if each.type != "comment")
+                key = self._key(name, _text(name))
+                where = below(path, key.text)
+                found.attribute(key, self._value(value, depth + 1, where, named=key.text))
+            elif child.type == "block":
+                self._block(child, depth, found)
+        return Mapping(place, found.entries(), block=depth > 1)
+
+    def _block(self, block: Parsed, depth: int, found: _Body) -> None:
+        parts = [each for each in block.named_children if each.type not in ("comment", "block_start", "block_end")]
+        body = parts.pop() if parts[-1].type == "body" else None
+        name, *labels = parts
+        key = self._key(name, _text(name))
+        if len(labels) > 1:
+            raise Unreadable("a block has one label at most, which is the key of its map", labels[1])
+        where = below(found.path, key.text)
+        if not labels:
+            found.block(key, self._body(body, key.place, depth + 1, where))
+            return
+        [label] = labels
+        text = quoted_text(label) if label.type == "string_lit" else _text(label)
+        inner = self._key(label, text)
+        found.labelled(key, inner, self._body(body, key.place, depth + 2, below(where, text)))
+
+    def _key(self, node: Parsed, text: str) -> Scalar:
+        return Scalar(self._begin(node), "text", text, text, quoted=True, format="HCL")
+
+    def _value(self, node: Parsed, depth: int, path: str, *, named: str = "") -> Node:
+        if depth > DEPTH_LIMIT:
+            raise Unreadable(f"this is nested deeper than {DEPTH_LIMIT} levels", node)
+        place = self._begin(node)
+        held = [child for child in node.named_children if child.type != "comment"]
+        kind = node.type
+        if kind in ("expression", "literal_value", "collection_value", "template_expr") and len(held) == 1:
+            # A level of the grammar, or brackets, and none of what is written.
+            return self._value(held[0], depth + (kind == "expression"), path, named=named)
+        if kind == "tuple":
+            items = [child for child in held if child.type == "expression"]
+            values = (self._value(item, depth, below(path, n)) for n, item in zip(count(), items))
+            return Sequence(place, tuple(values))
+        if kind == "object":
+            return self._object(held, place, depth, path)
+        if kind == "function_call" and named.lower() == "type":
+            return self._type_name(held, place)
+        return self._scalar(node, place)
+
+    def _object(self, held: list[Parsed], place: Place, depth: int, path: str) -> Mapping:
+        found = _Body(self._problems, path)
+        for element in held:
+            if element.type != "object_elem":
+                continue
+            name, value = element.child_by_field_name("key"), element.child_by_field_name("val")
+            assert name is not None
+            assert value is not None
+            key = self._key(name, _key_text(name))
+            found.attribute(key, self._value(value, depth, below(path, key.text), named=key.text))
+        return Mapping(place, found.entries())
+
+    def _type_name(self, held: list[Parsed], place: Place) -> Scalar:
+        """``gvk("demo.v2.Artist")``, as the origin of this form has it, or with three arguments."""
+        name, *arguments = held
+        given = [each for each in (arguments[0].named_children if arguments else ()) if each.type == "expression"]
+        parts = [self._value(each, 1, "") for each in given]
+        texts = [part.text for part in parts if isinstance(part, Scalar) and part.kind == "text"]
+        if _text(name) != "gvk" or len(texts) != len(parts) or len(texts) not in (1, 3):
+            right = 'write gvk("group.version.Kind"), or the three one by one, or the name alone in quotes'
+            raise Unreadable(f"this is no name of a type: {right}", name)
+        text = ".".join(texts)
+        return Scalar(place, "text", text, text, quoted=True, format="HCL")
+
+    def _scalar(self, node: Parsed, place: Place) -> Scalar:
+        written = _text(node)
+        if node.type in ("string_lit", "quoted_template", "heredoc_template"):
+            text = heredoc_text(node) if node.type == "heredoc_template" else quoted_text(node)
+            return Scalar(place, "text", text, text, quoted=True, format="HCL")
+        if node.type in ("bool_lit", "null_lit"):
+            kind, value = _LITERALS[written]
+            return Scalar(place, kind, written, value, format="HCL")
+        if node.type in ("numeric_lit", "operation") and (found := _NUMBER.match(written)):
+            return _number(place, "".join(found.groups()))
+        if node.type == "variable_expr":
+            raise Unreadable(
+                f"{written[:60]!r} would be a variable, which no manifest has: text stands in quotes", node
+            )
+        raise Unreadable("this would have to be computed: a manifest holds plain values only", node)
+
+
+class _Body:
+    """Collects the entries of a body or an object; what is given twice is a problem."""
+
+    def __init__(self, problems: Problems, path: str) -> None:
+        self.path = path
+        self._problems = problems
+        self._values: dict[str, tuple[Scalar, Node]] = {}
+        self._blocks: dict[str, tuple[Scalar, list[Mapping]]] = {}
+        self._labelled: dict[str, tuple[Scalar, _Body]] = {}
+
+    def attribute(self, key: Scalar, value: Node) -> None:
+        if self._is_new(key, self._values):
+            self._values[key.text] = key, value
+
+    def block(self, key: Scalar, body: Mapping) -> None:
+        if self._is_new(key, self._blocks, more=True):
+            self._blocks.setdefault(key.text, (key, []))[1].append(body)
+
+    def labelled(self, key: Scalar, label: Scalar, body: Mapping) -> None:
+        if self._is_new(key, self._labelled, more=True):
+            inner = _Body(self._problems, below(self.path, key.text))
+            self._labelled.setdefault(key.text, (key, inner))[1].attribute(label, body)
+
+    def entries(self) -> tuple[tuple[Scalar, Node], ...]:
+        found: list[tuple[Scalar, Node]] = list(self._values.values())
+        for key, bodies in self._blocks.values():
+            first, *again = bodies
+            found.append((key, Mapping(first.place, first.entries, block=True, again=tuple(again))))
+        found += [(key, Mapping(key.place, inner.entries())) for key, inner in self._labelled.values()]
+        return tuple(sorted(found, key=lambda entry: entry[0].place))
+
+    def _is_new(self, key: Scalar, kind: object, *, more: bool = False) -> bool:
+        for held in (self._values, self._blocks, self._labelled):
+            known = held.get(key.text)
+            if known is None or (more and held is kind):
+                continue
+            where = below(self.path, key.text)
+            self._problems.add(
+                key.place, where, f"the key {key} was given before, at {known[0].place}: keep one of them"
+            )
+            return False
+        return True
+
+
+def _text(node: Parsed) -> str:
+    return (node.text or b"").decode()
+
+
+def _key_text(node: Parsed) -> str:
+    while node.type != "string_lit" and len(node.named_children) == 1 and node.child_count == 1:
+        node = node.named_children[0]
+    if node.type == "string_lit":
+        return quoted_text(node)
+    if node.type in ("identifier", "numeric_lit", "bool_lit", "null_lit"):
+        return _text(node)
+    raise Unreadable("a key is a name or text in quotes, and nothing to be computed", node)
+
+
+def _number(place: Place, written: str) -> Scalar:
+    if written.lstrip("-").isdigit():
+        number = int(written) if len(written) < LONGEST_NUMBER else None
+        return Scalar(place, "a whole number", written, number, format="HCL")
+    return Scalar(place, "a number", written, float(written), format="HCL")

@@ -1,0 +1,108 @@
+"""What HCL's quotes and heredocs hold, and where a text is no HCL."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+from tree_sitter import Node as Parsed
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
+_DOUBLED = re.compile(r"([$%])\1\{")
+_HEREDOC = re.compile(r"<<(-?)[^\n]*\n(.*?)[ \t]*\w[\w.-]*\Z", re.DOTALL)
+_INTERPOLATED = ("template_interpolation", "template_directive")
+
+
+class Unreadable(Exception):
+    """A value that a manifest can't hold, and where it begins."""
+
+    def __init__(self, message: str, node: Parsed) -> None:
+        super().__init__(message)
+        self.at = beginning(node)
+
+
+def quoted_text(node: Parsed) -> str:
+    """The text in quotes."""
+    _check_constant(node)
+    raw = _text(node)[1:-1]
+    if "\n" in raw:
+        raise Unreadable(r"a line break can't stand in quotes: write it as \n, or use <<EOT", node)
+
+    def escaped(found: re.Match[str]) -> str:
+        four, eight, one = found.groups()
+        if one is not None:
+            if one not in _ESCAPED:
+                raise Unreadable(f"no such escape: \\{one}; write \\\\ for a backslash", node)
+            return _ESCAPED[one]
+        code = int(four or eight, 16)
+        if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
+            raise Unreadable(f"this escape is no character: {found.group()}", node)
+        return chr(code)
+
+    # What is doubled is no escape of a backslash, and what a backslash makes is never doubled.
+    pieces = _DOUBLED.split(raw)
+    texts = [_ESCAPE.sub(escaped, piece) if n % 2 == 0 else f"{piece}{{" for n, piece in enumerate(pieces)]
+    return "".join(texts)
+
+
+def heredoc_text(node: Parsed) -> str:
+    """The lines of a heredoc, each with its end; ``<<-`` takes away the indentation that they have in common."""
+    _check_constant(node)
+    found = _HEREDOC.match(_text(node).replace("\r\n", "\n"))
+    if found is None:
+        raise Unreadable("a heredoc is <<NAME, its lines, and NAME on a line of its own", node)
+    dash, lines = found.groups()
+    text = textwrap.dedent(lines) if dash else lines
+    return _DOUBLED.sub(r"\1{", text)
+
+
+def _check_constant(node: Parsed) -> None:
+    pending = [node]
+    while pending:
+        held = pending.pop()
+        if held.type in _INTERPOLATED:
+            raise Unreadable(
+                "a manifest has nothing to put in here: write the value, or $${ for ${ and %%{ for %{", held
+            )
+        pending += held.named_children
+
+
+def beginning(node: Parsed) -> tuple[int, int]:
+    """Where a node begins: its row and, in bytes, its column; both count from 0."""
+    return node.start_point.row, node.start_point.column
+
+
+def syntax_error(root: Parsed, source: bytes) -> tuple[tuple[int, int], str]:
+    """Where a text is no HCL, and what should stand there, if that can be said."""
+    node = root
+    while not (node.is_error or node.is_missing):
+        node = next(child for child in node.children if child.has_error or child.is_missing)
+    if node.is_missing:
+        return beginning(node), _MISSING.get(node.type, f"{node.type!r} should stand here")
+    # What it could not fit in is the last thing of an error.
+    last = node.children[-1] if node.children else node
+    while last.children:
+        last = last.children[-1]
+    line = source[last.start_byte :].split(b"\n")[0].decode(errors="replace").strip()
+    if line.startswith("\\"):
+        return beginning(last), "no such escape: write \\\\ for a backslash"
+    shown = f" with {line[:40]!r}" if line else ""
+    return beginning(last), (
+        f'HCL can\'t go on{shown} here: write NAME = VALUE or NAME {{ … }}, text in "double quotes", '
+        "and commas only in [ ] and = { }"
+    )
+
+
+def _text(node: Parsed) -> str:
+    return (node.text or b"").decode()
+
+
+_MISSING = {
+    "identifier": "a value should stand here",
+    "quoted_template_end": "the text in quotes doesn't end",
+    "heredoc_identifier": "the heredoc doesn't end: its name stands on a line of its own",
+    "}": "a block or object doesn't end: '}' should stand here",
+    "]": "a list doesn't end: ']' should stand here",
+    ")": "')' should stand here",
+}

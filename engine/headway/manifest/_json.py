@@ -1,0 +1,186 @@
+"""Read JSON text into nodes, with the place of every value.
+
+The standard library reads strings and says what is wrong inside them; it has no places for values that are right.
+Several documents may follow one another, on lines of their own or not, and those of a list are documents too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import count
+
+from headway.manifest._nodes import DEPTH_LIMIT, Kind, Mapping, Node, Place, Problems, Scalar, Sequence, below
+from headway.manifest._scalars import LONGEST_NUMBER
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?(?![\w.+-])")
+_WORD = re.compile(r"[^\s,:{}\[\]\"]+")
+_WORDS: dict[str, tuple[Kind, bool | None]] = {
+    "null": ("nothing", None),
+    "true": ("a boolean", True),
+    "false": ("a boolean", False),
+}
+# The standard library's own sentences, and ours.
+_STRING_WORDS = (
+    ("Unterminated string", "the text ends inside quotes"),
+    ("Invalid control character", r"a line break or another control character can't stand in quotes: write it as \n"),
+    ("Invalid \\escape", r"no such escape: write \\ for a backslash"),
+    ("Invalid \\uXXXX", r"\u is followed by four hexadecimal digits"),
+)
+_STRINGS = json.JSONDecoder()
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# JSON's dialects have them, and JSON has not.
+_FOREIGN = {"NaN": '"NaN"', "Infinity": '"Infinity"', "-Infinity": '"-Infinity"', "None": "null"}
+
+
+class _Unreadable(Exception):
+    """What follows can't be read; the problem has been noted."""
+
+
+def read_json(text: str, problems: Problems) -> list[Node]:
+    """The documents of a text that could be read."""
+    documents: list[Node] = []
+    try:
+        for node in _Reader(text, problems).documents():
+            documents.append(node)
+    except _Unreadable:
+        pass
+    return documents
+
+
+class _Reader:
+    def __init__(self, text: str, problems: Problems) -> None:
+        self._text = text
+        self._problems = problems
+        # A mark of the byte order is no part of the text.
+        self._at = 1 if text.startswith("\ufeff") else 0
+        self._line, self._line_starts = 1, self._at
+
+    def documents(self) -> Iterator[Node]:
+        while self._next():
+            node = self._node(1, "")
+            if isinstance(node, Sequence):
+                yield from node.items
+            else:
+                yield node
+
+    def _next(self) -> str:
+        """The character that the next token begins with; empty at the end."""
+        found = _SPACE.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return self._text[self._at : self._at + 1]
+
+    def _place(self, at: int | None = None) -> Place:
+        at = self._at if at is None else at
+        # Places are asked for line by line: each part of the text is looked at once.
+        self._line += self._text.count("\n", self._line_starts, at)
+        self._line_starts = max(self._text.rfind("\n", self._line_starts, at) + 1, self._line_starts)
+        return Place(self._line, at - self._line_starts + 1)
+
+    def _node(self, depth: int, path: str) -> Node:
+        first = self._next()
+        place = self._place()
+        if depth > DEPTH_LIMIT:
+            raise self._refuse(f"this is nested deeper than {DEPTH_LIMIT} levels", path)
+        if first == "{":
+            return Mapping(place, tuple(self._entries(depth, path)))
+        if first == "[":
+            return Sequence(place, tuple(self._items(depth, path)))
+        return self._string(place, path) if first == '"' else self._plain(place, path)
+
+    def _items(self, depth: int, path: str) -> Iterator[Node]:
+        self._at += 1
+        for number in count():
+            if self._closed("]", first=number == 0, path=path):
+                return
+            yield self._node(depth + 1, below(path, number))
+
+    def _entries(self, depth: int, path: str) -> Iterator[tuple[Scalar, Node]]:
+        self._at += 1
+        seen: dict[str, Place] = {}
+        for number in count():
+            if self._closed("}", first=number == 0, path=path):
+                return
+            if self._next() != '"':
+                raise self._refuse('a key should stand here: write it in "double quotes"', path)
+            key = self._string(self._place(), path)
+            where = below(path, key.text)
+            if self._next() != ":":
+                raise self._refuse("a ':' should stand here, after the key", where)
+            self._at += 1
+            value = self._node(depth + 1, where)
+            if (first := seen.setdefault(key.text, key.place)) is not key.place:
+                self._problems.add(key.place, where, f"the key {key} was given before, at {first}: keep one of them")
+            else:
+                yield key, value
+
+    def _closed(self, end: str, *, first: bool, path: str) -> bool:
+        """Whether a list or map ends here; if not, the comma before its next item has been read."""
+        found = self._next()
+        if found == end:
+            self._at += 1
+            return True
+        if not first:
+            if found != ",":
+                raise self._refuse(f"a ',' or '{end}' should stand here", path)
+            self._at += 1
+            if self._next() == end:
+                raise self._refuse(f"nothing follows the ',' before this '{end}': take it away", path)
+        return False
+
+    def _string(self, place: Place, path: str) -> Scalar:
+        try:
+            text, end = _STRINGS.raw_decode(self._text, self._at)
+        except json.JSONDecodeError as error:
+            words = next((words for part, words in _STRING_WORDS if part in error.msg), error.msg)
+            raise self._refuse(words, path, self._place(min(error.pos, len(self._text)))) from error
+        if _SURROGATE.search(text):
+            # What was written as an escape, or could not be read as UTF-8.
+            self._problems.add(
+                place, path, r"half of a surrogate pair is no character: write both halves, as \ud83d\ude00"
+            )
+            text = _SURROGATE.sub("\ufffd", text)
+        self._at = end
+        return Scalar(place, "text", text, text, quoted=True, format="JSON")
+
+    def _plain(self, place: Place, path: str) -> Scalar:
+        found = _NUMBER.match(self._text, self._at)
+        if found:
+            whole, fraction, exponent = found.groups()
+            self._at = found.end()
+            if fraction or exponent:
+                return Scalar(place, "a number", found.group(), float(found.group()), format="JSON")
+            number = int(whole) if len(whole) < LONGEST_NUMBER else None
+            return Scalar(place, "a whole number", whole, number, format="JSON")
+        word = _WORD.match(self._text, self._at)
+        written = word.group() if word else ""
+        if written in _WORDS:
+            self._at += len(written)
+            kind, value = _WORDS[written]
+            return Scalar(place, kind, written, value, format="JSON")
+        raise self._refuse(_no_value(written, self._next()), path)
+
+    def _refuse(self, message: str, path: str, place: Place | None = None) -> _Unreadable:
+        self._problems.add(place or self._place(), path, message)
+        return _Unreadable(message)
+
+
+def _no_value(written: str, first: str) -> str:
+    if not first:
+        return "the text ends where a value should stand"
+    if not written:
+        return f"a value should stand here, not {first!r}"
+    shown = repr(written[:60])
+    if written in _FOREIGN:
+        return f"{shown} is not JSON: write {_FOREIGN[written]}"
+    if written.lower() in _WORDS:
+        return f"{shown} is not JSON: write {written.lower()}"
+    if written.startswith(("//", "/*", "#")):
+        return "JSON has no comments: take it away, or write YAML"
+    if written[0] in "0123456789-+.":
+        return (
+            f"{shown} is no number of JSON: write it in decimal, without leading zeros and with digits around a point"
+        )
+    return f'{shown} is no value: write text in "double quotes"'

@@ -1,0 +1,109 @@
+"""`headway diff` and `apply --dry-run`: what would be stored, after the server's defaults and checks."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CORE
+from tests.cli.terminal import Terminal
+
+ADA = "type: bank.v1.Account\nname: ada\n"
+
+
+async def test_diff_shows_what_apply_would_change(headway: Terminal, tmp_path: Path) -> None:
+    """7 and a unified diff where something differs, 0 and nothing where nothing does; it stores nothing."""
+    (tmp_path / "core.yaml").write_text(CORE)
+    new = await headway("diff", "-f", "core.yaml")
+    assert (new.returncode, new.stdout.splitlines()[0]) == (7, "--- stored: nothing")
+    assert (await headway("get", "team", "core")).returncode == 3
+    await headway("apply", "-f", "core.yaml")
+
+    same = await headway("diff", "-f", "core.yaml")
+    assert (same.returncode, same.stdout, same.stderr) == (0, "", "")
+    other = await headway("diff", "-f", "-", stdin=CORE.replace("login: grace", "login: katherine"))
+    assert other.returncode == 7
+    assert [line for line in other.stdout.splitlines() if line[0] in "+-"] == [
+        "--- stored: Team core",
+        "+++ given: Team core",
+        "-  - login: grace",
+        "+  - login: katherine",
+    ]
+
+
+async def test_diff_leaves_out_what_apply_leaves_alone(headway: Terminal) -> None:
+    """Finalizers and an owner that were given once are no difference to a manifest without any."""
+    await headway("apply", "-f", "-", stdin="type: Site\nname: north\n")
+    owned = CORE.replace("data:", "metadata: {finalizers: cleanup}\nowner: {type: Site, name: north}\ndata:")
+    await headway("apply", "-f", "-", stdin=owned)
+
+    for text in (CORE, owned):
+        assert (await headway("diff", "-f", "-", stdin=text)).returncode == 0
+
+
+async def test_what_the_server_fills_in_is_no_difference(headway: Terminal) -> None:
+    """What is compared is the form with its defaults, for diff and for --dry-run."""
+    new = await headway("diff", "-f", "-", stdin=ADA)
+    assert "+  login: ada" in new.stdout.splitlines()
+    await headway("apply", "-f", "-", stdin=ADA)
+
+    for command in (["diff"], ["apply", "--dry-run"]):
+        done = await headway(*command, "-f", "-", stdin=ADA)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_a_dry_run_says_what_would_be_done_and_does_nothing(headway: Terminal) -> None:
+    """Created, changed, unchanged, with the exit code of diff; in YAML and JSON what would be stored."""
+    await headway("apply", "-f", "-", stdin=CORE)
+    version = json.loads((await headway("get", "team", "core", "-o", "json")).stdout)["version"]
+    both = f"{ADA}---\n{CORE.replace('grace', 'katherine')}---\n{CORE.replace('core', 'other')}"
+
+    done = await headway("apply", "--dry-run", "-f", "-", stdin=both)
+    lines = ["Account ada would be created", "Team core would be changed", "Team other would be created"]
+    assert (done.returncode, done.stdout.splitlines(), done.stderr) == (7, lines, "")
+    shown = await headway("apply", "--dry-run", "-o", "json", "-f", "-", stdin=both)
+    assert json.loads(shown.stdout)[0]["data"] == {"login": "ada"}
+    assert json.loads((await headway("get", "team", "core", "-o", "json")).stdout)["version"] == version
+    assert (await headway("get", "team", "other")).returncode == 3
+    same = await headway("apply", "--dry-run", "-f", "-", stdin=CORE)
+    assert (same.returncode, same.stdout) == (0, "Team core unchanged\n")
+
+
+@pytest.mark.parametrize("command", [["diff"], ["apply", "--dry-run"]])
+async def test_what_the_server_would_refuse_is_said_before(headway: Terminal, command: list[str]) -> None:
+    """By its own checks, with the exit code and the words that apply has; a wrong manifest as ever."""
+    root = f"{ADA}data: {{login: root}}\n"
+    done = await headway(*command, "-f", "-", stdin=root)
+    applied = await headway("apply", "-f", "-", stdin=root)
+    assert done.returncode == applied.returncode == 1
+    assert done.stderr == applied.stderr
+    assert "login 'root' is nobody's" in done.stderr
+    absent = f"{ADA}namespace: lab\n"
+    done = await headway(*command, "-f", "-", stdin=absent)
+    assert done.returncode == 1
+    assert "namespace 'lab' is not there" in done.stderr
+    assert (await headway(*command, "-f", "-", stdin="type: Teem\nname: a\n")).returncode == 4
+
+
+async def test_a_namespace_of_the_same_manifests_is_there_by_then(headway: Terminal) -> None:
+    """The server would refuse what is in it, asked for that alone."""
+    text = f"type: Partition\nname: east\n---\ntype: Namespace\nname: lab\npartition: east\n---\n{ADA}"
+    inside = f"{text}partition: east\nnamespace: lab\n"
+
+    done = await headway("apply", "--dry-run", "-f", "-", stdin=inside)
+    assert (done.returncode, done.stderr) == (7, "")
+    assert [line.rpartition(" would ")[2] for line in done.stdout.splitlines()] == ["be created"] * 3
+    assert (await headway("diff", "-f", "-", stdin=inside)).returncode == 7
+    assert (await headway("apply", "-f", "-", stdin=inside)).returncode == 0
+    assert (await headway("diff", "-f", "-", stdin=inside)).returncode == 0
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+async def test_apply_shows_what_it_has_stored(headway: Terminal, output: str) -> None:
+    """All of it, and what was stored before a refusal."""
+    refused = f"{ADA.replace('ada', 'eve')}data: {{login: root}}\n"
+    done = await headway("apply", "-o", output, "-f", "-", stdin=f"{ADA}---\n{CORE}---\n{refused}")
+
+    assert done.returncode == 1
+    again = await headway("apply", "-f", "-", stdin=done.stdout)
+    assert again.stdout.splitlines() == ["Account ada unchanged", "Team core unchanged"]

@@ -1,0 +1,20 @@
+"""`Client.validate`: what a write would store, and nothing stored."""
+
+import pytest
+
+from headway import InvalidArgument
+from headway.engine import open_engine
+from tests.cli.served import OTHER_ACCOUNT, Account, apps
+
+
+async def test_it_gives_what_a_write_would_store_and_stores_nothing() -> None:
+    """Filled in and checked as in a write; what was given is left alone."""
+    async with open_engine("memory:", *apps) as engine:
+        given = OTHER_ACCOUNT.new("ada")
+        would_be = await engine.client.validate(given)
+        assert (would_be.data.login, given.data.login, would_be.version) == ("ada", "", "")
+        assert await engine.client.get(OTHER_ACCOUNT, "ada") is None
+        with pytest.raises(InvalidArgument, match="nobody's"):
+            await engine.client.validate(OTHER_ACCOUNT.new("eve", Account(login="root")))
+        with pytest.raises(InvalidArgument, match="a client writes resources"):
+            await engine.client.validate("ada")  # type: ignore[arg-type]

@@ -1,0 +1,272 @@
+"""HCL: the form of the origin and our own, what both may say, and what is wrong with its place."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.manifest import ManifestError, load, load_file
+from headway.manifest._load import format_of
+from headway.manifest._nodes import DEPTH_LIMIT
+from tests.manifest.messages import APP, NODE, REGISTRY, App, Choice, Every, Limits, Policy
+
+ORIGIN = """\
+# As the origin writes it, in any order.
+Data {
+  Command = ["python3", "web.py"]
+  Policy  = "NEVER"
+  Ports "80" { Cpu = 1.5 }
+  Ports "443" {}
+}
+ID {
+  Type = gvk("fleet.v1.App")
+  Tenancy {
+    Partition = "default"
+    Namespace = "prod"
+  }
+  Name = "web"
+}
+Metadata = { "team" = "core" }
+Owner { Type = gvk("fleet", "v1", "Node")  Name = "one" }
+"""
+OURS = """\
+type      = "fleet.v1.App"
+name      = "web"
+namespace = "prod"
+metadata  = { team : "core" }
+owner { type = "Node" name = "one" }
+data = {
+  command = ["python3", "web.py"]
+  policy  = "NEVER",
+  ports   = { 80 = { cpu = 1.5 }, "443" = {} }
+}
+"""
+BLOCKS = """\
+ID {
+  Type {
+    Group = "fleet"
+    GroupVersion = "v1"
+    Kind = "App"
+  }
+  Name = "web"
+  Tenancy = { Partition = "default", Namespace = "prod" }
+}
+Data = { Command = ["python3", "web.py"], Policy = "NEVER", Ports = { "80" = { Cpu = 1.5 }, "443" = {} } }
+Metadata { team = "core" }
+Owner = { Type = gvk("fleet.v1.Node"), Name = "one" }
+"""
+
+
+def resources_of(text: str) -> list[object]:
+    return list(load(text, REGISTRY, format="HCL"))
+
+
+def problems_of(text: str) -> list[str]:
+    with pytest.raises(ManifestError) as caught:
+        load(text, REGISTRY, source="f", format="HCL")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def data_of(fields: str, type: str = "Every") -> Every:
+    [resource] = load(f'type = "{type}"\nname = "a"\ndata {{\n{fields}\n}}', REGISTRY, format="HCL")
+    data: Every = resource.data
+    return data
+
+
+@pytest.mark.parametrize("text", [ORIGIN, OURS, BLOCKS, ORIGIN.replace("\n", "\r\n"), f"\ufeff{OURS}"])
+def test_both_forms_mean_the_same_resource(text: str) -> None:
+    """Blocks or objects, a whole id or its parts, names as Go, protobuf or JSON have them."""
+    app = App(command=["python3", "web.py"], policy=Policy.NEVER, ports={80: Limits(cpu=1.5), 443: Limits()})
+    expected = APP.new("web", app, namespace="prod", owner=NODE.id("one"), metadata={"team": "core"})
+    assert resources_of(text) == [expected]
+
+
+def test_several_resources_stand_in_blocks_of_their_own() -> None:
+    """Each block ``resource`` is a document; an empty text has none."""
+    text = 'resource {\n type = "App"\n name = "a"\n}\nresource {\n type = "Node"\n name = "b"\n}\n'
+    assert resources_of(text) == [APP.new("a"), NODE.new("b")]
+    assert resources_of('resource { type = "App"\n name = "a" }') == [APP.new("a")]
+    assert resources_of("# nothing\n") == []
+
+
+def test_repeated_blocks_are_a_list_and_one_is_a_list_too_where_a_list_is_meant() -> None:
+    """The message's class says which."""
+    assert data_of("parts { cpu = 1 }\nparts { memory = 2 }").parts == [Limits(cpu=1), Limits(memory=2)]
+    assert data_of("parts { cpu = 1 }").parts == [Limits(cpu=1)]
+    assert data_of("limits { cpu = 1 }").limits == Limits(cpu=1)
+
+
+def test_names_are_spelled_as_go_protobuf_or_json_has_them() -> None:
+    """MaybeText, maybe_text and maybeText are one field."""
+    for name in ("MaybeText", "maybe_text", "maybeText"):
+        assert data_of(f'{name} = "x"').maybe_text == "x"
+
+
+VALUES = {
+    'text = "a\\tb\\"c\\\\ \\u00e9\\U0001F600"': ("text", 'a\tb"c\\ é😀'),
+    'text = "$${x} %%{y} $x"': ("text", "${x} %{y} $x"),
+    "text = <<EOT\na\n  $${b} \\n\nEOT": ("text", "a\n  ${b} \\n\n"),
+    "text = <<-EOT\n    a\n      b\n    EOT": ("text", "a\n  b\n"),
+    "text = <<EOT\nEOT": ("text", ""),
+    'text = ""': ("text", ""),
+    "sint32 = -5": ("sint32", -5),
+    "uint64 = 18446744073709551615": ("uint64", 18446744073709551615),
+    "double = -2.5e3": ("double", -2500.0),
+    "flag = true": ("flag", True),
+    "maybe_flag = null": ("maybe_flag", None),
+    "flag = (true)": ("flag", True),
+    'blob = "aGVsbG8="': ("blob", b"hello"),
+    "ints = [1, -2,\n 3,]": ("ints", [1, -2, 3]),
+    'by_flag = { true = "NEVER" }': ("by_flag", {True: Policy.NEVER}),
+    'by_int = { "-5" = 1.5, 7 = 2 }': ("by_int", {-5: 1.5, 7: 2.0}),
+    "choice { port = 0 }": ("choice", Choice(port=0)),
+    "/* a */ flag = true // b": ("flag", True),
+}
+
+
+@pytest.mark.parametrize("written", VALUES)
+def test_every_kind_of_value_is_read(written: str) -> None:
+    """Escapes, heredocs, numbers with a sign, keys of maps."""
+    name, value = VALUES[written]
+    assert getattr(data_of(written), name) == value
+
+
+# In data of an Every, on line 4 from column 1.
+WRONG = {
+    "replcas = 3": "4:1: data.replcas: Every has no field 'replcas'; known: ",
+    "MaybeTxt = 3": "4:1: data.MaybeTxt: Every has no field 'MaybeTxt'; did you mean 'MaybeText'?",
+    "limits { Cpus = 3 }": "4:10: data.limits.Cpus: Limits has no field 'Cpus'; did you mean 'Cpu'?",
+    'int32 = "3"': "4:9: data.int32: '3' is text; write a whole number from -2147483648 to 2147483647 (int32): "
+    "take the quotes away",
+    "int32 = 2147483648": "4:9: data.int32: 2147483648 is out of range; ",
+    "text = 8080": '4:8: data.text: 8080 is read as a whole number, not text; quote it: "8080"',
+    "span = 5": '4:8: data.span: 5 is read as a whole number without a unit; write "5s"',
+    'policy = "NEVR"': "4:10: data.policy: 'NEVR' is no Policy; did you mean 'NEVER'?",
+    "limits { cpu = 1 }\nlimits { cpu = 2 }": "5:1: data.limits: this block was given before, at line 4, column 1: "
+    "keep one of them",
+    'limits_of "a" {}\nlimits_of "a" {}': "5:11: data.limits_of.a: the key 'a' was given before, at line 4, column 11: "
+    "keep one of them",
+    "flag = true\nflag = false": "5:1: data.flag: the key 'flag' was given before, at line 4, column 1: "
+    "keep one of them",
+    "parts {}\nparts = []": "5:1: data.parts: the key 'parts' was given before, at line 4, column 1: keep one of them",
+    'maybe_text = "a"\nMaybeText = "b"': "5:1: data.MaybeText: maybe_text was given before, at line 4, column 1, "
+    "in another spelling: keep one",
+    'choice {\n port = 1\n path = "x"\n}': "6:2: data.choice.path: only one of target can be set, and port is, "
+    "at line 5, column 2: keep one of them",
+    "text = var.name": "4:8: this would have to be computed",
+    "text = name": "4:8: 'name' would be a variable, which no manifest has: text stands in quotes",
+    'text = "a${name}"': "4:10: a manifest has nothing to put in here: write the value, or $${ for ${ and %%{ for %{",
+    "text = 1 + 2": "4:8: this would have to be computed",
+    'text = upper("a")': "4:8: this would have to be computed",
+    'text = "a\nb"': "4:8: a line break can't stand in quotes",
+    'text = "\\ud800"': "4:8: this escape is no character: \\ud800",
+    'limits_of "a" "b" {}': "4:15: a block has one label at most",
+    "é😀 = 1 = 2": "4:",
+}
+DOCUMENTS = {
+    "ID {}": "1:1: type is required",
+    'name = "a"': "1:1: type is required",
+    'ID { Type = gvk() Name = "a" }': '1:13: this is no name of a type: write gvk("group.version.Kind")',
+    'ID { Type = gvk(7) Name = "a" }': '1:13: this is no name of a type: write gvk("group.version.Kind")',
+    'ID { Type = xyz("fleet.v1.App") Name = "a" }': "1:13: this is no name of a type: ",
+    'ID { Type = gvk("fleet.v1.Ap") Name = "a" }': "1:13: ID.Type: type fleet.v1.Ap is not registered; did you mean",
+    'ID { Type { Group = 7 GroupVersion = "v1" Kind = "App" } Name = "a" }': "1:21: ID.Type.Group: 7 is read as",
+    'ID { Type = "App" Name = ["a"] }': "1:26: ID.Name: a list stands where text should",
+    'ID { Type = "App" Nam = "a" Name = "b" }': "1:19: ID.Nam: an id has no field 'Nam'; did you mean 'Name'?",
+    'ID { Type = "App" Name = "b" Uid = "x" }': "1:30: ID.Uid: an id has no field 'Uid'",
+    'ID { Type = "App" Name = "a" Tenancy = "x" }': "1:40: ID.Tenancy: 'x' stands where a map with partition and",
+    'name = "b"\nID { Type = "App" Name = "a" }': "1:1: name: name is in ID too: keep one of them",
+    'ID = "App"': "1:6: ID: 'App' stands where a map with type, name and tenancy should",
+    'type = "App"\nname = "a"\nMetadata = { a = 1 }': "3:18: Metadata.a: 1 is read as a whole number, not text; quote",
+    'type = "App"\nname = "a"\nMetadata = "x"': "3:12: Metadata: 'x' stands where a map should",
+    'type = "App"\nname = "a"\nDta {}': "3:1: Dta: a document has no field 'Dta'; did you mean 'Data'?",
+    'type = "App"\nname = "a"\nstatus {}': "3:1: status: a status is written by controllers",
+    'resource { type = "App" name = "a" }\ntype = "App"': "2:1: type: beside blocks 'resource' nothing can stand",
+}
+SYNTAX = {
+    "a = ": "1:5: a value should stand here",
+    "a {\n b = 1": "2:7: a block or object doesn't end: '}' should stand here",
+    'a = "x': "1:7: the text in quotes doesn't end",
+    "a = [1, 2": "1:10: a list doesn't end: ']' should stand here",
+    "a = <<E\nfoo": "2:4: the heredoc doesn't end",
+    "a = 1\nb = @": "2:5: HCL can't go on with '@' here",
+    "type: App": "1:5: HCL can't go on with ': App' here",
+    "a { b = 1, c = 2 }": "1:",
+    "}": "1:1: HCL can't go on with '}' here",
+    'é = "é" b = @': "1:13: HCL can't go on with '@' here",
+    "a = \0": "1:5: the character U+0000 can't stand in a manifest",
+    "a = \ud800": "1:5: the character U+D800 can't stand in a manifest",
+}
+
+
+@pytest.mark.parametrize("fields", WRONG)
+def test_a_wrong_value_is_named_with_its_place_and_what_would_be_right(fields: str) -> None:
+    """As in YAML, in the names and quotes of HCL."""
+    problem = problems_of(f'type = "Every"\nname = "a"\ndata {{\n{fields}\n}}')[0]
+    assert problem.startswith(f"f:{WRONG[fields]}"), problem
+
+
+@pytest.mark.parametrize("text", DOCUMENTS)
+def test_a_wrong_document_is_named_with_its_place_and_what_would_be_right(text: str) -> None:
+    """The id's parts too, in the form of the origin."""
+    assert any(problem.startswith(f"f:{DOCUMENTS[text]}") for problem in problems_of(text)), problems_of(text)
+
+
+@pytest.mark.parametrize("text", SYNTAX)
+def test_a_syntax_error_is_told_with_its_place(text: str) -> None:
+    """Columns count characters."""
+    assert problems_of(text)[0].startswith(f"f:{SYNTAX[text]}"), problems_of(text)
+
+
+@pytest.mark.parametrize("opening", ["a = [", "[", "a {\n", "a = { b = ", "a = (", 'a = "${', "a = -", "a = f("])
+def test_nesting_is_bounded(opening: str) -> None:
+    """A text of brackets alone ends in a problem at once, and so does one that closes them all."""
+    began = time.perf_counter()
+    assert problems_of(opening * 5_000)
+    closing = {"a = [": "]", "a {\n": "}\n", "a = (": ")"}.get(opening)
+    if closing is not None:
+        middle = "1" if closing == ")" else ""
+        inside = opening * 5_000 if opening == "a {\n" else f"a = {opening[4:] * 5_000}"
+        assert f"nested deeper than {DEPTH_LIMIT} levels" in problems_of(inside + middle + closing * 5_000)[-1]
+    assert time.perf_counter() - began < 10
+
+
+def test_a_file_says_by_its_name_what_it_is_written_in(tmp_path: Path) -> None:
+    """Otherwise its beginning does."""
+    json = '{"type": "Node", "name": "a"}'
+    for name, text in {
+        "a.hcl": OURS,
+        "b.json": json,
+        "c.yaml": json,
+        "d.yml": "type: Node\nname: a",
+        "e": OURS,
+    }.items():
+        (tmp_path / name).write_text(text)
+        assert load_file(tmp_path / name, REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        (ORIGIN, "HCL"),
+        (OURS, "HCL"),
+        ('// a\n/* b\n*/ Ports "80" {}', "HCL"),
+        ("\ufeff # a\nID {", "HCL"),
+        ('{"type": 1}', "JSON"),
+        ('\n[\n{"type": 1}]', "JSON"),
+        ("{type: App, name: a}", "YAML"),
+        ("type: App", "YAML"),
+        ("# type = 1\ntype: App\n", "YAML"),
+        ("---\ntype: App", "YAML"),
+        ("- a", "YAML"),
+        ("", "YAML"),
+    ],
+)
+def test_a_text_is_known_by_how_it_begins(text: str, format: str) -> None:
+    """What has no name (stdin) needs no option."""
+    assert format_of(text) == format
+
+
+def test_lists_of_maps_may_be_written_as_objects() -> None:
+    """As JSON has them."""
+    assert data_of("parts = [{ cpu = 1 }, { memory = 2 }]").parts == [Limits(cpu=1), Limits(memory=2)]
