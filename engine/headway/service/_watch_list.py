@@ -25,7 +25,9 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
         watch = await backend.watch(type.kind, within, position(request.resume_after))
         try:
             while True:
-                item = access.shown_of(await watch.next(), backend.position)
+                item = await watch.next()
+                if access.restricted:
+                    item = access.shown_of(item, backend.position)
                 await stream.send_message(_of_version(item, version))
         finally:
             watch.close()
@@ -41,8 +43,10 @@ def _of_version(item: StreamItem, version: str) -> StreamItem:
     if isinstance(item, SnapshotChunk):
         if {resource.id.type.group_version for resource in item.resources} != {version}:  # type: ignore[union-attr]  # likewise
             return SnapshotChunk([resource for resource in item.resources if _version(resource) == version])
-    elif isinstance(item, Changes) and {_version(change.resource) for change in item.changes} != {version}:
-        return Changes([_gone(change, version) for change in item.changes])
+    elif isinstance(item, Changes):
+        for change in item.changes:
+            if change.resource.id.type.group_version != version:  # type: ignore[union-attr]  # likewise
+                return Changes([_gone(each, version) for each in item.changes])
     return item
 
 
