@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from headway.errors import HistoryGone
-from headway.resource import Change, Kind, pb
+from headway.resource import Change, Changes, Kind, pb
 from headway.storage import CommitLog, Cursor, _log
 from headway.testing._conformance_tools import thing
 
@@ -23,8 +23,13 @@ def _filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> Comm
     return log
 
 
-def _revisions(changes: list[Change]) -> list[int]:
-    return [change.revision for change in changes]
+def _list(changes: Changes | None) -> list[Change]:
+    assert changes is None or changes.changes, "what is handed out has something in it"
+    return changes.changes if changes is not None else []
+
+
+def _revisions(changes: Changes | None) -> list[int]:
+    return [change.revision for change in _list(changes)]
 
 
 def test_revisions_that_do_not_rise_are_refused() -> None:
@@ -40,10 +45,10 @@ def test_a_cursor_takes_what_follows_it_once() -> None:
     """A cursor in the middle takes what is later, then nothing, then what comes."""
     log = _filled(5)
     cursor = log.cursor(A, 3)
-    assert log.has_news(cursor)
+    assert log.head > cursor.revision
     assert _revisions(log.take(cursor)) == [4, 5]
-    assert not log.has_news(cursor)
-    assert log.take(cursor) == []
+    assert log.head <= cursor.revision
+    assert log.take(cursor) is None
     log.append(9, [(A, RESOURCE, False)], 9.0)
     assert _revisions(log.take(cursor)) == [9]
 
@@ -52,11 +57,11 @@ def test_a_cursor_above_the_head_does_not_repeat_what_its_snapshot_had() -> None
     """A snapshot may stand at a commit that is appended later: that one is not handed out again."""
     log = _filled(2)
     cursor = log.cursor(A, 4)
-    assert not log.has_news(cursor)
+    assert log.head <= cursor.revision
     for revision in (3, 4):
         log.append(revision, [(A, RESOURCE, False)], 4.0)
-        assert not log.has_news(cursor)
-        assert log.take(cursor) == []
+        assert log.head <= cursor.revision
+        assert log.take(cursor) is None
         assert cursor.revision == 4, "a cursor never goes back"
     log.append(5, [(A, RESOURCE, False)], 5.0)
     assert _revisions(log.take(cursor)) == [5]
@@ -80,10 +85,29 @@ def test_a_limit_never_cuts_a_commit() -> None:
     cursor = log.cursor(A, 0)
     first = log.take(cursor, 2)
     assert _revisions(first) == [1] * 5
-    assert [change.more for change in first] == [True] * 4 + [False]
+    assert [change.more for change in _list(first)] == [True] * 4 + [False]
     assert cursor.revision == 1
     assert _revisions(log.take(cursor, 2)) == [2] * 5
     assert cursor.revision == 2
+
+
+def test_cursors_at_one_place_share_what_they_take() -> None:
+    """It is made once for all of them; who stands elsewhere, or has seen more, has what is right for it."""
+    log = _filled(3)
+    here, there, behind, ahead = log.cursor(A, 3), log.cursor(A, 3), log.cursor(A, 1), log.cursor(A, 4)
+    log.append(4, [(A, RESOURCE, False)], 4.0)
+    log.append(5, [(A, RESOURCE, False)] * 2, 5.0)
+    first = log.take(here)
+    assert _revisions(first) == [4, 5, 5]
+    assert log.take(there) is first
+    assert _revisions(log.take(behind)) == [2, 3, 4, 5, 5]
+    assert _revisions(log.take(ahead)) == [5, 5]
+    assert _revisions(log.take(log.cursor(A, 3), limit=1)) == [4]
+    log.append(6, [(A, RESOURCE, False)], 6.0)
+    assert _revisions(log.take(log.cursor(A, 3))) == [4, 5, 5, 6]
+    assert _revisions(first) == [4, 5, 5], "what was handed out stays as it was"
+    log.append(7, [(A, RESOURCE, False)] * 2, 7.0)
+    assert _revisions(log.take(log.cursor(A, 3))) == [4, 5, 5, 6, 7, 7]
 
 
 def test_an_idle_kinds_cursor_is_never_too_far_behind() -> None:
@@ -92,7 +116,7 @@ def test_an_idle_kinds_cursor_is_never_too_far_behind() -> None:
     cursor = log.cursor(B, 0)
     for revision in range(1, 5000):
         log.append(revision, [(A, RESOURCE, False)], 1.0)
-    assert log.take(cursor) == []
+    assert log.take(cursor) is None
     assert cursor.revision == 4999
 
 
@@ -220,7 +244,7 @@ class LogMachine(RuleBasedStateMachine):
             with pytest.raises(HistoryGone):
                 self.log.take(watcher.cursor, limit)
             return
-        taken = self.log.take(watcher.cursor, limit)
+        taken = _list(self.log.take(watcher.cursor, limit))
         told = [(change.revision, change.resource.version, change.deleted) for change in taken]
         assert told == wanted[: len(told)], "not what follows, in order"
         assert told or not wanted, "there was something to take"

@@ -63,7 +63,7 @@ class EndOfSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes in order of revision, whole commits unless the last has ``more``."""
+    """Changes in order of revision, whole commits unless the last has ``more``. Shared: never written to."""
 
     changes: list[Change]
 

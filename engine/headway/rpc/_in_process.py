@@ -70,7 +70,7 @@ class InProcessChannel:
         Entering the block raises GRPCError when there is no such method.
         """
         stream = _DrivenStream(request, metadata or {})
-        return _Driven(lambda: self._handler(path)(stream), lambda error: self._unexpected(path, error))
+        return _Driven(stream, lambda: self._handler(path)(stream), lambda error: self._unexpected(path, error))
 
     def _handler(self, path: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
         handler = self._handlers.get(path)
@@ -102,34 +102,36 @@ class _UnaryStream:
         self.reply = message
 
 
-class _Sent:
-    """The trap by which `send_message` reaches the iterating reader through the coroutine chain."""
-
-    __slots__ = ("message",)
-
-    def __init__(self, message: object) -> None:
-        self.message = message
+_SENT = object()
+"""The trap by which `send_message` reaches the iterating reader through the coroutine chain."""
 
 
-@types.coroutine
-def _send(message: object) -> Generator[_Sent, None, None]:
-    yield _Sent(message)
+class _HandOver:
+    """An await that suspends once, with that trap; one for all sends, as a tuple's iterator is all it takes."""
+
+    def __await__(self) -> Any:
+        return iter((_SENT,))
+
+
+_HAND_OVER = _HandOver()
 
 
 class _DrivenStream:
-    """What a streaming handler is given."""
+    """What a streaming handler is given. ``sent`` is what it sends while the reader has not taken it."""
 
-    __slots__ = ("metadata", "request")
+    __slots__ = ("metadata", "request", "sent")
 
     def __init__(self, request: object, metadata: Metadata) -> None:
         self.request = request
         self.metadata = metadata
+        self.sent: object = None
 
     async def recv_message(self) -> object:
         return self.request
 
     def send_message(self, message: object) -> Awaitable[None]:
-        return _send(message)
+        self.sent = message
+        return _HAND_OVER
 
 
 class _Driven:
@@ -137,9 +139,11 @@ class _Driven:
 
     def __init__(
         self,
+        stream: _DrivenStream,
         call: Callable[[], Coroutine[Any, Any, None]],
         unexpected: Callable[[Exception], grpclib.GRPCError],
     ) -> None:
+        self._stream = stream
         self._call = call
         self._unexpected = unexpected
         # Made on entry, so that a stream that is never entered leaves no coroutine behind.
@@ -158,34 +162,28 @@ class _Driven:
     def __aiter__(self) -> _Driven:
         return self
 
-    async def __anext__(self) -> object:
-        if self._coroutine is None:
+    # Not one coroutine around another: every event of every watcher comes through here.
+    @types.coroutine
+    def __anext__(self) -> Generator[Any, Any, object]:
+        """Run the handler up to its next send; every other trap (a checkpoint, a sleep) goes on to Trio."""
+        coroutine = self._coroutine
+        if coroutine is None:
             raise StopAsyncIteration
         try:
-            sent = await _until_sent(self._coroutine)
+            trap = coroutine.send(None)
+            while trap is not _SENT:
+                try:
+                    answer = yield trap
+                except BaseException as error:  # noqa: BLE001  # whatever Trio throws in is the handler's to see
+                    trap = coroutine.throw(error)
+                else:
+                    trap = coroutine.send(answer)
         except BaseException as error:
             self._coroutine = None
+            if isinstance(error, StopIteration):
+                raise StopAsyncIteration from None
             if isinstance(error, grpclib.GRPCError) or not isinstance(error, Exception):
                 raise
             raise self._unexpected(error) from error
-        if sent is None:
-            self._coroutine = None
-            raise StopAsyncIteration
-        return sent.message
-
-
-@types.coroutine
-def _until_sent(coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, _Sent | None]:
-    """Run the handler up to its next send; every other trap (a checkpoint, a sleep) goes on to Trio."""
-    try:
-        trap = coroutine.send(None)
-        while not isinstance(trap, _Sent):
-            try:
-                answer = yield trap
-            except BaseException as error:  # noqa: BLE001  # whatever Trio throws in is the handler's to see
-                trap = coroutine.throw(error)
-            else:
-                trap = coroutine.send(answer)
-    except StopIteration:
-        return None
-    return trap
+        sent, self._stream.sent = self._stream.sent, None
+        return sent

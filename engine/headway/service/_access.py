@@ -61,6 +61,8 @@ class Access:
     def __init__(self, authorizer: Authorizer | None, registry: Registry) -> None:
         self._authorizer = authorizer
         self._registry = registry
+        # Whether there is anything to ask.
+        self.restricted = authorizer is not None
 
     def check_read(self, id: pb.Id) -> None:
         """Refuse one who may not read what is called so, whether it is there or not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from grpclib.const import Cardinality, Handler
@@ -76,5 +77,5 @@ class ResourceService(ResourceServiceBase):
         mapping[WATCH_LIST] = Handler(self._watch_list, Cardinality.UNARY_STREAM, pb.WatchListRequest, pb.WatchEvent)
         return mapping
 
-    async def _watch_list(self, stream: Any) -> None:
-        await _watch_list.watch_list(self._backend, self._registry, self._access, stream)
+    def _watch_list(self, stream: Any) -> Coroutine[Any, Any, None]:
+        return _watch_list.watch_list(self._backend, self._registry, self._access, stream)

@@ -26,14 +26,16 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
 
-        async def upcoming() -> StreamItem:
+        async def shown() -> StreamItem:
             return access.shown_of(await watch.next(), backend.position)
 
-        spaced = SpacedBookmarks(upcoming, interval) if interval else None
+        # Who sees everything and asks for no interval has no coroutine in between: every event would pay for it.
+        upcoming = shown if access.restricted else watch.next
+        if interval:
+            upcoming = SpacedBookmarks(upcoming, interval).next
         try:
             while True:
-                # Without an interval there is no coroutine in between: every event would pay for it.
-                item = access.shown_of(await watch.next(), backend.position) if spaced is None else await spaced.next()
+                item = await upcoming()
                 await stream.send_message(_of_version(item, version))
         finally:
             watch.close()
@@ -49,8 +51,10 @@ def _of_version(item: StreamItem, version: str) -> StreamItem:
     if isinstance(item, SnapshotChunk):
         if {resource.id.type.group_version for resource in item.resources} != {version}:  # type: ignore[union-attr]  # likewise
             return SnapshotChunk([resource for resource in item.resources if _version(resource) == version])
-    elif isinstance(item, Changes) and {_version(change.resource) for change in item.changes} != {version}:
-        return Changes([_gone(change, version) for change in item.changes])
+    elif isinstance(item, Changes):
+        for change in item.changes:
+            if change.resource.id.type.group_version != version:  # type: ignore[union-attr]  # likewise
+                return Changes([_gone(each, version) for each in item.changes])
     return item
 
 

@@ -20,40 +20,52 @@ from collections import deque
 from collections.abc import Sequence
 
 from headway.errors import HistoryGone
-from headway.resource import Change, Kind, pb
+from headway.resource import Change, Changes, Kind, pb
 
 COMPACT_AFTER = 1024
 """How many dropped changes may stay at the front of a kind's list before they are deleted together."""
 
 
+class _KindLog:
+    """The changes of one kind. `start` counts those deleted from the front; those up to `gone` are not kept."""
+
+    __slots__ = ("changes", "dropped", "gone", "kind", "newest", "newest_from", "one", "start")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.changes: list[Change] = []
+        self.start = 0
+        # Dropped but still at the front of the list: deleting them one by one would cost O(n) each.
+        self.dropped = 0
+        self.gone = 0
+        # What most commits say of how much they changed; one object for all of them.
+        self.one = ((kind, 1),)
+        # What the last cursor took that came to the end, and the index it began at: most watchers stand at one
+        # place, and share it. Invariant: None, or it goes to the end of `changes` and is still kept as a whole.
+        self.newest: Changes | None = None
+        self.newest_from = 0
+
+    def drop(self, count: int) -> None:
+        self.newest = None
+        dropped = self.dropped + count
+        if dropped > COMPACT_AFTER and dropped * 2 > len(self.changes):
+            del self.changes[:dropped]
+            self.start += dropped
+            dropped = 0
+        self.dropped = dropped
+
+
 class Cursor:
     """A place in the changes of one kind."""
 
-    __slots__ = ("index", "kind", "revision")
+    __slots__ = ("index", "log", "revision")
 
-    def __init__(self, kind: Kind, index: int, revision: int) -> None:
-        self.kind = kind
+    def __init__(self, log: _KindLog, index: int, revision: int) -> None:
+        self.log = log
         # Invariant: `index` counts the changes of this kind since the log began; all before it are taken.
         self.index = index
         # Invariant: everything of this kind up to `revision` has been taken.
         self.revision = revision
-
-
-class _KindLog:
-    """The changes of one kind. `start` counts those deleted from the front; those up to `gone` are not kept."""
-
-    __slots__ = ("changes", "gone", "one", "start")
-
-    def __init__(self, kind: Kind) -> None:
-        self.changes: list[Change] = []
-        self.start = 0
-        self.gone = 0
-        # What most commits say of how much they changed; one object for all of them.
-        self.one = ((kind, 1),)
-
-    def drop(self, count: int) -> None:
-        del self.changes[:count]
-        self.start += count
 
 
 class CommitLog:
@@ -73,8 +85,6 @@ class CommitLog:
         self._kinds: dict[Kind, _KindLog] = {}
         # One (revision, kinds with how many changes, time, changes in all) for each commit that is kept.
         self._commits: deque[tuple[int, tuple[tuple[Kind, int], ...], float, int]] = deque()
-        # Dropped but still at the front of a kind's list: deleting them one by one would cost O(n) each.
-        self._dropped: dict[Kind, int] = {}
         self._count = 0
         self._pins: dict[object, tuple[int, float]] = {}
 
@@ -86,6 +96,7 @@ class CommitLog:
             kind, resource, deleted = changes[0]
             log = self._kind(kind)
             log.changes.append(Change(revision, resource, deleted, False))
+            log.newest = None
             counts: tuple[tuple[Kind, int], ...] = log.one
         else:
             counts = self._append_many(revision, changes)
@@ -103,9 +114,11 @@ class CommitLog:
             by_kind.setdefault(kind, []).append((resource, deleted))
         for kind, group in by_kind.items():
             last = len(group) - 1
-            self._kind(kind).changes.extend(
+            log = self._kind(kind)
+            log.changes.extend(
                 Change(revision, resource, deleted, index < last) for index, (resource, deleted) in enumerate(group)
             )
+            log.newest = None
         return tuple((kind, len(group)) for kind, group in by_kind.items())
 
     def cursor(self, kind: Kind, after: int) -> Cursor:
@@ -116,45 +129,43 @@ class CommitLog:
         if after < self.floor:
             raise HistoryGone(f"history after revision {after} is gone: kept are the changes after {self.floor}")
         log = self._kind(kind)
-        dropped = self._dropped.get(kind, 0)
-        index = bisect.bisect_right(log.changes, after, lo=dropped, key=lambda change: change.revision)
-        return Cursor(kind, log.start + index, after)
+        index = bisect.bisect_right(log.changes, after, lo=log.dropped, key=lambda change: change.revision)
+        return Cursor(log, log.start + index, after)
 
-    def take(self, cursor: Cursor, limit: int = 1000) -> list[Change]:
-        """What is new since the cursor, at least one whole commit, at most about ``limit`` changes.
+    def take(self, cursor: Cursor, limit: int = 1000) -> Changes | None:
+        """What is new since the cursor, at least one whole commit, at most about ``limit`` changes; None: nothing is.
 
+        Cursors at one place are given one object: it is shared, and written to by nobody.
         Afterwards ``cursor.revision`` is the head, or that of the last change taken when there is more.
         """
-        log = self._kinds.get(cursor.kind)
-        if log is None:
-            cursor.revision = max(cursor.revision, self.head)
-            return []
-        first = cursor.index - log.start
-        dropped = self._dropped.get(cursor.kind, 0)
-        if first < dropped:
+        log = cursor.log
+        changes = log.changes
+        first, end = cursor.index - log.start, len(changes)
+        if first < log.dropped:
             if cursor.revision < log.gone:
                 raise HistoryGone(
-                    f"a watcher of {'.'.join(cursor.kind)} at revision {cursor.revision} is too far behind: "
+                    f"a watcher of {'.'.join(log.kind)} at revision {cursor.revision} is too far behind: "
                     f"kept are the changes after {self.floor}"
                 )
-            first = dropped
+            first = log.dropped
         # Only a cursor that was made above the head meets changes that its snapshot has already shown.
-        while first < len(log.changes) and log.changes[first].revision <= cursor.revision:
+        while first < end and changes[first].revision <= cursor.revision:
             first += 1
-        end = min(first + limit, len(log.changes))
-        while end < len(log.changes) and log.changes[end - 1].more:
-            end += 1
-        taken = log.changes[first:end]
+        if end - first > limit:
+            end = first + limit
+            while end < len(changes) and changes[end - 1].more:
+                end += 1
         cursor.index = log.start + end
-        if end == len(log.changes):
-            cursor.revision = max(cursor.revision, self.head)
-        else:
-            cursor.revision = taken[-1].revision
-        return taken
-
-    def has_news(self, cursor: Cursor) -> bool:
-        """Whether the log stands past the cursor, with or without a change of its kind."""
-        return self.head > cursor.revision
+        if end < len(changes):
+            cursor.revision = changes[end - 1].revision
+            return Changes(changes[first:end])
+        if self.head > cursor.revision:
+            cursor.revision = self.head
+        if first == end:
+            return None
+        if log.newest is None or log.newest_from != log.start + first:
+            log.newest, log.newest_from = Changes(changes[first:]), log.start + first
+        return log.newest
 
     def pin(self, revision: int, until: float) -> object:
         """Keep what comes after ``revision`` until then (by `append`'s clock), or until `release`."""
@@ -186,13 +197,6 @@ class CommitLog:
             self._count -= total
             self.floor = revision
             for kind, count in counts:
-                self._drop(kind, count, revision)
-
-    def _drop(self, kind: Kind, count: int, revision: int) -> None:
-        log = self._kinds[kind]
-        log.gone = revision
-        dropped = self._dropped.get(kind, 0) + count
-        if dropped > COMPACT_AFTER and dropped * 2 > len(log.changes):
-            log.drop(dropped)
-            dropped = 0
-        self._dropped[kind] = dropped
+                log = self._kinds[kind]
+                log.gone = revision
+                log.drop(count)

@@ -10,7 +10,6 @@ import trio
 from headway.errors import HeadwayError
 from headway.resource import (
     Bookmark,
-    Change,
     Changes,
     EndOfSnapshot,
     Position,
@@ -49,28 +48,48 @@ class ListSnapshot:
 
 
 class Pulse:
-    """Wakes everybody who waits, and whoever waits later only at the next beat."""
+    """Wakes everybody who waits, and whoever waits later only at the next beat.
+
+    What a parking lot does, in less: a beat wakes every watcher of a store.
+    """
 
     def __init__(self) -> None:
-        self._lot = trio.lowlevel.ParkingLot()
+        # The tasks that wait, and such as have been cancelled and haven't run since. Invariant: those that wait, and
+        # only they, have this pulse as their `custom_sleep_data`, which Trio takes away from whomever it wakes.
+        self._waiting: dict[trio.lowlevel.Task, None] = {}
         self._broken: Callable[[], HeadwayError] | None = None
 
+    @trio.lowlevel.enable_ki_protection
     def beat(self) -> None:
         """Wake all who wait now. Never blocks."""
-        if self._lot:
-            self._lot.unpark_all()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for task in waiting:
+                if task.custom_sleep_data is self:
+                    trio.lowlevel.reschedule(task)
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
         """Make whoever waits, now or later, raise what ``why`` makes: no beat will come any more."""
         self._broken = self._broken or why
-        self._lot.unpark_all()
+        self.beat()
 
+    @trio.lowlevel.enable_ki_protection
     async def wait(self) -> None:
         """Wait for the next beat."""
-        if self._broken is None:
-            await self._lot.park()
         if self._broken is not None:
             raise self._broken()
+        task = trio.lowlevel.current_task()
+        self._waiting[task] = None
+        task.custom_sleep_data = self
+        try:
+            await trio.lowlevel.wait_task_rescheduled(_leave)
+        except BaseException:
+            self._waiting.pop(task, None)
+            raise
+
+
+def _leave(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.SUCCEEDED
 
 
 class LogWatch:
@@ -89,7 +108,8 @@ class LogWatch:
         self._pulse = pulse
         self._here = here
         self._cursor = cursor
-        self._within = within
+        # Which are shown; None: all.
+        self._within = None if within.everything else within
         # The revision that the reader knows this stream to be complete up to.
         self._told = cursor.revision
         self._snapshot = snapshot
@@ -101,9 +121,10 @@ class LogWatch:
         if not self._opened:
             await trio.lowlevel.checkpoint()
             return await self._open()
+        cursor = self._cursor
         while True:
             # Waiting is a checkpoint itself: one before it would cost every event another turn of the loop.
-            if self._log.has_news(self._cursor) or self._cursor.revision > self._told:
+            if self._log.head > cursor.revision or cursor.revision > self._told:
                 await trio.lowlevel.checkpoint()
             else:
                 await self._pulse.wait()
@@ -123,13 +144,13 @@ class LogWatch:
 
     def _take(self) -> StreamItem | None:
         cursor = self._cursor
-        if self._log.has_news(cursor):
+        if self._log.head > cursor.revision:
             changes = self._log.take(cursor)
-            if changes and not self._within.everything:
+            if changes is not None and self._within is not None:
                 changes = _filtered(changes, self._within)
-            if changes:
-                self._told = changes[-1].revision
-                return Changes(changes)
+            if changes is not None:
+                self._told = changes.changes[-1].revision
+                return changes
         if cursor.revision > self._told:
             self._told = cursor.revision
             return Bookmark(self._here(cursor.revision))
@@ -139,11 +160,11 @@ class LogWatch:
         """See `Watch.close`."""
 
 
-def _filtered(changes: list[Change], within: Within) -> list[Change]:
-    """Those within, with `more` said of what is left of each commit."""
-    kept = [change for change in changes if within.matches(resource_key(change.resource))]
+def _filtered(changes: Changes, within: Within) -> Changes | None:
+    """Those within, with `more` said of what is left of each commit; None: none are."""
+    kept = [change for change in changes.changes if within.matches(resource_key(change.resource))]
     for index, change in enumerate(kept):
         more = index + 1 < len(kept) and kept[index + 1].revision == change.revision
         if more != change.more:
             kept[index] = change._replace(more=more)
-    return kept
+    return Changes(kept) if kept else None
