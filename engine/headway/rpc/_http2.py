@@ -57,6 +57,16 @@ class Inbox:
         self._chunks.append((data, ack_size))
         self._arrived.set()
 
+    @property
+    def ready(self) -> bool:
+        """Whether `take` would return at once."""
+        return self._ended or bool(self._chunks)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to be taken, nor will be."""
+        return self._ended and not self._chunks
+
     def eof(self) -> None:
         """Nothing more will come."""
         self._ended = True
@@ -111,8 +121,10 @@ class Http2Stream(Stream):
         super().init_stream(stream_id, connection)
         self.buffer = Inbox(lambda size: connection.ack(stream_id, size))
 
-    async def begin(self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor) -> None:
-        """Open a stream and send its whole request, in one write if it fits.
+    async def begin(
+        self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor, *, end: bool = True
+    ) -> None:
+        """Open a stream and send its request, or the beginning of one, in one write if it fits.
 
         grpclib's `send_request` would wake the server once for the headers and again for the message.
         """
@@ -128,12 +140,14 @@ class Http2Stream(Stream):
                 await self.connection.stream_close_waiter.wait()
         self.init_stream(stream_id, self.connection)
         self.release = processor.register(self)
-        if self.fits(data):
-            h2.send_data(stream_id, data, end_stream=True)
+        if not data and not end:
+            self.connection.flush()
+        elif self.fits(data):
+            h2.send_data(stream_id, data, end_stream=end)
             self.connection.flush()
         else:
             self.connection.flush()
-            await self.send_data(data, end_stream=True)
+            await self.send_data(data, end_stream=end)
 
     def fits(self, data: bytes) -> bool:
         """Whether the peer would take this now, in one frame."""
