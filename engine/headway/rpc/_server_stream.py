@@ -70,14 +70,17 @@ class ServerStream(Stream[Any, Any]):
         self.headers = headers
         # Whether more replies are to come for as long as the client likes: a server that stops doesn't wait for those.
         self.streaming = handler.cardinality.server_streaming
-        # Ends the call with a status at a time by Trio's clock, wherever its handler stands by then.
-        self.end = end
+        self._end = end
         self._inbox = stream
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
         self._bodies: list[bytes] = []
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
+
+    def end_after(self, seconds: float, error: GRPCError) -> None:
+        """End the call with this status in so many seconds, wherever its handler stands by then."""
+        self._end(error, trio.current_time() + seconds)
 
     @property
     def http2(self) -> Http2Stream:
