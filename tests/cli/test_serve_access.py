@@ -100,11 +100,11 @@ def test_the_file_is_read_again_when_the_server_is_told_to(start: Started, file:
     _, errors = watch.communicate(timeout=30)
     assert (watch.returncode, "the token is not valid here" in errors) == (1, True)
 
-    file.write_text(POLICIES.replace("readers", "anonymous"))
+    file.write_text(POLICIES.replace("readers", "anonymous").replace("[view]", "[read]"))
     process.send_signal(signal.SIGHUP)
     assert process.stderr.readline() == f"{file}: read again\n"
-    code, _, errors = said("--server", server, "apply", "-f", str(file.parent / "core.yaml"))
-    assert (code, errors.endswith(f"Team core may not be written by you: {NO_TOKEN}\n")) == (1, True)
+    code, _, errors = said("--server", server, "list", "team")
+    assert (code, errors) == (1, f"Error: staff.v1.Team may not be listed there by you: {NO_TOKEN}\n")
 
 
 def test_a_file_that_says_nonsense_is_not_served_by(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
