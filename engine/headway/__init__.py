@@ -69,6 +69,7 @@ from headway.errors import RemoteError as RemoteError
 from headway.errors import StoreChanged as StoreChanged
 from headway.errors import StoreUnusable as StoreUnusable
 from headway.errors import StoreWentBack as StoreWentBack
+from headway.errors import TooLarge as TooLarge
 from headway.errors import Unavailable as Unavailable
 from headway.mapper import Mapper as Mapper
 from headway.mapper import map_index as map_index

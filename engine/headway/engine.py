@@ -46,12 +46,28 @@ class Engine:
     """
 
     def __init__(
-        self, client: Client, backend: Backend, supervisors: Sequence[Supervisor], addresses: Sequence[str] = ()
+        self,
+        client: Client,
+        backend: Backend,
+        supervisors: Sequence[Supervisor],
+        addresses: Sequence[str] = (),
+        hubs: Sequence[Hub] = (),
     ) -> None:
         self.client = client
         self.addresses = list(addresses)
         self._backend = backend
         self._supervisors = supervisors
+        self._hubs = hubs
+
+    def accept_store(self) -> bool:
+        """Go on with a store that went back (`StoreWentBack`), as it is now: an operator's decision.
+
+        Everything held of it is given up and the controllers' next runs, which their supervisors begin within a
+        minute, see what the store has now. Returns whether it went back; if not, nothing is done. Never blocks.
+        """
+        # Every one of them is told, not only those up to the first that says yes.
+        accepted = {hub.accept_store() for hub in self._hubs}
+        return True in accepted
 
     async def wait_settled(self) -> None:
         """Wait until no controller owes anything: every change so far is mapped and reconciled without failure.
@@ -125,9 +141,11 @@ async def open_engine(
             async with trio.open_nursery() as nursery:
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
+                hubs: list[Hub] = []
                 own = PacedChannel(channel, _PACE)
                 for served, through_channel in ((definitions, theirs), (_together([builtin_app(registry)])[1], own)):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
+                    hubs.append(hub)
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
@@ -142,7 +160,7 @@ async def open_engine(
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry),
                     )
                 async with _listening(offered, listen, tls, failed) as addresses:
-                    yield Engine(Client(channel, registry), backend, supervisors, addresses)
+                    yield Engine(Client(channel, registry), backend, supervisors, addresses, hubs)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # The caller's own error comes out as it went in, not wrapped in the engine's nursery.

@@ -71,6 +71,23 @@ class PermissionDenied(CallerError):
     """The caller may not do this."""
 
 
+class TooLarge(CallerError, ValueError):
+    """A request is larger than the server takes; it was not sent, or not read, and nothing of it has been done.
+
+    Attributes:
+        size: bytes of the request.
+        limit: bytes that the server takes.
+    """
+
+    def __init__(self, message: str, size: int, limit: int) -> None:
+        super().__init__(message, size, limit)
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Fenced(CallerError):
     """A write came from a controller's run that has been superseded; nothing was written. Not to be retried."""
 
@@ -111,7 +128,10 @@ class StoreChanged(RemoteError):
 
 
 class StoreWentBack(RemoteError):
-    """The store answers with revisions below those it has given before, under the same store id."""
+    """The store answers with revisions below those it has given before, under the same store id.
+
+    No controller runs until `Engine.accept_store` is called or the store has another id.
+    """
 
 
 class StoreUnusable(RemoteError):

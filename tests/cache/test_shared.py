@@ -229,18 +229,19 @@ async def test_who_waits_while_the_store_is_replaced_is_told(nursery: trio.Nurse
     assert told == ["changed"]
 
 
-async def test_a_store_that_went_back_stays_void_until_it_stands_where_it_stood(shared: SharedType) -> None:
-    """Neither who runs nor who starts sees its data meanwhile."""
+async def test_a_store_that_went_back_stays_void(shared: SharedType) -> None:
+    """Neither who runs nor who starts sees its data, also when it stands where it stood: that is another history."""
     subscription = subscribe(shared)
     shared.void(StoreWentBack("back"), replaced=False)
+    assert shared.went_back
     with pytest.raises(StoreWentBack):
         await subscription.next()
-    for item in (end(4), bookmark(9)):
+    for item in (end(4), bookmark(9), bookmark(10), end(12)):
         shared.feed(item)
         with pytest.raises(StoreWentBack):
             await shared.wait_complete(0)
-    shared.feed(bookmark(10))
-    assert await shared.wait_complete(10) == 10
+        with pytest.raises(StoreWentBack):
+            shared.check()
 
 
 async def test_a_store_that_went_back_and_is_replaced_is_void_no_more() -> None:
@@ -249,6 +250,8 @@ async def test_a_store_that_went_back_and_is_replaced_is_void_no_more() -> None:
     shared.void(StoreWentBack("back"), replaced=False)
     shared.void(StoreChanged("replaced"), replaced=True)
     assert not shared.gate.primed
+    assert not shared.went_back
+    shared.check()
 
 
 # --- as a sink ---------------------------------------------------------------

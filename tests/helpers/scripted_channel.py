@@ -39,6 +39,7 @@ class ScriptedChannel:
 
     Attributes:
         openings: the streams that were opened.
+        left_by: the errors by which they were left, in order.
         open: how many are open now.
     """
 
@@ -48,6 +49,7 @@ class ScriptedChannel:
         self._scripts = list(scripts)
         self.openings: list[Opening] = []
         self.open = 0
+        self.left_by: list[type[BaseException]] = []
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
@@ -68,6 +70,9 @@ class ScriptedChannel:
         self.open += 1
         try:
             yield _Lines(script)
+        except BaseException as error:
+            self.left_by.append(type(error))
+            raise
         finally:
             self.open -= 1
 

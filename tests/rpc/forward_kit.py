@@ -15,8 +15,8 @@ from headway.resource import encode
 from headway.rpc import framed
 from tests.rpc.rpc_kit import Served, Text, served
 
-_METHODS = ("Left", "Odd", "Refuse", "Break", "Talk", "Halves")
-LEFT, ODD, REFUSE, BREAK, TALK, HALVES = (f"/test.Odd/{name}" for name in _METHODS)
+_METHODS = ("Left", "Odd", "Refuse", "Break", "Talk", "Halves", "Deaf")
+LEFT, ODD, REFUSE, BREAK, TALK, HALVES, DEAF = (f"/test.Odd/{name}" for name in _METHODS)
 DETAILS = "grpc-status-details-bin"
 
 
@@ -28,6 +28,8 @@ class Odd:
         self.refusals = 0
         self.half_sent = trio.Event()
         self.go_on = trio.Event()
+        self.deaf = trio.Event()
+        self.deaf_ended = trio.Event()
 
     def __mapping__(self) -> dict[str, Handler]:
         one, talk = Cardinality.UNARY_UNARY, Cardinality.STREAM_STREAM
@@ -38,6 +40,7 @@ class Odd:
             BREAK: (self._break, one),
             TALK: (self._talk, talk),
             HALVES: (self._halves, one),
+            DEAF: (self._deaf, one),
         }
         return {path: Handler(function, kind, Text, Text) for path, (function, kind) in functions.items()}
 
@@ -95,6 +98,14 @@ class Odd:
         await self.go_on.wait()
         await stream.send_data(reply[half:])
         await stream.send_headers([("grpc-status", "0")], end=True)
+
+    async def _deaf(self, _: Any) -> None:
+        """Doesn't take its request."""
+        self.deaf.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.deaf_ended.set()
 
     async def _talk(self, stream: Any) -> None:
         """Speaks first, answers each message, and ends when the client does."""

@@ -20,7 +20,7 @@ from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import Bookmark, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc._health import NOT_SERVING, SERVING, HealthCheckRequest, HealthCheckResponse
 from headway.service import WATCH_LIST
-from tests.rpc.forward_kit import BREAK, HALVES, LEFT, REFUSE, Odd, Restarting, forwarded
+from tests.rpc.forward_kit import BREAK, DEAF, HALVES, LEFT, REFUSE, Odd, Restarting, forwarded
 from tests.rpc.rpc_kit import (
     COUNT,
     DECODERS,
@@ -267,9 +267,13 @@ async def test_messages_larger_than_any_window_go_through() -> None:
     async with forwarded() as (_, where), rpc.open_channel(where) as channel:
         text = "x" * 3_000_000
         assert (await channel.unary(ECHO, Text(text=text), Text)).text == text
-        with pytest.raises(GRPCError, match="larger than the limit") as caught:
-            await channel.unary(ECHO, Text(text="x" * 5_000_000), Text)
-        assert caught.value.status is Status.RESOURCE_EXHAUSTED
+    async with (
+        forwarded(2, limits=rpc.Limits(message_size=1 << 20)) as (_, where),
+        headway.connect(where, app) as client,
+    ):
+        with pytest.raises(headway.TooLarge) as caught:
+            await client.write(THING.new("a", Text(text=text)))
+        assert (caught.value.size > len(text), caught.value.limit) == (True, 1 << 20)
 
 
 async def test_many_calls_at_once_each_get_their_own_answer() -> None:
@@ -318,7 +322,7 @@ async def test_a_stop_lets_calls_finish_and_ends_streams() -> None:
 
 
 async def test_an_upstream_that_is_away_is_named_at_once() -> None:
-    """By every call, while it isn't tried again too; a write that may not have been sent is said to be so."""
+    """By every call, while it isn't tried again too; and a write is known not to have been done."""
     async with (
         rpc.open_forwarder("127.0.0.1:1", ["127.0.0.1:0"]) as server,
         headway.connect(server.addresses, app) as client,
@@ -327,7 +331,7 @@ async def test_an_upstream_that_is_away_is_named_at_once() -> None:
         for _ in range(20):
             with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1\b"):
                 await client.read(THING, "a")
-        with pytest.raises(OutcomeUnknown, match=r"127\.0\.0\.1:1\b"):
+        with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1\b"):
             await client.write(THING.new("a", Text()))
         assert time.monotonic() - began < 2
 
@@ -390,7 +394,27 @@ async def test_a_reply_without_a_status_is_no_success() -> None:
         it.services.add(odd)
         with pytest.raises(GRPCError, match=it.where) as caught:
             await channel.unary(BREAK, Text(text="a"), Text)
-        assert (caught.value.status, odd.calls) == (Status.UNAVAILABLE, 1)
+        assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)
+
+
+async def test_a_request_of_which_something_is_lost_is_not_passed_on_as_whole() -> None:
+    """Where too much is held of requests that come in part; and what the upstream has of it isn't said to be nothing."""
+    odd = Odd()
+    async with served() as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as server:
+        it.services.add(odd)
+        async with rpc.open_channel(server.addresses) as channel, trio.open_nursery() as nursery:
+
+            async def drop() -> None:
+                await odd.deaf.wait()
+                for calls in server._connections.values():
+                    for stream in calls._calls:
+                        stream.buffer.refuse()
+
+            nursery.start_soon(drop)
+            with pytest.raises(GRPCError, match="thrown away") as caught:
+                await channel.unary(DEAF, Text(text="x" * 3_000_000), Text)
+            assert (type(caught.value), caught.value.status) == (GRPCError, Status.RESOURCE_EXHAUSTED)
+            await odd.deaf_ended.wait()
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000])
@@ -410,7 +434,7 @@ async def test_a_server_that_always_refuses_is_named() -> None:
     odd.refusals = 100
     async with forwarded() as (it, where), rpc.open_channel(where) as channel:
         it.services.add(odd)
-        with pytest.raises(GRPCError, match=f"{it.where} refused") as caught:
+        with pytest.raises(rpc.NotBegun, match=f"{it.where} refused") as caught:
             await channel.unary(REFUSE, Text(text="a"), Text)
         assert (caught.value.status, odd.calls) == (Status.UNAVAILABLE, 3)
 

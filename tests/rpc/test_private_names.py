@@ -19,6 +19,8 @@ def parameters(function: Any) -> list[str]:
 def test_the_version_is_the_one_that_was_read() -> None:
     """Another one is to be read first: what is extended may have changed in it."""
     assert version("grpclib") == "0.4.9"
+    assert version("h2") == "4.4.1"
+    assert version("hyperframe").startswith("6.")
 
 
 @pytest.mark.parametrize(
@@ -110,6 +112,21 @@ def test_h2_reads_the_limit_of_streams_from_where_we_raise_it() -> None:
     assert isinstance(settings.Settings.max_concurrent_streams, property)
     assert "max_concurrent_streams" in connection.H2Connection._receive_headers_frame.__code__.co_names
     assert "max_header_list_size" in connection.H2Connection.__init__.__code__.co_names
+
+
+def test_h2_keeps_a_setting_that_it_does_not_know() -> None:
+    """It is how a server says which messages it takes; hyperframe reads its number whole, but writes it cut."""
+    client = connection.H2Connection()
+    body = (0xF048).to_bytes(2, "big") + (1000).to_bytes(4, "big")
+    client.initiate_connection()
+    client.receive_data(b"\0\0\6\4\0\0\0\0\0" + body)
+    assert client.remote_settings.get(0xF048) == 1000
+    assert settings.Settings(initial_values={}).get(0xF048) is None
+
+
+def test_the_transport_is_closed_where_we_close_half_of_it() -> None:
+    """`Connection.close` closes `_transport`, which is replaced for it."""
+    assert {"_transport", "close"} <= set(protocol.Connection.close.__code__.co_names)
 
 
 def test_dispatching_to_nobody_needs_no_server() -> None:

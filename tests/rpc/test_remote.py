@@ -20,7 +20,7 @@ from headway import rpc
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import Owed, Run, Supervisor
-from headway.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from headway.errors import InvalidArgument, Unavailable
 from headway.events import StreamOpened
 from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc._health import SERVING, HealthCheckRequest, HealthCheckResponse
@@ -202,7 +202,7 @@ async def test_a_controller_goes_on_when_its_server_goes() -> None:
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
-    """Its address is named; a write that may not have been sent is said to be so."""
+    """Its address is named; a write, which was certainly not sent, is not called unknown."""
     async with rpc.open_channel("127.0.0.1:1") as channel:
         with pytest.raises(GRPCError, match=r"127\.0\.0\.1:1") as caught:
             await channel.unary(ECHO, Text(), Text)
@@ -210,7 +210,7 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
         client = Client(channel, app.registry)
         with pytest.raises(Unavailable):
             await client.read(THING, "a")
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(Unavailable):
             await client.write(THING.new("a", Text()))
 
 

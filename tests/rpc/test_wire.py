@@ -104,7 +104,7 @@ def test_what_is_read_by_hand_is_what_was_said(items: list[StreamItem], data: st
         stream = stream[cut:]
         got += decoder(whole) if whole else []
     assert flat(got) == flat(items)
-    assert not parser.within_message
+    assert not parser.held
 
 
 @given(resources, revisions)
@@ -177,7 +177,7 @@ def test_messages_are_cut_from_any_pieces(messages: list[bytes], data: st.DataOb
         got += parser.feed(stream[:cut])
         stream = stream[cut:]
     assert got == messages
-    assert not parser.within_message
+    assert not parser.held
 
 
 def test_a_message_over_the_limit_is_refused_by_its_length() -> None:

@@ -14,6 +14,7 @@ from headway.cache import SharedType
 from headway.errors import HeadwayError, StoreChanged, StoreWentBack, Unavailable
 from headway.events import BookmarkRefused, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Position, ResourceType, Scope
+from headway.rpc import Lagging
 from headway.watch import Follower, watch_request
 from tests.helpers.resources import (
     OTHER_STORE,
@@ -229,6 +230,7 @@ def test_a_stream_below_the_frontier_is_closed_after_the_limit(resumed: bool) ->
     following = Following([end(10)], lagging, [end(8), Pause(20), bookmark(9), SILENCE])
     following.follow(32)
     assert following.count(StreamLagging) == 1
+    assert following.channel.left_by.count(Lagging) == 1
     assert following.linearizable_reads == 1
 
 
@@ -238,6 +240,7 @@ def test_a_stream_that_catches_up_within_the_limit_is_kept() -> None:
     following.follow()
     assert len(following.channel.openings) == 2
     assert following.count(StreamLagging) == 0
+    assert Lagging not in following.channel.left_by
 
 
 def test_a_snapshot_on_its_way_is_no_lag() -> None:

@@ -33,6 +33,8 @@ class Hub:
         self._report = report
         self._lag_limit = lag_limit
         self._shared: dict[TypeName, SharedType] = {}
+        # What each type's task is doing: following, or waiting because the store went back.
+        self._following: dict[TypeName, trio.CancelScope] = {}
 
     def shared(self, type: ResourceType[Any]) -> SharedType:
         """The type's store and stream, opened now if nobody has before."""
@@ -46,26 +48,49 @@ class Hub:
         """The type's store, if it is open."""
         return self._shared.get(type.name)
 
+    def accept_store(self) -> bool:
+        """If the store went back: forget everything of it, of every type, and begin anew with what it has now.
+
+        Returns whether it went back. Never blocks; the runs begin again when their supervisors let them.
+        """
+        if not any(shared.went_back for shared in self._shared.values()):
+            return False
+        for scope in self._following.values():
+            scope.cancel()
+        return True
+
     async def _follow(self, shared: SharedType) -> None:
         while True:
-            follower = Follower(
-                shared.type,
-                self._channel,
-                shared,
-                self._report,
-                lambda: self.linearizable(shared.type),
-                self._lag_limit,
+            error = StoreChanged(
+                f"what was held of {shared.type.name} was given up: the store has been accepted as it is"
             )
+            with trio.CancelScope() as self._following[shared.type.name]:
+                error = await self._follow_one_store(shared)
+            self._report(StreamEnded(shared.type.name, str(error), 0))
+            shared.void(error, replaced=True)
+
+    async def _follow_one_store(self, shared: SharedType) -> StoreChanged:
+        """Returns when the store is another one."""
+        type, lag_limit = shared.type, self._lag_limit
+        follower = Follower(type, self._channel, shared, self._report, lambda: self.linearizable(type), lag_limit)
+        try:
+            await follower.run()
+        except StoreChanged as error:
+            return error
+        except StoreWentBack as error:
+            self._report(StreamEnded(type.name, str(error), 0))
+            shared.void(error, replaced=False)
+        # Only an operator, or another id, can mend this: a store that grows past where it stood has another history.
+        # What is held stays as the evidence.
+        while True:
+            await trio.sleep(_WENT_BACK_WAIT)
             try:
-                await follower.run()
-            except StoreChanged as error:
-                self._report(StreamEnded(shared.type.name, str(error), 0))
-                shared.void(error, replaced=True)
-            except StoreWentBack as error:
-                # Only an operator, or a store with another id, can mend this; the data stays as the evidence.
-                self._report(StreamEnded(shared.type.name, str(error), 0))
-                shared.void(error, replaced=False)
-                await trio.sleep(_WENT_BACK_WAIT)
+                with trio.move_on_after(lag_limit):
+                    here = await self.linearizable(type)
+                    if here.store_id != shared.store_id:
+                        return StoreChanged(f"the store is {here.store_id}, not {shared.store_id} any more")
+            except Unavailable:
+                continue
 
     async def linearizable(self, type: ResourceType[Any]) -> Position:
         """Where the store really stands, by a read that every acknowledged commit is in."""

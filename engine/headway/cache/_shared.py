@@ -16,7 +16,7 @@ from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import Index, IndexTable, OnFailure
 from headway.errors import HeadwayError, StoreChanged
 from headway.events import Report, StaleRefused
-from headway.resource import Bookmark, EndOfSnapshot, Key, Position, ResourceType, StreamItem, pb
+from headway.resource import EndOfSnapshot, Key, Position, ResourceType, StreamItem, pb
 
 LINGER_LIMIT = 100_000
 """How many changes are kept for a controller that has no run: as many as a store keeps of its history."""
@@ -155,16 +155,24 @@ class SharedType:
         gate = self.gate
         stale = gate.refused.changes + gate.refused.snapshots
         applied = gate.feed(item)
-        if isinstance(item, EndOfSnapshot | Bookmark) and item.position.revision >= gate.frontier:
-            self._failure = None
-            if isinstance(item, EndOfSnapshot):
-                self._distrusted = False
+        if isinstance(item, EndOfSnapshot) and item.position.revision >= gate.frontier:
+            self._distrusted = False
         count = gate.refused.changes + gate.refused.snapshots
         if count > stale:
             self._report(StaleRefused(self.type.name, type(item).__name__, count))
         self._tell(applied)
 
     # --- for the runs ---
+
+    @property
+    def went_back(self) -> bool:
+        """Whether the data is void and nobody has accepted the store as it is now."""
+        return self._failure is not None
+
+    def check(self) -> None:
+        """Raise StoreWentBack if the store went back."""
+        if self._failure is not None:
+            raise self._failure
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Apply what a write was answered (C5). Raises StoreChanged when another store answered."""
@@ -178,13 +186,11 @@ class SharedType:
         await trio.lowlevel.checkpoint()
         gate = self.gate
         while not (gate.primed and gate.frontier >= revision):
-            if self._failure is not None:
-                raise self._failure
+            self.check()
             await self._progress.park()
             if self.gate is not gate:
                 raise StoreChanged(f"the store of {self.type.name} was replaced while it was being primed")
-        if self._failure is not None:
-            raise self._failure
+        self.check()
         return gate.frontier
 
     def subscribe(self, indexes: Sequence[Index[Any]], on_failure: OnFailure) -> Subscription:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway import rpc
 from headway.errors import (
     Conflict,
     FailedPrecondition,
@@ -16,6 +17,7 @@ from headway.errors import (
     OutcomeUnknown,
     PermissionDenied,
     StoreChanged,
+    TooLarge,
     Unavailable,
 )
 from headway.service import FENCED
@@ -38,14 +40,19 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
 
     A status that a service gives only before it has done anything means that a write did not happen; with any
     other one it may have happened, and that is OutcomeUnknown. UNAVAILABLE is such a status where the channel
-    ``settles_writes``; over a network it also stands for a reply that was lost.
+    ``settles_writes``; over a network it also stands for a reply that was lost. Where a channel says that nobody has
+    begun with the call, it is definite whatever the status.
     """
     message = error.message or error.status.name
+    if isinstance(error, rpc.TooLarge):
+        return TooLarge(message, error.size, error.limit)
     if error.status is Status.FAILED_PRECONDITION and message.startswith(FENCED):
         return Fenced(message.removeprefix(FENCED))
     known = _KNOWN.get(error.status)
     if known is not None:
         return known(message)
+    if isinstance(error, rpc.NotBegun):
+        return Unavailable(f"{error.status.name}: {message}")
     if write and not (settles_writes and error.status is Status.UNAVAILABLE):
         return OutcomeUnknown(f"{error.status.name}: {message}")
     if error.status is Status.DATA_LOSS:

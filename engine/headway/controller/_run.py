@@ -86,6 +86,9 @@ class Run:
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
         try:
+            for type in self._definition.types:
+                # A store that went back is written to no more than it is read.
+                self._hub.shared(type).check()
             raised = await self._start()
             await self._prime(raised.position)
             deleted = await self._deletions(raised.position, raised.settled)

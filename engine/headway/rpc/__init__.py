@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from headway.rpc._addresses import Address as Address
 from headway.rpc._addresses import address as address
 from headway.rpc._channel import Channel as Channel
+from headway.rpc._channel import Lagging as Lagging
 from headway.rpc._channel import Metadata as Metadata
 from headway.rpc._copying import CopyingChannel as CopyingChannel
+from headway.rpc._errors import NotBegun as NotBegun
+from headway.rpc._errors import TooLarge as TooLarge
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import Rate as Rate

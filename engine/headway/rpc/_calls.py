@@ -95,6 +95,7 @@ class Calls(AbstractHandler):
             stream.abandon(ErrorCodes.INTERNAL_ERROR)
         finally:
             del self._calls[stream]
+            stream.buffer.close()
             release()
             self._ended()
 

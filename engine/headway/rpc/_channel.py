@@ -11,8 +11,13 @@ Metadata = Mapping[str, str]
 Reply = TypeVar("Reply")
 
 
+class Lagging(Exception):
+    """Raised by a reader inside a stream's block, to leave it: the server lags. See `Channel.stream`."""
+
+
 class Channel(Protocol):
-    """A way to call services. Every failure is a ``grpclib.GRPCError`` with the status the service gave.
+    """A way to call services. Every failure is a ``grpclib.GRPCError`` with the status the service gave; a `NotBegun`
+    where it is certain that nothing has been done.
 
     Attributes:
         settles_writes: whether a call that is cancelled or fails has certainly had no effect unless it said
@@ -34,5 +39,9 @@ class Channel(Protocol):
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """One request, many replies. Leaving the block ends the stream."""
+        """One request, many replies. Leaving the block ends the stream.
+
+        Left by `Lagging`, which goes on outwards, a channel that has several servers opens its next streams at
+        another one, for a time.
+        """
         ...

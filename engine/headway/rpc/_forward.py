@@ -1,8 +1,8 @@
 """A server that answers by asking another one: calls go through as they are, whatever they mean.
 
 Neither services nor messages are known here. Bytes are passed on as they come, and only as fast as who gets them
-reads, so that a call takes no more memory than its two windows. What the upstream says is what the client hears; a
-status of our own is UNAVAILABLE, or one that says as little of what the upstream has done.
+reads, so that a call takes no more memory than its two windows. What the upstream says is what the client hears. Of
+a call that the upstream may have begun nothing is said that could be taken for "it was not done".
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
 from headway.rpc._addresses import addresses
+from headway.rpc._errors import NotBegun
 from headway.rpc._limits import KIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._pool import Pool
@@ -64,22 +65,42 @@ class Forwarder:
         # Of most calls the request has come with the headers, and goes on with them.
         first = await request.take() if request.ready else b""
         whole = request.finished
+        request.done(len(first))
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with self._pool.open_call() as call:
+                    # Invariant: without it our trailers say that nothing of the call has been done.
+                    stream.begun = True
                     await call.begin_raw(stream.path, headers, first, deadline, end=whole)
                     await (_pass_reply(stream, call) if whole else _pass_both(stream, call))
                 return
             except Unsent as error:
+                stream.begun = False
                 if attempt == _ATTEMPTS:
-                    raise GRPCError(Status.UNAVAILABLE, str(error)) from error
+                    raise NotBegun(Status.UNAVAILABLE, str(error)) from error
 
 
 async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:
     """Pass on the rest of the request, and meanwhile the reply; who has the reply needs no more of the request."""
     failure: Exception | None = None
+
+    async def pass_request() -> None:
+        nonlocal failure
+        try:
+            while data := await stream.http2.buffer.take():
+                await call.stream.send_data(data)
+                stream.http2.buffer.done(len(data))
+            await call.stream.end()
+        except (StreamTerminatedError, ProtocolError):
+            # One of the two has gone: who passes the reply on sees it too.
+            return
+        except GRPCError as error:
+            # Some of the request was thrown away here: what the upstream has of it must not look like all of it.
+            failure = error
+            nursery.cancel_scope.cancel()
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_pass_request, stream, call)
+        nursery.start_soon(pass_request)
         try:
             await _pass_reply(stream, call)
         except Unsent:
@@ -90,16 +111,6 @@ async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
-
-
-async def _pass_request(stream: ServerStream, call: RemoteCall) -> None:
-    try:
-        while data := await stream.http2.buffer.take():
-            await call.stream.send_data(data)
-        await call.stream.end()
-    except (StreamTerminatedError, ProtocolError):
-        # One of the two has gone: who passes the reply on sees it too.
-        return
 
 
 async def _pass_reply(stream: ServerStream, call: RemoteCall) -> None:

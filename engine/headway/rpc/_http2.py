@@ -6,7 +6,7 @@ when a name is gone.
 
 from __future__ import annotations
 
-from collections import deque
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -26,78 +26,10 @@ from h2.events import (
 )
 from h2.exceptions import TooManyStreamsError
 
+from headway.rpc._budget import Budget
+from headway.rpc._inbox import Inbox
 from headway.rpc._limits import Allowance, Limits
 from headway.rpc._signal import Signal
-
-# So much is taken from a stream at once: decoding more would hold up everybody else.
-_TAKEN_AT_ONCE = 64 << 10
-# A piece smaller than this is joined to the next: many of a byte each would take a hundred times their size.
-_SMALL = 1 << 10
-
-
-class Inbox:
-    """What has arrived on a stream and nobody has taken. Its size is bounded by the stream's window.
-
-    It stands where grpclib has a `Buffer`, and hands the window back as it is emptied.
-    """
-
-    __slots__ = ("_acknowledge", "_arrived", "_chunks", "_ended")
-
-    def __init__(self, acknowledge: Callable[[int], None]) -> None:
-        self._acknowledge = acknowledge
-        self._chunks: deque[tuple[bytes, int]] = deque()
-        self._ended = False
-        self._arrived = Signal()
-
-    def add(self, data: bytes, ack_size: int) -> None:
-        """A DATA frame has come; with its padding it took ``ack_size`` of the window."""
-        if self._chunks and len(self._chunks[-1][0]) < _SMALL:
-            before, held = self._chunks.pop()
-            data, ack_size = before + data, held + ack_size
-        self._chunks.append((data, ack_size))
-        self._arrived.set()
-
-    @property
-    def ready(self) -> bool:
-        """Whether `take` would return at once."""
-        return self._ended or bool(self._chunks)
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to be taken, nor will be."""
-        return self._ended and not self._chunks
-
-    def eof(self) -> None:
-        """Nothing more will come."""
-        self._ended = True
-        self._arrived.set()
-
-    def fail(self, error: Exception) -> None:
-        """Nothing more will come, and that is an error; what has come can still be taken."""
-        if not self._ended:
-            self._arrived.fail(error)
-
-    def unacked_size(self) -> int:
-        """Forget what nobody will take; how much of the window it held."""
-        size = sum(size for _, size in self._chunks)
-        self._chunks.clear()
-        return size
-
-    async def take(self) -> bytes:
-        """Some of what there is, as soon as there is any; empty at the end."""
-        while not self._chunks:
-            if self._ended:
-                return b""
-            self._arrived.clear()
-            await self._arrived.wait()
-        chunks, freed, size = [], 0, 0
-        while self._chunks and size < _TAKEN_AT_ONCE:
-            data, ack_size = self._chunks.popleft()
-            chunks.append(data)
-            size += len(data)
-            freed += ack_size
-        self._acknowledge(freed)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 class Http2Stream(Stream):
@@ -119,7 +51,8 @@ class Http2Stream(Stream):
     def init_stream(self, stream_id: int, connection: Connection) -> None:
         """grpclib's, with an inbox of our own."""
         super().init_stream(stream_id, connection)
-        self.buffer = Inbox(lambda size: connection.ack(stream_id, size))
+        budget = connection.budget if isinstance(connection, Http2Connection) else None
+        self.buffer = Inbox(lambda size: connection.ack(stream_id, size), budget)
 
     async def begin(
         self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor, *, end: bool = True
@@ -184,12 +117,16 @@ class Http2Stream(Stream):
 class Http2Connection(Connection):
     """A connection's state and its transport, for Trio's tasks."""
 
-    def __init__(self, connection: H2Connection, transport: Any, *, config: Any, limits: Limits) -> None:
+    def __init__(
+        self, connection: H2Connection, transport: Any, *, config: Any, limits: Limits, budget: Budget | None = None
+    ) -> None:
         super().__init__(connection, transport, config=config)
         self.write_ready = Signal(is_set=True)  # type: ignore[assignment]
         self.stream_close_waiter = Signal()  # type: ignore[assignment]
         self.settings_received = Signal()
+        self.closed = trio.Event()
         self.limits = limits
+        self.budget = budget
         # While what has arrived is looked at, what is to be sent gathers: one write in place of many.
         self.gathering = False
         # Whether the peer has said that no more calls may begin.
@@ -218,11 +155,32 @@ class Http2Connection(Connection):
         return size
 
     def close(self) -> None:
-        """Close, and let nobody wait for it any more."""
+        """Close, and let nobody wait for it any more.
+
+        A server closes its own half alone, and its client the other one: closed with something unread in it, a
+        socket throws away what it has to send, and the statuses that tell clients to come again would be lost. (Of
+        TLS asyncio's transport does likewise, with its close_notify.)
+        """
+        if hasattr(self, "_transport") and not self.h2.config.client_side and self._transport.can_write_eof():
+            self._transport = _HalfOf(self._transport)  # type: ignore[assignment]  # all that is still called is `close`
         super().close()
+        self.closed.set()
         error = StreamTerminatedError("Connection closed")
         for signal in (self.write_ready, self.stream_close_waiter, self.settings_received):
             signal.fail(error)  # type: ignore[union-attr]
+
+
+class _HalfOf:
+    """A transport of which `close` closes our half."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            # The peer may have reset the connection, which its reader has not been told yet.
+            with contextlib.suppress(OSError):
+                self._transport.write_eof()
 
 
 class Http2Processor(EventsProcessor):

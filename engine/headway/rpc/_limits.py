@@ -25,6 +25,9 @@ class Limits:
 
     Attributes:
         message_size: bytes of one message that is received; refused when its length is read, before its body is.
+        requests_size: bytes of requests on one connection that have come in part; over it the largest is refused.
+            At least two messages' size.
+        server_requests_size: likewise on all connections of a server.
         streams: calls open at once on one connection.
         connections: connections open at once to one server.
         stream_window: bytes that a peer may send on one stream ahead of who reads it.
@@ -41,6 +44,8 @@ class Limits:
     """
 
     message_size: int = 4 * MIB
+    requests_size: int = 32 * MIB
+    server_requests_size: int = 256 * MIB
     streams: int = 1000
     connections: int = 10_000
     stream_window: int = 256 * KIB

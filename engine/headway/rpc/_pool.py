@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler
 from h2.errors import ErrorCodes
 
 from headway.rpc._addresses import Address
+from headway.rpc._channel import Lagging
+from headway.rpc._errors import NotBegun
 from headway.rpc._limits import Limits
 from headway.rpc._loop import Carrier
 from headway.rpc._protocol import Http2Protocol
@@ -24,6 +25,8 @@ from headway.rpc._tls import speaking_http2
 
 Report = Callable[[str, BaseException], None]
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+# Seconds for which a server that lags gets no new streams, as long as there is another one.
+_AVOIDED = 60.0
 
 
 class _NoRequests(AbstractHandler):
@@ -48,6 +51,7 @@ class _Endpoint:
         self.where = where
         self.failures = 0
         self.not_before = 0.0
+        self.avoided_until = 0.0
 
     def failed(self) -> None:
         # Full jitter: the clients of a server that has come back don't come all at once.
@@ -113,7 +117,7 @@ class Pool:
 
     @asynccontextmanager
     async def open_call(self) -> AsyncIterator[RemoteCall]:
-        """A call on a connection with room for it. Raises GRPCError of status UNAVAILABLE when there is none."""
+        """A call on a connection with room for it. Raises NotBegun of status UNAVAILABLE when there is none."""
         line = self._line() or await self._new_line()
         line.calls += 1
         where = line.endpoint.where
@@ -121,13 +125,30 @@ class Pool:
         call = RemoteCall(line.protocol, host, "https" if self._tls else "http", self._limits.message_size)
         try:
             yield call
+        except Lagging:
+            self._avoid(line.endpoint)
+            raise
         finally:
             call.release()
             line.calls -= 1
 
+    def _avoid(self, endpoint: _Endpoint) -> None:
+        """It lags. Its connections are kept for the calls that are on them."""
+        endpoint.avoided_until = trio.current_time() + _AVOIDED
+        self._endpoints.sort(key=lambda each: each is endpoint)
+
     def _line(self) -> _Line | None:
+        """A connection with room for a call, to a server that isn't avoided; if all are, to the first one avoided."""
+        first = min(self._avoided(each) for each in self._endpoints)
+        return self._line_to([each for each in self._endpoints if self._avoided(each) <= first])
+
+    def _avoided(self, endpoint: _Endpoint) -> float:
+        return max(endpoint.avoided_until - trio.current_time(), 0)
+
+    def _line_to(self, endpoints: list[_Endpoint]) -> _Line | None:
         self._lines = [line for line in self._lines if not line.gone]
-        return next((line for line in self._lines if line.has_room(self._limits.streams)), None)
+        with_room = (line for line in self._lines if line.has_room(self._limits.streams) and line.endpoint in endpoints)
+        return next(with_room, None)
 
     async def _new_line(self) -> _Line:
         failure = self._failure
@@ -138,11 +159,15 @@ class Pool:
                 return line
             if self._failure is not failure:
                 # Or has tried: those who wait don't try one after the other.
-                raise GRPCError(Status.UNAVAILABLE, self._failure)
+                raise NotBegun(Status.UNAVAILABLE, self._failure)
             await self._until_one_may_be_tried()
             errors: list[str] = []
             now = trio.current_time()
-            for endpoint in sorted(self._endpoints, key=lambda each: each.not_before > now):
+            for endpoint in sorted(self._endpoints, key=lambda each: (each.not_before > now, self._avoided(each))):
+                line = self._line_to([endpoint])
+                if line is not None:
+                    # To one that is avoided, because no other can be reached.
+                    return line
                 try:
                     protocol = await self._connect(endpoint.where)
                 except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError) as error:
@@ -155,12 +180,12 @@ class Pool:
                 self._lines.append(line)
                 return line
             self._failure = f"no server can be reached ({'; '.join(errors)})"
-        raise GRPCError(Status.UNAVAILABLE, self._failure)
+        raise NotBegun(Status.UNAVAILABLE, self._failure)
 
     async def _until_one_may_be_tried(self) -> None:
         wait = min(endpoint.not_before for endpoint in self._endpoints) - trio.current_time()
         if wait > 0 and not self._patient:
-            raise GRPCError(Status.UNAVAILABLE, self._failure)
+            raise NotBegun(Status.UNAVAILABLE, self._failure)
         await trio.sleep(max(wait, 0))
 
     async def _connect(self, where: Address) -> Http2Protocol:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +16,18 @@ from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, Event
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import Frame, GoAwayFrame
+from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
+from headway.rpc._budget import Budget
 from headway.rpc._http2 import Http2Connection, Http2Processor
 from headway.rpc._limits import Flooded, Limits
 
 _FIRST_WINDOW = 65_535
 _PING = b"headway!"
+# Of the settings that HTTP/2 leaves to experiments; whoever doesn't know it ignores it.
+_MESSAGE_SIZE = 0xF048
+# Bytes that are read and thrown away after a connection was closed, before it is given up.
+_UNHEARD = 1 << 20
 
 
 class _Announced(Settings):
@@ -52,6 +58,7 @@ class Http2Protocol(H2Protocol):
     Args:
         started: called with this when the connection is made.
         ended: called with this when it is lost.
+        budget: for what is held of requests that are not whole yet.
     """
 
     connection: Http2Connection
@@ -66,6 +73,7 @@ class Http2Protocol(H2Protocol):
         started: Callable[[Http2Protocol], None],
         ended: Callable[[Http2Protocol], None],
         report: Callable[[str, BaseException], None],
+        budget: Budget | None = None,
     ) -> None:
         config = Configuration()
         config = config.__for_client__() if client_side else config.__for_server__()
@@ -82,21 +90,32 @@ class Http2Protocol(H2Protocol):
             ),
         )
         self._limits = limits
+        self._budget = budget
         self._client_side = client_side
         self._started = started
         self._ended = ended
         self._report = report
         self._heard = 0.0
+        self._unheard = 0
         self._alive = trio.CancelScope()
 
     def connection_made(self, transport: Any) -> None:
         """Say what we accept, before anything is received."""
-        self.connection = Http2Connection(self._h2(), transport, config=self.config, limits=self._limits)
+        self.connection = Http2Connection(
+            self._h2(), transport, config=self.config, limits=self._limits, budget=self._budget
+        )
         self._transport = transport
         self._heard = trio.current_time()
         self.processor = Http2Processor(self.handler, self.connection, self._heard)
-        self.connection.flush()
+        transport.write(self.connection.h2.data_to_send() + self._more_settings())
         self._started(self)
+
+    def _more_settings(self) -> bytes:
+        """A server's own setting, in a frame of its own: hyperframe writes no number above 255."""
+        if self._client_side:
+            return b""
+        body = _MESSAGE_SIZE.to_bytes(2, "big") + min(self._limits.message_size, (1 << 32) - 1).to_bytes(4, "big")
+        return len(body).to_bytes(3, "big") + bytes([SettingsFrame.type, 0, 0, 0, 0, 0]) + body
 
     def _h2(self) -> H2Connection:
         limits = self._limits
@@ -119,10 +138,17 @@ class Http2Protocol(H2Protocol):
             h2.increment_flow_control_window(limits.connection_window - _FIRST_WINDOW)
         return h2
 
+    @property
+    def message_limit(self) -> int | None:
+        """Bytes of the largest message that the peer takes, if it has said so."""
+        limit: int | None = self.connection.h2.remote_settings.get(_MESSAGE_SIZE)
+        return limit
+
     def data_received(self, data: bytes) -> None:
         """Take what has arrived. Whatever it is, it ends this connection at the worst."""
         connection = self.connection
         if connection.is_closing():
+            self._read_in_vain(len(data))
             return
         self._heard = trio.current_time()
         connection.gathering = True
@@ -145,6 +171,12 @@ class Http2Protocol(H2Protocol):
             connection.flush()
             if connection.unsent() > self._limits.unsent:
                 self.give_up()
+
+    def _read_in_vain(self, size: int) -> None:
+        """It is closed, and its peer may not know yet."""
+        self._unheard += size
+        if self._unheard > _UNHEARD:
+            self.give_up()
 
     def _end(self, why: str, error_code: ErrorCodes | None) -> None:
         connection = self.connection
@@ -178,29 +210,31 @@ class Http2Protocol(H2Protocol):
         and when it is closed and doesn't take what is left.
         """
         with self._alive:
-            try:
-                await self._ask_for_ever()
-            except StreamTerminatedError:
-                # Closed, but not yet lost: something waits to be sent.
+            if await self._until_closed():
+                # But not yet lost: something waits to be sent, or the peer hasn't closed its half.
                 await trio.sleep(self._limits.keepalive_timeout)
             self.give_up()
 
-    async def _ask_for_ever(self) -> None:
-        """Returns when the peer isn't there; raises StreamTerminatedError when the connection is closed."""
+    async def _until_closed(self) -> bool:
+        """Whether it has been closed; False when its peer isn't there."""
         limits, connection = self._limits, self.connection
-        with trio.move_on_after(limits.handshake_timeout) as beginning:
+        with trio.move_on_after(limits.handshake_timeout) as beginning, contextlib.suppress(StreamTerminatedError):
             await connection.settings_received.wait()
         if beginning.cancelled_caught:
-            return
-        while True:
-            await trio.sleep(max(self._heard + limits.keepalive_interval - trio.current_time(), 0))
-            # Raises when it has been closed meanwhile.
-            await connection.settings_received.wait()
+            return False
+        while not await self._closed_within(self._heard + limits.keepalive_interval - trio.current_time()):
             asked = trio.current_time()
             if asked - self._heard < limits.keepalive_interval:
                 continue
             connection.h2.ping(_PING)
             connection.flush()
-            await trio.sleep(limits.keepalive_timeout)
+            if await self._closed_within(limits.keepalive_timeout):
+                break
             if self._heard < asked:
-                return
+                return False
+        return True
+
+    async def _closed_within(self, seconds: float) -> bool:
+        with trio.move_on_after(max(seconds, 0)):
+            await self.connection.closed.wait()
+        return self.connection.closed.is_set()

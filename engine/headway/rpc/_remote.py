@@ -15,6 +15,7 @@ from grpclib.const import Status
 
 from headway.rpc._addresses import addresses
 from headway.rpc._channel import Metadata
+from headway.rpc._errors import NotBegun
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._pool import Pool
@@ -82,7 +83,7 @@ class RemoteChannel:
                         return self._reply(path, await call.one_message(), reply_type)
                 except Unsent as error:
                     if attempt == _ATTEMPTS:
-                        raise GRPCError(Status.UNAVAILABLE, str(error)) from error
+                        raise NotBegun(Status.UNAVAILABLE, str(error)) from error
         # A deadline of the caller's own raises its Cancelled here; this one is the channel's.
         await trio.lowlevel.checkpoint()
         raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} has not been answered in {self._timeout} s")
@@ -127,7 +128,7 @@ class _Items:
             except Unsent as error:
                 await self._close()
                 if attempt == _ATTEMPTS:
-                    raise GRPCError(Status.UNAVAILABLE, str(error)) from error
+                    raise NotBegun(Status.UNAVAILABLE, str(error)) from error
             except BaseException:
                 await self._close()
                 raise
@@ -139,7 +140,7 @@ class _Items:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._close()
+        await self._close(kind, error, traceback)
 
     def __aiter__(self) -> _Items:
         return self
@@ -151,7 +152,7 @@ class _Items:
             try:
                 bodies = await self._call.messages()
             except Unsent as error:
-                raise GRPCError(Status.UNAVAILABLE, str(error)) from error
+                raise NotBegun(Status.UNAVAILABLE, str(error)) from error
             if not bodies:
                 raise StopAsyncIteration
             try:
@@ -160,10 +161,15 @@ class _Items:
                 raise GRPCError(Status.INTERNAL, f"{self._path} sent what is {error}") from error
         return self._ready.popleft()
 
-    async def _close(self) -> None:
+    async def _close(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
         opened, self._opened, self._call = self._opened, None, None
         if opened is not None:
-            await opened.__aexit__(None, None, None)
+            await opened.__aexit__(kind, error, traceback)
 
 
 @asynccontextmanager

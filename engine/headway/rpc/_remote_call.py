@@ -13,6 +13,7 @@ from grpclib.metadata import USER_AGENT, decode_grpc_message, encode_metadata, e
 from h2.exceptions import ProtocolError
 
 from headway.rpc._channel import Metadata
+from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, NotBegun, TooLarge
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed
@@ -31,6 +32,8 @@ _HTTP_STATUSES = {
 
 
 _MOST_MILLISECONDS = 99_999
+# Digits.
+_LONGEST_LIMIT = 19
 
 
 class Unsent(Exception):
@@ -54,9 +57,16 @@ class RemoteCall:
         self._stream: Http2Stream = protocol.connection.create_stream()
         self._parser = MessageParser(message_size)
         self._bodies: deque[bytes] = deque()
+        self._size = 0
 
     async def begin(self, path: str, body: bytes, metadata: Metadata | None, deadline: float | None) -> None:
-        """Send the request. ``deadline``, by Trio's clock, is told to the server."""
+        """Send the request. ``deadline``, by Trio's clock, is told to the server. Raises TooLarge when it is more than
+        the server has said that it takes.
+        """
+        limit = self._protocol.message_limit
+        if limit is not None and len(body) > limit:
+            raise TooLarge(len(body), limit)
+        self._size = len(body)
         headers = [("content-type", "application/grpc"), ("user-agent", USER_AGENT)]
         if metadata:
             headers.extend(encode_metadata(metadata))
@@ -165,6 +175,16 @@ class RemoteCall:
         status = _HTTP_STATUSES.get(http, Status.UNKNOWN)
         return GRPCError(status, f"the server at {self._host} does not speak gRPC (HTTP status {http or 'none'})")
 
+    def _failure(self, status: Status, trailers: dict[str, str]) -> GRPCError:
+        given = trailers.get("grpc-message")
+        message = None if given is None else decode_grpc_message(given)
+        if NOT_BEGUN not in trailers:
+            return GRPCError(status, message)
+        limit = trailers.get(MESSAGE_LIMIT, "")
+        if limit.isascii() and limit.isdigit() and len(limit) <= _LONGEST_LIMIT:
+            return TooLarge(self._size, int(limit))
+        return NotBegun(status, message)
+
     async def _check_status(self) -> None:
         """The stream has ended: raise what it ended with, unless that is OK."""
         headers = dict(self._stream.headers or ())
@@ -177,7 +197,6 @@ class RemoteCall:
         except ValueError:
             status = Status.UNKNOWN
         if status is not Status.OK:
-            message = trailers.get("grpc-message")
-            raise GRPCError(status, None if message is None else decode_grpc_message(message))
-        if self._parser.within_message:
+            raise self._failure(status, trailers)
+        if self._parser.held:
             raise GRPCError(Status.INTERNAL, "the stream ended in the middle of a message")

@@ -14,6 +14,7 @@ from typing import Any
 import trio
 
 from headway.rpc._addresses import Address, address
+from headway.rpc._budget import Budget
 from headway.rpc._calls import Calls
 from headway.rpc._limits import Limits
 from headway.rpc._loop import Carrier, open_carrier
@@ -25,7 +26,7 @@ Report = Callable[[str, BaseException], None]
 
 _BACKLOG = 1024
 _LISTEN_TIMEOUT = 30.0
-# Seconds for statuses and GOAWAYs to reach clients once the grace has passed.
+# Seconds for calls to be told that they have ended, once the grace has passed, and then for clients to read it.
 _LAST_WORDS = 1.0
 
 
@@ -48,6 +49,9 @@ class Server:
         self._grace = grace
         self._listeners: list[asyncio.Server] = []
         self._paths: list[str] = []
+        # A message of the greatest size must have room in them.
+        self._least_budget = 2 * limits.message_size
+        self._budget = Budget(max(limits.server_requests_size, self._least_budget))
         self._connections: dict[Http2Protocol, Calls] = {}
         self._changed = trio.Event()
         self._stopping = False
@@ -90,13 +94,15 @@ class Server:
         await carrier.loop.synchronize()
 
     async def _end_connections(self) -> None:
+        for calls in self._connections.values():
+            calls.stop(unary=True)
         with trio.move_on_after(_LAST_WORDS):
-            for calls in self._connections.values():
-                calls.stop(unary=True)
             await self._until(lambda: not any(self._connections.values()))
-            for protocol in list(self._connections):
-                protocol.say_goodbye()
-                protocol.processor.close("the server has stopped")
+        for protocol in list(self._connections):
+            protocol.say_goodbye()
+            protocol.processor.close("the server has stopped")
+        with trio.move_on_after(_LAST_WORDS):
+            # Until the clients have read it all and closed, too.
             await self._until(lambda: not self._connections)
         for protocol in list(self._connections):
             protocol.give_up()
@@ -115,6 +121,7 @@ class Server:
             started=functools.partial(self._started, nursery),
             ended=self._ended,
             report=self._report,
+            budget=Budget(max(self._limits.requests_size, self._least_budget), self._budget),
         )
 
     def _started(self, nursery: trio.Nursery, protocol: Http2Protocol) -> None:

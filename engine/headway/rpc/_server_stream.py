@@ -14,6 +14,7 @@ from grpclib.metadata import Deadline
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
+from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._limits import Limits
 from headway.rpc._services import Services
@@ -75,6 +76,8 @@ class ServerStream(Stream[Any, Any]):
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
         self._bodies: list[bytes] = []
+        # Whether anybody has been given anything to act on.
+        self.begun = False
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
 
@@ -107,19 +110,26 @@ class ServerStream(Stream[Any, Any]):
             while not self._bodies:
                 data = await self._inbox.buffer.take()
                 if not data:
-                    if self._parser.within_message:
+                    if self._parser.held:
                         raise GRPCError(Status.INTERNAL, "the request ended in the middle of a message")
                     if not self._cardinality.client_streaming:
                         raise GRPCError(Status.INTERNAL, "the client sent no request")
                     return None
+                held = self._parser.held
                 self._bodies = self._parser.feed(data)
+                self._inbox.buffer.done(held + len(data) - self._parser.held)
+        if not self._cardinality.client_streaming:
+            # What comes behind the one request is nobody's.
+            self._inbox.buffer.close()
         if scope.cancelled_caught:
             raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request was not there after {patience} s")
         body = self._bodies.pop(0)
         try:
-            return self._message_codec.decode(self._recv_type, body)
+            message = self._message_codec.decode(self._recv_type, body)
         except ValueError as error:
             raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
+        self.begun = True
+        return message
 
     async def send_message(self, message: Any) -> None:
         """Send a message, or whatever the method's encoder takes. Waits while the client doesn't read."""
@@ -162,9 +172,20 @@ class ServerStream(Stream[Any, Any]):
             if error is None:
                 await self.send_trailing_metadata()
             else:
-                await self.send_trailing_metadata(status=error.status, status_message=_shortened(error.message))
+                await self.send_trailing_metadata(
+                    status=error.status,
+                    status_message=_shortened(error.message),
+                    metadata=None if self.begun else _not_begun(error),
+                )
         # What the client still wanted to send is of no use now.
         stream.abandon(ErrorCodes.NO_ERROR)
+
+
+def _not_begun(error: GRPCError) -> dict[str, str]:
+    """The trailers that say so."""
+    if isinstance(error, Oversized):
+        return {NOT_BEGUN: "1", MESSAGE_LIMIT: str(error.limit)}
+    return {NOT_BEGUN: "1"}
 
 
 def _shortened(message: str | None) -> str | None:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import grpclib
 from grpclib.const import Status
 
+from headway.rpc._errors import Oversized
+
 _PREFIX = 5
 # A piece smaller than this is joined to the next: many of a byte each would take many times their size.
 _SMALL = 1 << 10
@@ -85,13 +87,11 @@ class MessageParser:
         return bodies
 
     @property
-    def within_message(self) -> bool:
-        """Whether a message has begun that is not whole."""
-        return self._held_size > 0
+    def held(self) -> int:
+        """Bytes of a message that has begun and is not whole."""
+        return self._held_size
 
     def _refused(self, flag: int, length: int) -> grpclib.GRPCError:
         if flag:
             return grpclib.GRPCError(Status.UNIMPLEMENTED, "compressed messages are not understood; send them plain")
-        return grpclib.GRPCError(
-            Status.RESOURCE_EXHAUSTED, f"a message of {length} bytes is larger than the limit of {self._limit}"
-        )
+        return Oversized(length, self._limit)

@@ -14,7 +14,7 @@ from grpclib.const import Status
 from headway.errors import StoreChanged, StoreWentBack, Unavailable
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Position, ResourceType, Scope, SnapshotChunk, StreamItem, pb
-from headway.rpc import Channel
+from headway.rpc import Channel, Lagging
 from headway.watch._machine import FalseBookmark, StreamBroken, StreamMachine
 
 WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
@@ -72,6 +72,8 @@ def watch_request(type: ResourceType[Any], resume_after: Position | None = None)
 class Follower:
     """Feeds a sink from WatchList streams, one after the other, for ever.
 
+    A stream that lags is left by `rpc.Lagging`, so that the channel opens the next one at another server.
+
     Args:
         channel: where the streams come from; each new stream may come from another server.
         report: hears of streams that open, end and lag.
@@ -128,6 +130,10 @@ class Follower:
                 sink.distrust()
                 await self._check_not_gone_back()
             return f"{error.status.name}: {error.message}"
+        except Lagging as error:
+            self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
+            await self._check_not_gone_back()
+            return str(error)
         except FalseBookmark as error:
             self._report(BookmarkRefused(self._type.name, str(error)))
             sink.distrust()
@@ -137,7 +143,7 @@ class Follower:
             return str(error)
 
     async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any]) -> str:
-        """Feed the sink until the stream ends or is of no more use; returns why."""
+        """Feed the sink until the stream ends or is of no more use; returns why. Raises Lagging."""
         sink = self._sink
         with trio.CancelScope() as patience:
             while True:
@@ -159,9 +165,7 @@ class Follower:
                     patience.deadline = math.inf
                 elif machine.told >= sink.frontier and sink.distrusted:
                     return "the stream began below the frontier, so its snapshot could mend nothing"
-        self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
-        await self._check_not_gone_back()
-        return f"the stream stood below revision {sink.frontier} for {self._lag_limit} s"
+        raise Lagging(f"the stream stood below revision {sink.frontier} for {self._lag_limit} s")
 
     async def _check_not_gone_back(self) -> None:
         """Tell a server that lags from a store that has lost what it had acknowledged."""

@@ -1,0 +1,120 @@
+"""A store that goes back under a running engine: its controllers stop until it is accepted or replaced."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.client import Client
+from headway.errors import StoreChanged, StoreWentBack
+from headway.rpc import Channel, InProcessChannel
+from headway.service import LeaseService, ResourceService
+from headway.storage import MemoryBackend
+from headway.testing import ScriptedChannel
+from tests.controller.test_store_replaced import Switch
+from tests.helpers.pools import Pool
+
+
+@dataclass
+class WentBack:
+    """An engine whose controllers' channel leads to an older copy of its store."""
+
+    engine: headway.Engine
+    copy: MemoryBackend
+    write_to_copy: Callable[[str], Awaitable[Any]]
+    seen: list[list[str]] = field(default_factory=list)
+    reported: list[object] = field(default_factory=list)
+
+    @property
+    def ended_by(self) -> list[type[BaseException] | type[None]]:
+        return [type(event.error) for event in self.reported if isinstance(event, events.RunEnded)]
+
+
+@asynccontextmanager
+async def went_back() -> AsyncIterator[WentBack]:
+    """The runs have ended when the block begins."""
+    app = headway.App("pools")
+    pool = app.type("pools", "v1", "Pool", Pool)
+    seen: list[list[str]] = []
+    reported: list[object] = []
+
+    @app.controller(manages=pool)
+    async def look(rt: headway.Runtime, _: headway.Request) -> None:
+        seen.append([each.name for each in rt.cache.list(pool)])
+
+    store, copy = MemoryBackend(), MemoryBackend()
+    # A copy from before has the same id, and was opened anew.
+    copy._store_id = store.position.store_id
+    elsewhere = InProcessChannel(ResourceService(copy, app.registry), LeaseService(copy))
+    at_copy = Client(elsewhere, app.registry)
+    await at_copy.write(pool.new("old"))
+    script = ScriptedChannel()
+    switches: list[Switch] = []
+
+    def through(channel: Channel) -> Channel:
+        switches.append(Switch(channel))
+        return script.over(switches[0])
+
+    async with headway.open_engine(store, app, report=reported.append, through=through) as engine:
+        for name in ("old", "newer", "newest"):
+            await engine.client.write(pool.new(name))
+        await engine.wait_settled()
+        assert set(seen[-1]) == {"old", "newer", "newest"}
+        assert not engine.accept_store()
+
+        switches[0].to = elsewhere
+        script.drop(pool)
+        await trio.sleep(60)
+        it = WentBack(engine, copy, lambda name: at_copy.write(pool.new(name)), seen, reported)
+        assert set(it.ended_by) == {StoreWentBack}
+        yield it
+
+
+async def test_no_run_begins_though_the_store_grows_past_where_it_stood(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """What it has then is another history; nor is anything written to it."""
+    async with went_back() as it:
+        reconciled = len(it.seen)
+        for number in range(20):
+            await it.write_to_copy(f"since-{number}")
+        stands_at = it.copy.position.revision
+        await trio.sleep(3600)
+        assert len(it.seen) == reconciled
+        assert set(it.ended_by) == {StoreWentBack}
+        assert it.copy.position.revision == stands_at
+
+
+async def test_runs_begin_anew_when_it_is_accepted(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """They see what it has and nothing of what they held; and there is nothing more to accept."""
+    async with went_back() as it:
+        assert it.engine.accept_store()
+        await trio.sleep(120)
+        assert it.seen[-1] == ["old"]
+        await it.write_to_copy("since")
+        await trio.sleep(1)
+        assert set(it.seen[-1]) == {"old", "since"}
+        assert not it.engine.accept_store()
+
+
+async def test_runs_begin_anew_when_it_is_another_store(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """A restore that gives the store a new id needs nobody's word."""
+    async with went_back() as it:
+        it.copy._store_id = "restored"
+        await trio.sleep(120)
+        assert it.seen[-1] == ["old"]
+        assert any(
+            isinstance(event, events.StreamEnded) and "the store is restored" in str(event) for event in it.reported
+        )
+        assert StoreChanged not in it.ended_by

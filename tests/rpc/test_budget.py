@@ -1,0 +1,181 @@
+"""Requests that come in part: how much of them a server keeps, whom it gives up, and that the others go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from h2.events import ResponseReceived
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway import rpc
+from headway.rpc import Limits
+from headway.rpc._budget import Budget
+from headway.rpc._inbox import Inbox
+from tests.rpc.hostile_kit import resident
+from tests.rpc.rpc_kit import ECHO, Text, served
+from tests.rpc.test_limits import HEADERS, Raw, connected
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class Kept:
+    """A holder without bytes."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.held = 0
+        self.refused = 0
+
+    def hold(self, size: int) -> None:
+        before, self.held = self.held, size
+        self._budget.held(self, before, size)
+
+    def refuse(self) -> None:
+        self.refused += 1
+        self.hold(0)
+
+
+def test_over_the_budget_the_largest_is_given_up() -> None:
+    """Of those of about one size the oldest; the small ones stay, however many there are of the large."""
+    budget = Budget(1000)
+    small, older, newer = Kept(budget), Kept(budget), Kept(budget)
+    older.hold(400)
+    newer.hold(450)
+    small.hold(100)
+    small.hold(200)
+    assert (older.refused, newer.refused, small.refused) == (1, 0, 0)
+    assert budget.taken == 650
+
+
+def test_a_connections_budget_is_within_its_servers() -> None:
+    """Each is kept to."""
+    server = Budget(1000)
+    one, other = Budget(600, server), Budget(600, server)
+    first, second, third = Kept(one), Kept(one), Kept(other)
+    first.hold(500)
+    second.hold(200)
+    assert (first.refused, one.taken, server.taken) == (1, 200, 200)
+    third.hold(550)
+    first.hold(300)
+    assert (third.refused, server.taken) == (1, 500)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 700)), max_size=60))
+def test_what_is_held_is_never_more_than_the_budget(steps: list[tuple[int, int]]) -> None:
+    """Whatever is held by whom, in whichever order; and the sums are right."""
+    server = Budget(1200)
+    connections = [Budget(800, server), Budget(800, server)]
+    holders = [Kept(connections[number % 2]) for number in range(10)]
+    for number, size in steps:
+        holders[number].hold(size)
+        for at, connection in enumerate(connections):
+            assert connection.taken == sum(holder.held for holder in holders[at::2]) <= 800
+        assert server.taken == sum(holder.held for holder in holders) <= 1200
+
+
+async def test_a_refused_request_is_thrown_away_at_once() -> None:
+    """Before its reader has heard of it; what still comes is not kept either, and its window is handed back last."""
+    budget = Budget(100)
+    acknowledged: list[int] = []
+    inbox = Inbox(acknowledged.append, budget)
+    inbox.add(b"x" * 90, 90)
+    assert len(await inbox.take()) == 90
+    # It is part of a message, so it counts though it has been taken.
+    assert budget.taken == 90
+    inbox.add(b"x" * 20, 20)
+    assert budget.taken == 0
+    inbox.add(b"x" * 30, 30)
+    inbox.eof()
+    with pytest.raises(GRPCError) as caught:
+        await inbox.take()
+    assert caught.value.status is Status.RESOURCE_EXHAUSTED
+    assert inbox.unacked_size() == 50
+    assert acknowledged == [90]
+
+
+async def _send_part(raw: Raw, streams: range, size: int) -> None:
+    """Begin calls on these streams and send ``size`` bytes of a message that is one byte longer, on each."""
+    part = memoryview((size + 1).to_bytes(5, "big") + b"x" * size)
+    left = dict.fromkeys(streams, part)
+    for id in streams:
+        raw.h2.send_headers(id, [(name, ECHO if name == ":path" else value) for name, value in HEADERS])
+    while left:
+        for id, data in list(left.items()):
+            while data and not _refused(raw, id):
+                room = min(raw.h2.local_flow_control_window(id), raw.h2.max_outbound_frame_size)
+                if room <= 0:
+                    break
+                raw.h2.send_data(id, bytes(data[:room]))
+                data = data[room:]
+            left[id] = data
+            if not data or _refused(raw, id):
+                del left[id]
+        await raw.flush()
+        if left:
+            raw.events += raw.h2.receive_data(await raw.stream.receive_some(1 << 20))
+
+
+def _refused(raw: Raw, id: int) -> bool:
+    return any(isinstance(event, ResponseReceived) and event.stream_id == id for event in raw.events)
+
+
+def _statuses(raw: Raw) -> list[Any]:
+    return [dict(event.headers).get(b"grpc-status") for event in raw.events if isinstance(event, ResponseReceived)]
+
+
+async def test_many_half_sent_messages_are_bounded_and_hold_nobody_up() -> None:
+    """A hundred of nearly the greatest size on one connection: most are refused, the memory isn't theirs."""
+    limits = Limits(message_size=MIB, requests_size=4 * MIB, server_requests_size=64 * MIB)
+    async with served(limits=limits) as it, rpc.open_channel(it.where) as other, connected(it.where) as raw:
+        await other.unary(ECHO, Text(text="a"), Text)
+        before = resident()
+        with trio.fail_after(30):
+            await _send_part(raw, range(1, 200, 2), MIB - KIB)
+            answer = await other.unary(ECHO, Text(text="y" * (MIB // 2)), Text)
+            assert len(answer.text) == MIB // 2
+            # The same connection answers too.
+            raw.h2.send_headers(201, [(name, ECHO if name == ":path" else value) for name, value in HEADERS])
+            raw.h2.send_data(201, rpc.framed(b"\x0a\x01a"), end_stream=True)
+            await raw.flush()
+            await raw.until(lambda event: isinstance(event, ResponseReceived) and event.stream_id == 201)
+        assert it.server._budget.taken <= 4 * MIB
+        refused = _statuses(raw).count(str(Status.RESOURCE_EXHAUSTED.value).encode())
+        assert refused >= 95
+        assert resident() - before < 48 * MIB
+    assert it.server._budget.taken == 0
+
+
+async def test_many_connections_share_the_servers_budget() -> None:
+    """None of them is over its own, and a small call beside them is answered."""
+    limits = Limits(message_size=MIB, requests_size=2 * MIB, server_requests_size=3 * MIB)
+    async with served(limits=limits) as it, rpc.open_channel(it.where) as other:
+        async with connected(it.where) as one, connected(it.where) as two, connected(it.where) as three:
+            with trio.fail_after(30):
+                for raw in (one, two, three):
+                    await _send_part(raw, range(1, 4, 2), 900 * KIB)
+                assert (await other.unary(ECHO, Text(text="a"), Text)).text == "a"
+                assert 2 * MIB < it.server._budget.taken <= 3 * MIB
+                for raw in (one, two):
+                    await raw.until(lambda event: isinstance(event, ResponseReceived))
+        while it.server._budget.taken:
+            await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_what_comes_behind_the_one_request_is_not_kept() -> None:
+    """A stream that nobody reads any more holds no memory."""
+    async with served() as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, HEADERS)
+        raw.h2.send_data(1, rpc.framed(b"\x0a\x010"))
+        await raw.flush()
+        await it.echo.until_waiting(1)
+        for _ in range(8):
+            raw.h2.send_data(1, b"x" * 16_000)
+        raw.h2.ping(b"12345678")
+        await raw.flush()
+        await raw.until(lambda event: type(event).__name__ == "PingAckReceived")
+        assert it.server._budget.taken == 0

@@ -1,0 +1,184 @@
+"""A server that lags is left for another one of the channel's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from headway import rpc
+from headway.cache import SharedType
+from headway.client import Client
+from headway.events import StreamLagging
+from headway.resource import Position, pb, position
+from headway.rpc import InProcessChannel, Lagging, Services
+from headway.service import SERVICE_ALIASES, WATCH_LIST, ResourceService, WatchEncoder
+from headway.storage import MemoryBackend
+from headway.testing import ScriptedChannel
+from headway.watch import Follower
+from tests.rpc.rpc_kit import COUNT, DECODERS, TEXTS, THING, Served, Text, app, served
+
+LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
+LAG_LIMIT = 0.3
+
+
+class Freeze:
+    """An interceptor by which the watches of a server, once it is frozen, say nothing any more."""
+
+    def __init__(self) -> None:
+        self.frozen = False
+        self.opened = 0
+
+    async def __call__(self, path: str, stream: Any, handler: Any) -> None:
+        if path == WATCH_LIST:
+            self.opened += 1
+            if self.frozen:
+                await stream.recv_message()
+                await trio.sleep_forever()
+        await handler(stream)
+
+
+async def _linearizable(channel: rpc.Channel) -> Position:
+    request = pb.ListByOwnerRequest(owner=pb.Id(type=THING.name.message(), name="nobody", uid="none"))
+    reply = await channel.unary(LIST_BY_OWNER, request, pb.ListByOwnerResponse)
+    at = position(reply.position)
+    assert at is not None
+    return at
+
+
+@asynccontextmanager
+async def two_servers(lagging: Freeze, well: Freeze) -> AsyncIterator[tuple[Served, list[str]]]:
+    """Of one store; the first one is the lagging one."""
+    async with served(interceptors=[lagging]) as it:
+        offered = Services(
+            ResourceService(it.backend, app.registry),
+            aliases=SERVICE_ALIASES,
+            encoders={WATCH_LIST: WatchEncoder()},
+            interceptors=[well],
+        )
+        async with rpc.open_server(offered, ["127.0.0.1:0"]) as other:
+            yield it, [it.where, other.addresses[0]]
+
+
+async def test_a_follower_leaves_a_server_that_lags_for_another() -> None:
+    """And is complete again; calls stay where they were."""
+    lagging, well = Freeze(), Freeze()
+    heard: list[object] = []
+    async with (
+        two_servers(lagging, well) as (it, where),
+        rpc.open_channel(where, decoders=DECODERS) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        shared = SharedType(THING, heard.append)
+        follower = Follower(THING, channel, shared, heard.append, lambda: _linearizable(channel), LAG_LIMIT)
+        nursery.start_soon(follower.run)
+        client = Client(rpc.InProcessChannel(it.services), app.registry)
+        written = await client.write(THING.new("a", Text(text="1")))
+        await shared.wait_complete(int(written.version))
+        assert (lagging.opened, well.opened) == (1, 0)
+
+        # The stream breaks, and the next one at this server stands still for ever.
+        lagging.frozen = True
+        for protocol in list(it.server._connections):
+            protocol.give_up()
+        written = await client.apply(THING.new("a", Text(text="2")))
+        with trio.fail_after(20):
+            await shared.wait_complete(int(written.version))
+        assert (lagging.opened, well.opened) == (2, 1)
+        assert sum(isinstance(event, StreamLagging) for event in heard) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def _lag(channel: rpc.RemoteChannel) -> None:
+    with contextlib.suppress(Lagging):
+        async with channel.stream(COUNT, Text(text="1")) as items:
+            await anext(items)
+            raise Lagging("it stood below what is known")
+
+
+async def _opened_at(channel: rpc.RemoteChannel, *servers: Served) -> int:
+    """Which of the servers the next stream is opened at."""
+    async with channel.stream(COUNT, Text(text="0")) as items:
+        await anext(items)
+        return [server.echo.waiting for server in servers].index(1)
+
+
+async def test_new_streams_avoid_a_server_for_a_time() -> None:
+    """Though a connection to it is open; the streams on it go on."""
+    async with (
+        served() as one,
+        served() as other,
+        rpc.open_channel([one.where, other.where], decoders=TEXTS) as channel,
+        channel.stream(COUNT, Text(text="500")) as stays,
+    ):
+        await anext(stays)
+        await _lag(channel)
+        assert await _opened_at(channel, one, other) == 1
+        # When all lag, the one that was left first is the best.
+        await _lag(channel)
+        assert await _opened_at(channel, one, other) == 0
+        assert len([item async for item in stays]) == 499
+        assert (one.server.connections, other.server.connections) == (1, 1)
+
+
+async def test_a_server_that_lags_is_better_than_none() -> None:
+    """When no other can be reached, and when it is the only one; over the connection that there is."""
+    async with served() as it:
+        for where in (it.where, f"{it.where},127.0.0.1:1"):
+            async with rpc.open_channel(where, decoders=TEXTS) as channel:
+                await _lag(channel)
+                before = it.server.connections
+                assert await _opened_at(channel, it) == 0
+                assert await _opened_at(channel, it) == 0
+                assert it.server.connections == before
+
+
+async def test_the_hint_goes_through_channels_that_stand_between(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """A follower's, through a scripted channel and a copying one, to the channel that can act on it."""
+
+    class Recording(InProcessChannel):
+        def __init__(self, *services: Any) -> None:
+            super().__init__(*services)
+            self.left_by: list[type[BaseException] | None] = []
+
+        def stream(self, path: str, request: object, *, metadata: rpc.Metadata | None = None) -> Any:
+            return self._recorded(super().stream(path, request, metadata=metadata))
+
+        @asynccontextmanager
+        async def _recorded(self, opened: Any) -> AsyncIterator[Any]:
+            async with opened as items:
+                try:
+                    yield items
+                except BaseException as error:
+                    self.left_by.append(type(error))
+                    raise
+
+    backend = MemoryBackend()
+    inner = Recording(ResourceService(backend, app.registry))
+    script = ScriptedChannel()
+    channel = rpc.CopyingChannel(script.over(inner), lambda item: item)
+    client = Client(inner, app.registry)
+    heard: list[object] = []
+    shared = SharedType(THING, heard.append)
+    follower = Follower(THING, channel, shared, heard.append, lambda: _linearizable(inner), LAG_LIMIT)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follower.run)
+        await shared.wait_complete(0)
+        for number in range(3):
+            await client.write(THING.new(f"a-{number}", Text(text="1")))
+        await shared.wait_complete(3)
+        # The next stream begins with the store's state at revision 1, and says no more.
+        script.refuse_resume(THING)
+        script.old_snapshot(THING, 1)
+        script.hold(THING)
+        script.drop(THING)
+        await trio.sleep(LAG_LIMIT + 1)
+        nursery.cancel_scope.cancel()
+    assert inner.left_by[1] is Lagging
+    assert any(isinstance(event, StreamLagging) and event.told == 1 for event in heard)

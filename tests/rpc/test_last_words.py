@@ -1,0 +1,165 @@
+"""What a server says last reaches its clients, though they are still talking; and how long it waits for them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trio
+from grpclib.const import Status
+from h2.events import ConnectionTerminated, DataReceived, TrailersReceived
+from hyperframe.frame import PingFrame
+
+from headway import rpc
+from headway.rpc import Limits
+from tests.rpc.rpc_kit import COUNT, FLOOD, Served, certificates, served
+from tests.rpc.test_limits import HEADERS, Raw, connected
+from tests.rpc.test_stock_clients import in_thread
+
+PING = PingFrame(0, opaque_data=b"12345678").serialize()
+
+
+class Stopping:
+    """A server that stops when it is told to, and goes on as a task meanwhile."""
+
+    def __init__(self, it: Served, told: trio.Event) -> None:
+        self.it = it
+        self.stop = told.set
+        self.stopped = trio.Event()
+        self.seconds = 0.0
+
+
+@asynccontextmanager
+async def stopping(**options: Any) -> AsyncIterator[Stopping]:
+    told = trio.Event()
+
+    async def run(*, task_status: trio.TaskStatus[Stopping]) -> None:
+        async with served(**options) as it:
+            made = Stopping(it, told)
+            task_status.started(made)
+            await told.wait()
+            began = trio.current_time()
+        made.seconds = trio.current_time() - began
+        made.stopped.set()
+
+    async with trio.open_nursery() as nursery:
+        made = await nursery.start(run)
+        yield made
+        told.set()
+
+
+async def test_the_status_reaches_a_client_that_reads_late_and_goes_on_talking() -> None:
+    """A socket that is closed with something unread in it would throw away what it still has to send."""
+    async with stopping() as server:
+        host, port = server.it.where.split(":")
+        opened = trio.socket.socket()
+        # So little that the stream's end can only wait at the server.
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await opened.connect((host, int(port)))
+        async with trio.SocketStream(opened) as stream:
+            raw = Raw(stream)
+            raw.h2.send_headers(1, [(name, FLOOD if name == ":path" else value) for name, value in HEADERS])
+            raw.h2.send_data(1, rpc.framed(b""), end_stream=True)
+            await raw.flush()
+            while not server.it.echo.sent:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+            server.stop()
+            await server.it.echo.flood_ended.wait()
+            for _ in range(20):
+                await stream.send_all(PING)
+                # Not in place of a condition: it talks all the while, whatever the server does.
+                await trio.sleep(0.01)
+            assert await raw.until(lambda event: isinstance(event, TrailersReceived)) is not None
+            assert await raw.goaway() is not None
+        trailers = [event for event in raw.events if isinstance(event, TrailersReceived)]
+        assert dict(trailers[0].headers)[b"grpc-status"] == str(Status.UNAVAILABLE.value).encode()
+        assert sum(len(event.data) for event in raw.events if isinstance(event, DataReceived)) > 60_000
+        await server.stopped.wait()
+        assert server.seconds < 1
+
+
+async def test_a_client_that_never_closes_is_not_waited_for() -> None:
+    """Its half stays open, so that the server's bound ends the wait."""
+    async with stopping() as server, connected(server.it.where) as raw:
+        server.stop()
+        with trio.fail_after(10):
+            await server.stopped.wait()
+        assert 0.5 < server.seconds < 5
+        assert isinstance(await raw.goaway(), ConnectionTerminated)
+
+
+async def test_what_a_closed_connection_still_says_is_bounded() -> None:
+    """Whoever goes on sending is cut off, long before the time is up."""
+    async with served() as it, connected(it.where) as raw:
+        await raw.stream.send_all(b"\0" * 1000)
+        assert (await raw.goaway()).error_code
+        with trio.fail_after(10), pytest.raises(trio.BrokenResourceError):
+            await raw.stream.send_all(bytes(64 << 20))
+        await until(it, lambda: it.server.connections == 0)
+
+
+async def until(it: Served, condition: Callable[[], bool]) -> None:
+    while not condition():
+        it.server._changed = trio.Event()
+        await it.server._changed.wait()
+
+
+async def test_a_closed_connection_whose_client_stays_is_given_up() -> None:
+    """After the time in which it would have to answer a ping."""
+    async with served(limits=Limits(keepalive_timeout=0.2)) as it, connected(it.where) as raw:
+        await raw.stream.send_all(b"\0" * 1000)
+        assert (await raw.goaway()).error_code
+        assert it.server.connections == 1
+        with trio.fail_after(10):
+            await until(it, lambda: it.server.connections == 0)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_every_stream_of_grpcio_hears_why_it_ended(secure: bool, tmp_path: Path) -> None:
+    """By the status that the server gave, not by a broken connection; on many connections, streams in full flow."""
+    made = certificates(tmp_path)
+    begun = trio.Event()
+
+    token = trio.lowlevel.current_trio_token()
+
+    def watch(where: str) -> list[tuple[Any, str]]:
+        heard: set[int] = set()
+
+        def one(number: int) -> tuple[Any, str]:
+            # Else the channels would share a connection.
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            credentials = grpc.ssl_channel_credentials(made.ca.read_bytes())
+            opened = (
+                grpc.secure_channel(where, credentials, options) if secure else grpc.insecure_channel(where, options)
+            )
+            with opened as channel:
+                try:
+                    for _ in channel.unary_stream((COUNT, FLOOD)[number % 2])(b"\x0a\x010", timeout=20):
+                        heard.add(number)
+                        if len(heard) == 16:
+                            trio.from_thread.run_sync(begun.set, trio_token=token)
+                except grpc.RpcError as error:
+                    return error.code(), error.details()
+            return None, "it ended well"
+
+        with ThreadPoolExecutor(16) as threads:
+            return list(threads.map(one, range(16)))
+
+    ended: list[tuple[Any, str]] = []
+    async with stopping(tls=made.server if secure else None) as server, trio.open_nursery() as nursery:
+
+        async def client() -> None:
+            ended.extend(await in_thread(lambda: watch(server.it.where)))
+
+        nursery.start_soon(client)
+        await begun.wait()
+        server.stop()
+        await server.stopped.wait()
+    assert ended == [(grpc.StatusCode.UNAVAILABLE, "the server is stopping")] * 16
+    assert server.seconds < 5

@@ -1,0 +1,156 @@
+"""Calls that failed and certainly had no effect, and those of which nobody can know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway import rpc
+from headway.client import Client, PlainWrites
+from headway.errors import OutcomeUnknown, TooLarge, Unavailable
+from headway.rpc import Limits
+from headway.rpc._protocol import Http2Protocol
+from headway.rpc._remote import CHANNEL_LIMITS
+from tests.rpc.rpc_kit import ECHO, META, THING, WAIT, Served, Text, app, served
+
+SMALL = Limits(message_size=1000)
+LARGE = "x" * 2000
+
+
+class Heard(PlainWrites):
+    """A controller's writes, as far as it hears of unknown ones."""
+
+    def __init__(self) -> None:
+        self.unknowns = 0
+
+    def unknown(self, error: OutcomeUnknown | None) -> None:  # noqa: ARG002
+        self.unknowns += 1
+
+
+class Passing:
+    """An interceptor that notes the calls that have reached it, and may end them after their handler has."""
+
+    def __init__(self, end: Callable[[], None] = lambda: None) -> None:
+        self.paths: list[str] = []
+        self._end = end
+
+    async def __call__(self, path: str, stream: Any, handler: Any) -> None:
+        self.paths.append(path)
+        await handler(stream)
+        if path.endswith("/Write"):
+            self._end()
+
+
+@asynccontextmanager
+async def client_of(it: Served, **options: Any) -> AsyncIterator[tuple[Client, Heard, rpc.RemoteChannel]]:
+    heard = Heard()
+    async with rpc.open_channel(it.where, **options) as channel:
+        yield Client(channel, app.registry, heard), heard, channel
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_write_that_is_too_large_is_refused_for_certain(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is sent, where the server has said what it takes; else before the server has read it."""
+    if not told:
+        monkeypatch.setattr(Http2Protocol, "message_limit", None)
+    passing = Passing()
+    async with served(limits=SMALL, interceptors=[passing]) as it, client_of(it) as (client, heard, _):
+        with pytest.raises(TooLarge, match=r"\d{4} bytes.*1000") as caught:
+            await client.write(THING.new("a", Text(text=LARGE)))
+        assert caught.value.size > 2000
+        assert caught.value.limit == 1000
+        assert isinstance(caught.value, headway.errors.CallerError)
+        assert heard.unknowns == 0
+        assert len(passing.paths) == (0 if told else 1)
+        assert await client.list(THING) == []
+        assert (await client.write(THING.new("a", Text(text="x" * 500)))).version
+
+
+async def test_a_server_says_how_large_a_message_it_takes() -> None:
+    """And a client hears it with the connection; it says nothing of the kind itself."""
+    async with served(limits=SMALL) as it, client_of(it) as (client, _, channel):
+        await client.list(THING)
+        (protocol,) = channel._calls._protocols
+        assert protocol.message_limit == 1000
+        (theirs,) = it.server._connections
+        assert theirs.message_limit is None
+
+
+def _exhausted() -> None:
+    raise GRPCError(Status.RESOURCE_EXHAUSTED, "too much, says somebody on the way")
+
+
+async def test_exhaustion_after_the_commit_is_unknown() -> None:
+    """The same status, from behind the handler: the write has happened."""
+    async with served(interceptors=[Passing(_exhausted)]) as it, client_of(it) as (client, heard, _):
+        with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
+            await client.write(THING.new("a", Text()))
+        assert heard.unknowns == 1
+        assert len(await client.list(THING)) == 1
+
+
+async def test_a_reply_that_is_too_large_for_the_client_is_unknown() -> None:
+    """Its write has happened too."""
+    limits = dataclasses.replace(CHANNEL_LIMITS, message_size=100)
+    async with served() as it, client_of(it, limits=limits) as (client, heard, _):
+        with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
+            await client.write(THING.new("a", Text(text=LARGE)))
+        assert heard.unknowns == 1
+
+
+@pytest.mark.parametrize("path", ["/test.Echo/Nothing", META, ECHO])
+async def test_only_what_failed_before_its_handler_is_called_not_begun(path: str) -> None:
+    """A method that isn't there; a handler that failed before it was given anything; and one that failed after."""
+
+    async def fail(asked: str, stream: Any, handler: Any) -> None:
+        if asked == ECHO:
+            await handler(stream)
+        raise GRPCError(Status.UNAVAILABLE, "not now")
+
+    async with served(interceptors=[fail]) as it, rpc.open_channel(it.where) as channel:
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(path, Text(), Text)
+        assert isinstance(caught.value, rpc.NotBegun) == (path != ECHO)
+
+
+async def test_a_write_at_a_server_that_stops_is_unavailable() -> None:
+    """It says that it has not begun with it."""
+    heard = Heard()
+    async with trio.open_nursery() as nursery:
+        stop, stopping = trio.Event(), trio.Event()
+
+        async def serve(*, task_status: trio.TaskStatus[Served]) -> None:
+            async with served() as it:
+                task_status.started(it)
+                await stop.wait()
+            stopping.set()
+
+        it = await nursery.start(serve)
+        async with rpc.open_channel(it.where) as channel, trio.open_nursery() as calls:
+            client = Client(channel, app.registry, heard)
+            # Keeps the server's grace, and with it the connection.
+            calls.start_soon(channel.unary, WAIT, Text(), Text)
+            await it.echo.until_waiting(1)
+            stop.set()
+            while not it.server._stopping:
+                await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(Unavailable, match="stopping"):
+                await client.write(THING.new("a", Text()))
+            it.echo.release.set()
+        await stopping.wait()
+    assert heard.unknowns == 0
+
+
+def test_the_error_survives_being_copied() -> None:
+    """As errors are that cross processes."""
+    error = TooLarge("the request is too large", 5, 4)
+    assert type(error)(*error.args).limit == 4
+    assert str(error) == "the request is too large"
