@@ -398,7 +398,7 @@ async def test_a_reply_without_a_status_is_no_success() -> None:
 
 
 async def test_a_request_of_which_something_is_lost_is_not_passed_on_as_whole() -> None:
-    """Where too much is held of requests that come in part; and what the upstream has of it isn't said to be nothing."""
+    """Where too much is held of requests that come in part; what the upstream has of it isn't said to be nothing."""
     odd = Odd()
     async with served() as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as server:
         it.services.add(odd)
