@@ -333,7 +333,8 @@ async def test_an_upstream_that_is_away_is_named_at_once() -> None:
                 await client.read(THING, "a")
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1\b"):
             await client.write(THING.new("a", Text()))
-        assert time.monotonic() - began < 2
+        # Waiting as a channel does would take a minute.
+        assert time.monotonic() - began < 10
 
 
 async def test_the_next_upstream_is_asked_when_one_is_away() -> None:
