@@ -153,13 +153,14 @@ async def open_engine(
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
                 # A controller elsewhere needs the lease service, for which there are no rules: with `access` it isn't
                 # offered, because whoever can raise a fence can stop a controller.
-                # Nor is what the types look like said to those who may see none of them.
                 if access is None:
                     offered = services
                     offered.add(TypesService(registry))
                 else:
-                    serve = functools.partial(ResourceService, backend, registry)
-                    offered = _services(Guarded(serve, access, registry))
+                    offered = _services(
+                        Guarded(functools.partial(ResourceService, backend, registry), access, registry),
+                        Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry),
+                    )
                 async with _listening(offered, listen, tls, failed) as addresses:
                     yield Engine(Client(channel, registry), backend, supervisors, addresses, hubs)
                 nursery.cancel_scope.cancel()

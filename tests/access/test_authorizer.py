@@ -202,3 +202,18 @@ def test_two_policies_can_not_have_one_name() -> None:
     """Which of the two is meant could not be said."""
     with pytest.raises(InvalidArgument, match="two have the name 'readers'"):
         Access([READERS, policy("readers", "read")])
+
+
+def test_who_follows_an_identity_hears_of_its_end_alone(authorizer: Authorizer) -> None:
+    """Not of a change that leaves it as it is, nor of another's end, nor when it isn't followed any more."""
+    heard: list[str] = []
+    both = authorizer.identify({"x-consul-token": BOTH_TEXT})
+    one = authorizer.identify({"x-consul-token": TEXT})
+    authorizer.follow(both, lambda: heard.append("both"))
+    authorizer.follow(one, lambda: heard.append("one"))
+    authorizer.follow(one, lambda: heard.append("left"))()
+
+    authorizer.replace(Access([READERS, WRITERS], [TOKEN, BOTH]))
+    assert heard == []
+    authorizer.replace(Access([READERS, WRITERS], [BOTH]))
+    assert (heard, authorizer.followed) == (["one"], 2)

@@ -58,7 +58,7 @@ async def test_denied_is_the_same_whether_the_resource_is_there_or_not() -> None
         )
 
     denied = (Status.PERMISSION_DENIED, "Note theirs may not be read by you")
-    assert before == [(Status.PERMISSION_DENIED, REFUSED), denied, denied]
+    assert before == [(Status.UNAUTHENTICATED, REFUSED), denied, denied]
     assert [await said(each, authorizer, backend, "theirs") for each in callers] == before
     assert (absent[0], await said(text, authorizer, backend, "mine")) == (Status.NOT_FOUND, (Status.OK, None))
 
@@ -186,7 +186,7 @@ async def test_a_stream_ends_when_its_token_does(watched: Any) -> None:
     with pytest.raises(GRPCError) as caught:
         await anext(items)
 
-    assert (caught.value.status, caught.value.message) == (Status.PERMISSION_DENIED, REFUSED)
+    assert (caught.value.status, caught.value.message) == (Status.UNAUTHENTICATED, REFUSED)
 
 
 @pytest.mark.parametrize("method", ["Read", "List", "ListByOwner", "Write", "WriteStatus", "Delete"])

@@ -10,7 +10,7 @@ A service that is not guarded trusts its callers: it is the one in the process. 
 `Authorizer(Access())` lets nobody do anything.
 
 What never happens here: nothing is kept from which a token could be had, no refusal depends on what is stored, what
-no rule allows is not allowed, and nothing waits. Only `_file.py` reads, only `_new_token.py` is random.
+no rule allows is not allowed, and nothing waits. Only `_file.py` reads and writes, only `_new_token.py` is random.
 
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 """
@@ -21,7 +21,9 @@ from headway.access._authorizer import Authorizer as Authorizer
 from headway.access._authorizer import Identity as Identity
 from headway.access._document import entry as entry
 from headway.access._document import read_access as read_access
+from headway.access._file import add_token as add_token
 from headway.access._file import load_access as load_access
+from headway.access._guard import CHANGED as CHANGED
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
 from headway.access._new_token import new_token as new_token

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
@@ -66,10 +68,27 @@ class Authorizer:
     def __init__(self, access: Access, *, clock: Clock = time.time) -> None:
         self._access = access
         self._clock = clock
+        self._followed: dict[object, tuple[Identity, Callable[[], None]]] = {}
 
     def replace(self, access: Access) -> None:
         """From now on this holds. Identities end unless their token still holds and means the same."""
         self._access = access
+        for identity, ended in list(self._followed.values()):
+            if not identity.is_current():
+                ended()
+
+    def follow(self, identity: Identity, ended: Callable[[], None]) -> Callable[[], object]:
+        """Call ``ended`` when a change of what holds has ended an identity; not when its token expires, which is known
+        beforehand (`Identity.expires_in`). Call what is returned when that is not of interest any more.
+        """
+        key = object()
+        self._followed[key] = identity, ended
+        return functools.partial(self._followed.pop, key, None)
+
+    @property
+    def followed(self) -> int:
+        """How many identities are followed."""
+        return len(self._followed)
 
     def identify(self, metadata: Mapping[str, str]) -> Identity:
         """Who sent a request with this metadata; nobody in particular when it has no token.
@@ -122,6 +141,15 @@ class Identity:
             # The same by another load: not to be compared again.
             self.access = access
         return access is not None
+
+    def expires_in(self) -> float:
+        """Seconds until the token expires; infinity when it doesn't."""
+        expires_at = None if self.token is None else self.token.expires_at
+        return math.inf if expires_at is None else expires_at - self._authorizer._clock()
+
+    def concerns(self, type: TypeName) -> bool:
+        """Whether the bearer may do anything at all with the type, anywhere."""
+        return self._rights.concern(type) and self.is_current()
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
         """Whether the bearer may do that now. See ``Rights.allows``. It neither waits nor raises."""

@@ -1,13 +1,16 @@
-"""The access file: read by its owner alone, whole or not at all."""
+"""The access file: read by its owner alone, whole or not at all; and one more token in it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import tempfile
 
-from headway.access._authorizer import Access
-from headway.access._document import read_access
-from headway.errors import ManifestError, Problem
+from headway.access._authorizer import Access, policy_problem
+from headway.access._document import entry, read_access
+from headway.access._tokens import Token
+from headway.errors import InvalidArgument, ManifestError, Problem
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -18,7 +21,55 @@ def load_access(path: str | os.PathLike[str]) -> Access:
     Raises ManifestError with all of its problems, or when others than its owner may read or change it (what they
     put there would let them in); OSError when it can't be read.
     """
-    source = os.fspath(path)
+    return read_access(_content(path), source=os.fspath(path))
+
+
+def add_token(path: str | os.PathLike[str], token: Token) -> None:
+    """Add a token at the end of an access file; what else stands there stays as it is, to the letter.
+
+    The file is replaced in one step, so that whoever reads it meanwhile finds all of it, before or after. Raises as
+    `load_access` does, and InvalidArgument when the token names a policy that isn't there, or when the file's tokens
+    stand in another way than one more can be added to.
+    """
+    source, path = os.fspath(path), os.path.realpath(path)
+    text = _content(path, source)
+    before = read_access(text, source=source)
+    for name in token.policies:
+        if problem := policy_problem(name, before.policies):
+            raise InvalidArgument(f"{source}: {problem}")
+    if text and not text.endswith("\n"):
+        text += "\n"
+    for joined in (text + entry(token), f"{text}tokens:\n{entry(token)}"):
+        try:
+            after = read_access(joined, source=source)
+        except ManifestError:
+            continue
+        if after.policies == before.policies and [*after.tokens] == [*before.tokens, token]:
+            _replace(path, joined)
+            return
+    raise InvalidArgument(
+        f"{source}: its tokens don't stand at its end, one below the other: put a new one's entry there by hand"
+    )
+
+
+def _replace(path: str, text: str) -> None:
+    # Made for its owner alone, as the file has to be.
+    descriptor, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f"{os.path.basename(path)}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def _content(path: str | os.PathLike[str], source: str = "") -> str:
+    """The text of an access file that nobody but its owner can reach."""
+    source = source or os.fspath(path)
     with open(path, "rb") as file:
         # Asked of what is open, not of the path, which may be another file by then.
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -28,9 +79,8 @@ def load_access(path: str | os.PathLike[str]) -> Access:
             raise ManifestError([Problem(source, 1, 1, "", message)])
         content = file.read()
     try:
-        text = content.decode()
+        return content.decode()
     except UnicodeDecodeError as error:
         before = content[: error.start].decode().split("\n")
         message = f"the byte 0x{content[error.start]:02x} is not UTF-8: save the file as UTF-8"
         raise ManifestError([Problem(source, len(before), len(before[-1]) + 1, "", message)]) from error
-    return read_access(text, source=source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,6 +21,9 @@ _WRITES: dict[str, Verb] = {"WriteStatus": "write_status", "Delete": "delete"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
 # What these have done is done: their reply, whatever has happened meanwhile, is the only word of it.
 _DONE = ("Write", "WriteStatus", "Delete")
+
+CHANGED = "what you may do here has changed: ask again"
+"""What is told to a caller whose token still holds, in the middle of what was begun under other policies."""
 
 
 class Caller:
@@ -42,6 +46,10 @@ class Caller:
         """Whether this resource may be written or deleted, or its status written, whichever was called."""
         return self._identity.allows(self._write_verb, id.type, id.partition, id.namespace, id.name)
 
+    def may_know(self, type: TypeName) -> bool:
+        """Whether the type may be described: to who may do anything with it."""
+        return self._identity.concerns(type)
+
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
         """Whether this scope may be listed, or watched, whichever was called."""
         scope = self._registry.resolve(type).scope
@@ -56,8 +64,10 @@ class Caller:
 class Guarded:
     """The handlers of a service, each call of which is served by a service made for its caller.
 
-    A token that doesn't hold is refused before anything else. Once the caller's identity has ended nothing is told any
-    more: what was filtered by it may lack more than it should. A stream ends then, before the next thing it would send.
+    A token that doesn't hold is refused before anything else: UNAUTHENTICATED. Once the caller's identity has ended
+    nothing is told any more: what was filtered by it may lack more than it should. A stream ends then, over a network
+    at once and in the process before the next thing it would send; with the same status where the token holds no
+    longer, and with UNAVAILABLE where it does, as the caller has only to ask again.
 
     Args:
         serve: makes the service for a caller; called once a request, so it should take what it needs ready-made.
@@ -74,32 +84,66 @@ class Guarded:
         """The service's own handlers, behind the guard."""
         nobody = Caller(self._authorizer.identify({}), "", self._registry)
         handlers: dict[str, Handler] = self._serve(nobody).__mapping__()
-        return {path: handler._replace(func=self._guarded(path)) for path, handler in handlers.items()}
+        return {path: handler._replace(func=self._guarded(path, handler)) for path, handler in handlers.items()}
 
-    def _guarded(self, path: str) -> Callable[[Any], Awaitable[None]]:
+    def _guarded(self, path: str, handler: Handler) -> Callable[[Any], Awaitable[None]]:
         method = path.rpartition("/")[2]
 
         async def serve(stream: Any) -> None:
-            try:
-                identity = self._authorizer.identify(stream.metadata)
-            except PermissionDenied as error:
-                raise GRPCError(Status.PERMISSION_DENIED, str(error)) from None
+            identity = self._identified(stream)
             caller = Caller(identity, method, self._registry)
-            guarded = _Stream(stream, caller, None if method in _DONE else identity)
-            await self._serve(caller).__mapping__()[path].func(guarded)
+            check = _nothing if method in _DONE else functools.partial(self._check, identity, stream)
+            guarded = _Stream(stream, caller, check)
+            function = self._serve(caller).__mapping__()[path].func
+            if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
+                await self._until_ended(function(guarded), identity, stream)
+            else:
+                await function(guarded)
 
         return serve
+
+    def _identified(self, stream: Any) -> Identity:
+        try:
+            return self._authorizer.identify(stream.metadata)
+        except PermissionDenied as error:
+            raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
+
+    def _check(self, identity: Identity, stream: Any) -> None:
+        """Raise what a caller is told whose identity has ended."""
+        if not identity.is_current():
+            self._identified(stream)
+            raise GRPCError(Status.UNAVAILABLE, CHANGED)
+
+    async def _until_ended(self, answer: Awaitable[None], identity: Identity, stream: Any) -> None:
+        """Answer a stream that may be quiet for long, and end it when the caller's identity ends."""
+
+        def ended() -> None:
+            try:
+                self._check(identity, stream)
+            except GRPCError as error:
+                stream.end_after(0, error)
+
+        unfollow = self._authorizer.follow(identity, ended)
+        stream.end_after(identity.expires_in(), GRPCError(Status.UNAUTHENTICATED, REFUSED))
+        try:
+            await answer
+        finally:
+            unfollow()
+
+
+def _nothing() -> None:
+    """What is checked before an answer that is told in any case."""
 
 
 class _Stream:
     """A handler's stream, that lets nothing out to a caller whose identity has ended."""
 
-    __slots__ = ("_caller", "_identity", "_stream")
+    __slots__ = ("_caller", "_check", "_stream")
 
-    def __init__(self, stream: Any, caller: Caller, identity: Identity | None) -> None:
+    def __init__(self, stream: Any, caller: Caller, check: Callable[[], None]) -> None:
         self._stream = stream
         self._caller = caller
-        self._identity = identity
+        self._check = check
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -111,7 +155,6 @@ class _Stream:
 
     def send_message(self, message: object) -> Awaitable[None]:
         # No coroutine of its own: what carries a stream inside the process counts on what it awaits here.
-        if self._identity is not None and not self._identity.is_current():
-            raise GRPCError(Status.PERMISSION_DENIED, REFUSED)
+        self._check()
         sent: Awaitable[None] = self._stream.send_message(message)
         return sent

@@ -70,13 +70,15 @@ class Rule:
         object.__setattr__(self, "allowed", frozenset(verb for word in self.verbs for verb in _MEANS[word]))
         object.__setattr__(self, "_type", TypeName(*_parts(self.type)))
 
+    def concerns(self, type: TypeName) -> bool:
+        """Whether the rule is about this type, wherever and whatever the verb."""
+        group, version, kind = self._type
+        return group in (ANY, type.group) and version in (ANY, type.version) and kind in (ANY, type.kind)
+
     def covers(self, type: TypeName, partition: str, namespace: str, name: str) -> bool:
         """Whether all of this is what the rule is about, whatever the verb."""
-        group, version, kind = self._type
         return (
-            group in (ANY, type.group)
-            and version in (ANY, type.version)
-            and kind in (ANY, type.kind)
+            self.concerns(type)
             and self.partition in (ANY, partition)
             and self.namespace in (ANY, namespace)
             and name.startswith(self.name_prefix)
@@ -123,6 +125,10 @@ class Rights:
             name: of the resource; for a scope the prefix asked for, empty for every name.
         """
         return any(rule.covers(type, partition, namespace, name) for rule in self._rules.get(verb, ()))
+
+    def concern(self, type: TypeName) -> bool:
+        """Whether a rule allows anything at all to be done with the type, anywhere."""
+        return any(rule.concerns(type) for policy in self.policies for rule in policy.rules)
 
 
 def check_fields(what: str, value: object, checks: Mapping[str, Check]) -> None:

@@ -24,6 +24,7 @@ COMMANDS = {
     "list": ("_read", "list_", "Show all resources of a type."),
     "serve": ("_serve", "serve", "Run the controllers of APP (module:attribute), and offer its resources to clients."),
     "status": ("_status", "status", "Show the conditions of a resource, by who wrote them."),
+    "token": ("_token", "token", "Make tokens for the file of `serve --access`."),
     "types": (
         "_types",
         "types",

@@ -6,7 +6,7 @@ import functools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec
 
 import click
@@ -16,12 +16,15 @@ from grpclib.const import Status
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._running import run
 from headway.client import Client
-from headway.errors import InvalidArgument, Unavailable
+from headway.errors import InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import Registry, rebuild, types_pb
 from headway.rpc import Channel, client_tls, open_channel
 from headway.service import WATCH_LIST, WatchDecoder
 
 Given = ParamSpec("Given")
+
+NO_TOKEN = "you have shown no token; give one by --token-file, HEADWAY_TOKEN or --token"
+"""What is said to somebody who wasn't let in, and didn't say who they are."""
 
 _LIST = "/headway.types.v1.TypesService/List"
 
@@ -36,6 +39,7 @@ class Target:
     certificate: str | None
     key: str | None
     timeout: float
+    token: str = field(default="", repr=False)
 
     def context(self) -> ssl.SSLContext | None:
         """The TLS context, if there is to be one."""
@@ -64,7 +68,7 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
         )
         async with opened as channel:
             registry = rebuild(await _described(channel, target))
-            yield Connection(registry, Client(channel, registry))
+            yield Connection(registry, Client(channel, registry, token=target.token))
     except InvalidArgument as error:
         if "is no address" in str(error):
             raise Usage(f"--server: {error}") from error
@@ -72,13 +76,20 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
 
 
 async def _described(channel: Channel, target: Target) -> types_pb.ListResponse:
+    metadata = {"x-consul-token": target.token} if target.token else None
     try:
-        return await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse)
+        described = await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
     except GRPCError as error:
+        if error.status is Status.UNAUTHENTICATED:
+            fail(Exit.REFUSED, f"Error: {target.server} lets nobody in by this token: {error.message}")
         if error.status is Status.UNIMPLEMENTED:
             fail(Exit.REFUSED, f"Error: {target.server} doesn't say what its types are: it is no Headway server")
         hint = "" if target.tls else "; is it running there (`headway serve`), and without TLS?"
         raise Unavailable(f"no answer from {target.server}: {error.message}{hint}") from error
+    if not described.types:
+        why = "this token allows nothing there" if target.token else NO_TOKEN
+        fail(Exit.REFUSED, f"Error: {target.server} shows you no types: {why}")
+    return described
 
 
 def connected(
@@ -92,7 +103,12 @@ def connected(
 
         async def call() -> None:
             async with open_connection(target) as connection:
-                await function(connection, *args, **kwargs)
+                try:
+                    await function(connection, *args, **kwargs)
+                except PermissionDenied as error:
+                    if target.token:
+                        raise
+                    raise PermissionDenied(f"{error}: {NO_TOKEN}") from error
 
         run(call)
 

@@ -22,6 +22,8 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--tls-authority", type=_EXISTING, envvar="HEADWAY_TLS_AUTHORITY", help="Whom to believe; implies --tls.")
 @click.option("--tls-certificate", type=_EXISTING, envvar="HEADWAY_TLS_CERTIFICATE", help="The certificate to show.")
 @click.option("--tls-key", type=_EXISTING, envvar="HEADWAY_TLS_KEY", help="Its key, if it is in a file of its own.")
+@click.option("--token", envvar="HEADWAY_TOKEN", show_envvar=True, help="What the server knows you by, if it asks.")
+@click.option("--token-file", type=_EXISTING, envvar="HEADWAY_TOKEN_FILE", show_envvar=True, help="A file with it.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -37,6 +39,8 @@ def main(
     tls_authority: str | None,
     tls_certificate: str | None,
     tls_key: str | None,
+    token: str | None,
+    token_file: str | None,
     timeout: float,
 ) -> None:
     """Serve an app, and work with the resources of any Headway server.
@@ -44,10 +48,10 @@ def main(
     \b
     Exit codes:
       0    done
-      1    the server refused
+      1    the server refused, or doesn't let you in
       2    wrong usage; an unknown or ambiguous type
       3    there is no such resource
-      4    something is wrong with a manifest
+      4    something is wrong with a manifest, or with an access file
       5    no answer: the server can't be reached, or failed
       6    `wait` has waited long enough
       7    `diff` found differences, or `apply --dry-run` something to store
@@ -55,6 +59,8 @@ def main(
     """
     # Only a command that is run needs the way to a server; help doesn't.
     from headway.cli._connection import Target
+    from headway.cli._given_token import given_token
 
     secure = tls or tls_authority is not None or tls_certificate is not None
-    context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout)
+    shown = given_token(context, token, token_file)
+    context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout, shown)

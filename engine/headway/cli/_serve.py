@@ -1,4 +1,4 @@
-"""`headway serve`."""
+"""`headway serve`: its options, and which of them go together."""
 
 from __future__ import annotations
 
@@ -11,82 +11,144 @@ from ssl import SSLContext
 from typing import Any
 
 import click
-import trio
 
-from headway.cli._exits import Exit, Usage, fail
+from headway.access import Authorizer, load_access
+from headway.cli._exits import Exit, Usage, fail_by
 from headway.cli._running import run
+from headway.cli._serving import Forwarding, Serving
 from headway.controller import App
-from headway.engine import open_engine
-from headway.errors import DeclarationError, InvalidArgument
-from headway.rpc import address, server_tls
+from headway.errors import InvalidArgument, ManifestError
+from headway.rpc import Address, address, client_tls, server_tls
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
 
 
 @click.command()
-@click.argument("app")
+@click.argument("app", required=False)
 @click.option("--store", default="memory:", show_default=True, help="memory: or sqlite:PATH.")
 @click.option("--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="May be repeated.")
 @click.option("--tls-certificate", type=_EXISTING, help="The certificate to show.")
 @click.option("--tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Who must have signed the certificates of clients.")
-@click.option("--insecure", is_flag=True, help="Listen without TLS on addresses that others can reach.")
+@click.option("--access", type=_EXISTING, help="The file that says who may do what. SIGHUP has it read again.")
+@click.option("--insecure", is_flag=True, help="Listen where others can reach it, and let them do everything.")
+@click.option("--forward", multiple=True, metavar="ADDRESS", help="Ask this server instead of an APP. May be repeated.")
+@click.option("--forward-tls", is_flag=True, help="Ask it over TLS, and believe what the system believes.")
+@click.option("--forward-tls-authority", type=_EXISTING, help="Whom to believe instead; implies --forward-tls.")
+@click.option("--forward-tls-certificate", type=_EXISTING, help="The certificate to show to it.")
+@click.option("--forward-tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
+@click.pass_context
 def serve(
-    app: str,
+    context: click.Context,
+    app: str | None,
     store: str,
     listen: Sequence[str],
     tls_certificate: str | None,
     tls_key: str | None,
     tls_client_authority: str | None,
+    access: str | None,
     insecure: bool,
+    forward: Sequence[str],
+    forward_tls: bool,
+    forward_tls_authority: str | None,
+    forward_tls_certificate: str | None,
+    forward_tls_key: str | None,
 ) -> None:
     """Run the controllers of APP (module:attribute), and offer its resources to clients.
 
+    With --forward, and no APP, offer what another server offers.
+
     It ends with Ctrl-C.
     """
+    if (app is None) is not bool(forward):
+        raise Usage(
+            "give an APP (module:attribute) to run, or --forward ADDRESS of a server to ask: "
+            f"{'one of the two, not both' if forward else 'one of the two'}"
+        )
+    _check_together(context, forwards=bool(forward))
+    tls = _tls(tls_certificate, tls_key, tls_client_authority)
+    safe = insecure or tls_client_authority is not None
+    for each in listen:
+        _check_address(each, access=access, encrypted=tls is not None, safe=safe)
+    if app is None:
+        for each in forward:
+            _parsed("--forward", each)
+        upstream = None
+        if forward_tls or forward_tls_authority or forward_tls_certificate:
+            upstream = _upstream_tls(forward_tls_authority, forward_tls_certificate, forward_tls_key)
+        run(Forwarding(forward, upstream, listen, tls).serve, interrupted=Exit.DONE)
+        return
+    authorizer = None
+    if access is not None:
+        try:
+            authorizer = Authorizer(load_access(access))
+        except ManifestError as error:
+            fail_by(error)
+        except OSError as error:
+            raise Usage(f"--access: {error}") from error
+    run(Serving(_apps(app), store, listen, tls, authorizer, access).serve, interrupted=Exit.DONE)
+
+
+def _check_together(context: click.Context, *, forwards: bool) -> None:
+    """Refuse options that would do nothing, or contradict each other."""
+    given = {
+        name
+        for name in context.params
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE and context.params[name]
+    }
+    if forwards:
+        if "store" in given:
+            raise Usage("--store goes with an APP: who forwards stores nothing")
+        if "access" in given:
+            raise Usage("--access goes with an APP: the server that is asked decides who may do what")
+        if "forward_tls_key" in given and "forward_tls_certificate" not in given:
+            raise Usage("--forward-tls-key goes with --forward-tls-certificate")
+    elif alone := sorted(name for name in given if name.startswith("forward_tls")):
+        raise Usage(f"--{alone[0].replace('_', '-')} goes with --forward")
+    if {"access", "insecure"} <= given:
+        raise Usage("--access says who may do what, --insecure that anyone may do everything: give one of them")
+
+
+def _tls(certificate: str | None, key: str | None, client_authority: str | None) -> SSLContext | None:
+    if certificate is None:
+        if key or client_authority:
+            raise Usage("--tls-key and --tls-client-authority go with --tls-certificate")
+        return None
     try:
-        tls = server_tls(tls_certificate, tls_key, client_ca=tls_client_authority) if tls_certificate else None
+        return server_tls(certificate, key, client_ca=client_authority)
     except OSError as error:
         raise Usage(f"the TLS options can't be used: {error}") from error
-    if tls is None and (tls_key or tls_client_authority):
-        raise Usage("--tls-key and --tls-client-authority go with --tls-certificate")
-    for each in listen:
-        _check_address(each, safe=insecure or tls_client_authority is not None)
-    run(_Serving(_apps(app), store, listen, tls).serve, interrupted=Exit.DONE)
 
 
-class _Serving:
-    def __init__(self, apps: Sequence[App], store: str, listen: Sequence[str], tls: SSLContext | None) -> None:
-        self._apps = apps
-        self._store = store
-        self._listen = listen
-        self._tls = tls
-
-    async def serve(self) -> None:
-        try:
-            # Who can connect may do everything: the addresses were checked to be nobody else's, or that was asked for.
-            async with open_engine(
-                self._store, *self._apps, listen=self._listen, tls=self._tls, insecure=True
-            ) as engine:
-                for each in engine.addresses:
-                    click.echo(f"listening on {each}")
-                sys.stdout.flush()
-                await trio.sleep_forever()
-        except (OSError, DeclarationError) as error:
-            fail(Exit.REFUSED, f"Error: {error}")
-
-
-def _check_address(text: str, *, safe: bool) -> None:
+def _upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> SSLContext:
     try:
-        parsed = address(text)
+        return client_tls(authority, certificate=certificate, key=key)
+    except OSError as error:
+        raise Usage(f"the TLS options of --forward can't be used: {error}") from error
+
+
+def _parsed(option: str, text: str) -> Address:
+    try:
+        return address(text)
     except InvalidArgument as error:
-        raise Usage(f"--listen: {error}") from error
+        raise Usage(f"{option}: {error}") from error
+
+
+def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool) -> None:
+    parsed = _parsed("--listen", text)
     if safe or parsed.path or _is_loopback(parsed.host):
         return
-    raise Usage(
-        f"--listen {text}: others can reach this address, and anyone there may read and write everything. "
-        "Have clients show certificates by --tls-client-authority, listen on 127.0.0.1, or say --insecure"
-    )
+    if access is None:
+        raise Usage(
+            f"--listen {text}: others can reach this address, and anyone there may read and write everything. "
+            "Have clients show certificates by --tls-client-authority, say who may do what by --access, "
+            "listen on 127.0.0.1, or say --insecure"
+        )
+    if not encrypted:
+        click.echo(
+            f"Warning: --listen {text}: without --tls-certificate, who can listen in on the way here learns the tokens",
+            err=True,
+        )
 
 
 def _is_loopback(host: str) -> bool:

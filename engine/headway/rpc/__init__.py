@@ -26,6 +26,7 @@ from headway.rpc._wire import StreamEncoder as StreamEncoder
 from headway.rpc._wire import framed as framed
 
 if TYPE_CHECKING:
+    from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
     from headway.rpc._reflection import Reflection as Reflection
     from headway.rpc._remote import RemoteChannel as RemoteChannel
@@ -44,6 +45,7 @@ _LATER = {
     "Server": "_server",
     "client_tls": "_tls",
     "open_channel": "_remote",
+    "open_forwarder": "_forward",
     "open_server": "_server",
     "server_tls": "_tls",
 }

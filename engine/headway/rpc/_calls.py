@@ -28,13 +28,19 @@ STOPPING = "the server is stopping"
 class Call:
     """One call that is being answered."""
 
-    __slots__ = ("scope", "stopped", "streams")
+    __slots__ = ("error", "scope", "stream")
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
-        # Whether the handler sends many messages: such a call ends only when it is told to.
-        self.streams = False
-        self.stopped = False
+        self.stream: ServerStream | None = None
+        # What the client is told when the scope's deadline has passed.
+        self.error: GRPCError | None = None
+
+    def end(self, error: GRPCError, at: float = -math.inf) -> None:
+        """End with this status, at that time by Trio's clock unless it ends before."""
+        if at < self.scope.deadline:
+            self.error = error
+            self.scope.deadline = at
 
 
 class Calls(AbstractHandler):
@@ -75,9 +81,8 @@ class Calls(AbstractHandler):
         """Accept no further call and end those that stream; with ``unary``, all."""
         self._stopping = True
         for call in self._calls.values():
-            if unary or call.streams:
-                call.stopped = True
-                call.scope.cancel()
+            if unary or (call.stream is not None and call.stream.streaming):
+                call.end(GRPCError(Status.UNAVAILABLE, STOPPING))
 
     async def _answer(self, call: Call, stream: Http2Stream, headers: Any, release: Callable[[], None]) -> None:
         try:
@@ -105,7 +110,7 @@ class Calls(AbstractHandler):
             stream.abandon(ErrorCodes.NO_ERROR)
             return
         path = given.get(":path", "")
-        handler = self._services.handlers.get(path)
+        handler = self._services.handler(path)
         error = None
         deadline = None
         if handler is None:
@@ -118,7 +123,7 @@ class Calls(AbstractHandler):
                 metadata = decode_metadata(headers)
             except (ValueError, OverflowError) as malformed:
                 error = GRPCError(Status.INTERNAL, f"malformed metadata: {malformed}")
-        served = ServerStream(stream, path, handler or _NO_HANDLER, self._services, self._limits, deadline)
+        served = ServerStream(stream, headers, handler or _NO_HANDLER, self._services, self._limits, deadline, call.end)
         if error is None:
             assert handler is not None
             served.metadata = metadata
@@ -129,9 +134,10 @@ class Calls(AbstractHandler):
         self, call: Call, handler: Handler, stream: ServerStream, deadline: Deadline | None
     ) -> GRPCError | None:
         """Run the handler; the error that the client is to see."""
-        call.streams = handler.cardinality.server_streaming
-        ends = math.inf if deadline is None else trio.current_time() + deadline.time_remaining()
-        call.scope.deadline = ends
+        call.stream = stream
+        if deadline is not None:
+            late = GRPCError(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+            call.end(late, trio.current_time() + deadline.time_remaining())
         try:
             with call.scope:
                 await handler.func(stream)
@@ -143,10 +149,8 @@ class Calls(AbstractHandler):
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is reported and told as UNKNOWN
             self._report(stream.path, error)
             return GRPCError(Status.UNKNOWN, "Internal Server Error")
-        if call.stopped:
-            return GRPCError(Status.UNAVAILABLE, STOPPING)
-        if trio.current_time() >= ends:
-            return GRPCError(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+        if call.error is not None and trio.current_time() >= call.scope.deadline:
+            return call.error
         return GRPCError(Status.CANCELLED, "the call was cancelled")
 
 

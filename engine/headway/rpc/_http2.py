@@ -54,8 +54,10 @@ class Http2Stream(Stream):
         budget = connection.budget if isinstance(connection, Http2Connection) else None
         self.buffer = Inbox(lambda size: connection.ack(stream_id, size), budget)
 
-    async def begin(self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor) -> None:
-        """Open a stream and send its whole request, in one write if it fits.
+    async def begin(
+        self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor, *, end: bool = True
+    ) -> None:
+        """Open a stream and send its request, or the beginning of one, in one write if it fits.
 
         grpclib's `send_request` would wake the server once for the headers and again for the message.
         """
@@ -71,12 +73,14 @@ class Http2Stream(Stream):
                 await self.connection.stream_close_waiter.wait()
         self.init_stream(stream_id, self.connection)
         self.release = processor.register(self)
-        if self.fits(data):
-            h2.send_data(stream_id, data, end_stream=True)
+        if not data and not end:
+            self.connection.flush()
+        elif self.fits(data):
+            h2.send_data(stream_id, data, end_stream=end)
             self.connection.flush()
         else:
             self.connection.flush()
-            await self.send_data(data, end_stream=True)
+            await self.send_data(data, end_stream=end)
 
     def fits(self, data: bytes) -> bool:
         """Whether the peer would take this now, in one frame."""

@@ -50,6 +50,16 @@ class Inbox:
         self._arrived.set()
         self._hold(self._held + size)
 
+    @property
+    def ready(self) -> bool:
+        """Whether `take` would return, or raise, at once."""
+        return self._ended or bool(self._chunks)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all that was sent has been taken."""
+        return self._ended and not self._chunks and self._arrived.failure is None
+
     def eof(self) -> None:
         """Nothing more will come."""
         self._ended = True

@@ -90,6 +90,8 @@ class Pool:
         limits: Limits,
         connect_timeout: float,
         report: Report,
+        *,
+        patient: bool = True,
     ) -> None:
         self._carrier = carrier
         # The one that served last is first: a failing one goes to the end.
@@ -99,6 +101,8 @@ class Pool:
         self._limits = limits
         self._connect_timeout = connect_timeout
         self._report = report
+        # Whether a call waits until a server may be tried again, or fails meanwhile as the last one did.
+        self._patient = patient
         self._lines: list[_Line] = []
         self._protocols: set[Http2Protocol] = set()
         self._connecting = trio.Lock()
@@ -179,8 +183,10 @@ class Pool:
         raise NotBegun(Status.UNAVAILABLE, self._failure)
 
     async def _until_one_may_be_tried(self) -> None:
-        earliest = min(endpoint.not_before for endpoint in self._endpoints)
-        await trio.sleep(max(earliest - trio.current_time(), 0))
+        wait = min(endpoint.not_before for endpoint in self._endpoints) - trio.current_time()
+        if wait > 0 and not self._patient:
+            raise NotBegun(Status.UNAVAILABLE, self._failure)
+        await trio.sleep(max(wait, 0))
 
     async def _connect(self, where: Address) -> Http2Protocol:
         """A connection on which the server has said what it accepts."""

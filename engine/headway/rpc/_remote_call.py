@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import trio
@@ -30,12 +31,20 @@ _HTTP_STATUSES = {
 }
 
 
+_MOST_MILLISECONDS = 99_999
 # Digits.
 _LONGEST_LIMIT = 19
 
 
 class Unsent(Exception):
     """The server has certainly not begun with this call."""
+
+
+def _timeout(left: float) -> str:
+    """As the header has it, whose numbers have eight digits: never less, so that the client's own deadline is first."""
+    if left < _MOST_MILLISECONDS:
+        return f"{math.ceil(max(left, 0.001) * 1000)}m"
+    return encode_timeout(min(left, 99_999_999))
 
 
 class RemoteCall:
@@ -58,22 +67,26 @@ class RemoteCall:
         if limit is not None and len(body) > limit:
             raise TooLarge(len(body), limit)
         self._size = len(body)
-        headers = [
+        headers = [("content-type", "application/grpc"), ("user-agent", USER_AGENT)]
+        if metadata:
+            headers.extend(encode_metadata(metadata))
+        await self.begin_raw(path, headers, framed(body), deadline)
+
+    async def begin_raw(
+        self, path: str, headers: list[tuple[str, str]], data: bytes, deadline: float | None, *, end: bool = True
+    ) -> None:
+        """Send a request, or the beginning of one, that is in bytes already. Raises Unsent when nothing was sent."""
+        ours = [
             (":method", "POST"),
             (":scheme", self._scheme),
             (":path", path),
             (":authority", self._host),
             ("te", "trailers"),
-            ("content-type", "application/grpc"),
-            ("user-agent", USER_AGENT),
         ]
         if deadline is not None:
-            left = min(max(deadline - trio.current_time(), 0.001), 99_999_999)
-            headers.append(("grpc-timeout", encode_timeout(left)))
-        if metadata:
-            headers.extend(encode_metadata(metadata))
+            ours.append(("grpc-timeout", _timeout(deadline - trio.current_time())))
         try:
-            await self._stream.begin(headers, framed(body), self._protocol.processor)
+            await self._stream.begin([*ours, *headers], data, self._protocol.processor, end=end)
         except (StreamTerminatedError, ProtocolError) as error:
             if self._stream.id is None:
                 raise Unsent(f"the connection to {self._host} ended: {error}") from error
@@ -97,20 +110,50 @@ class RemoteCall:
         """The bodies of the messages that have come, as soon as there are any; empty when the call has ended well.
         Raises the status that it ended with otherwise.
         """
-        await trio.lowlevel.checkpoint()
         while True:
-            try:
-                data = await self._stream.buffer.take()
-            except StreamTerminatedError as error:
-                if not self._has_status():
-                    raise self._lost(error) from error
-                data = b""
+            data = await self.data()
             if not data:
                 await self._check_status()
                 return []
             bodies = self._parser.feed(data)
             if bodies:
                 return bodies
+
+    async def data(self) -> bytes:
+        """Some of the answer, as it stands in the stream, as soon as there is any; empty at its end."""
+        await trio.lowlevel.checkpoint()
+        try:
+            return await self._stream.buffer.take()
+        except StreamTerminatedError as error:
+            if not self._has_status():
+                raise self._lost(error) from error
+            return b""
+
+    async def head(self) -> list[tuple[str, str]]:
+        """The headers of the answer. Raises a GRPCError when they aren't gRPC's."""
+        try:
+            headers = await self._stream.recv_headers()
+        except StreamTerminatedError as error:
+            # They may have come together with the end of the stream.
+            if self._stream.headers is None:
+                raise self._lost(error) from error
+            headers = self._stream.headers
+        given = dict(headers)
+        if given.get(":status") != "200" or not given.get("content-type", "").startswith("application/grpc"):
+            raise self._not_grpc(given)
+        return headers
+
+    @property
+    def stream(self) -> Http2Stream:
+        """The stream beneath."""
+        return self._stream
+
+    def trailers(self) -> list[tuple[str, str]]:
+        """The trailers of an answer that has ended; raises a GRPCError when it had none."""
+        trailers = self._stream.trailers
+        if trailers is None:
+            raise GRPCError(Status.UNKNOWN, f"the server at {self._host} ended the call without a status")
+        return trailers
 
     def release(self) -> None:
         """End the call, if it hasn't ended, and give its stream back."""
@@ -124,8 +167,13 @@ class RemoteCall:
 
     def _lost(self, error: Exception) -> Exception:
         if self._stream.refused:
-            return Unsent("the server refused the call")
+            return Unsent(f"the server at {self._host} refused the call")
         return GRPCError(Status.UNAVAILABLE, f"the connection to {self._host} ended: {error}")
+
+    def _not_grpc(self, headers: dict[str, str]) -> GRPCError:
+        http = headers.get(":status", "")
+        status = _HTTP_STATUSES.get(http, Status.UNKNOWN)
+        return GRPCError(status, f"the server at {self._host} does not speak gRPC (HTTP status {http or 'none'})")
 
     def _failure(self, status: Status, trailers: dict[str, str]) -> GRPCError:
         given = trailers.get("grpc-message")
@@ -143,9 +191,7 @@ class RemoteCall:
         trailers = dict(self._stream.trailers or headers)
         given = trailers.get("grpc-status")
         if given is None:
-            http = headers.get(":status", "")
-            status = _HTTP_STATUSES.get(http, Status.UNKNOWN)
-            raise GRPCError(status, f"the server at {self._host} does not speak gRPC (HTTP status {http or 'none'})")
+            raise self._not_grpc(headers)
         try:
             status = Status(int(given))
         except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -48,12 +49,14 @@ class ServerStream(Stream[Any, Any]):
     def __init__(
         self,
         stream: Http2Stream,
-        path: str,
+        headers: list[tuple[str, str]],
         handler: Handler,
         services: Services,
         limits: Limits,
         deadline: Deadline | None,
+        end: Callable[[GRPCError, float], None],
     ) -> None:
+        path = dict(headers).get(":path", "")
         super().__init__(
             stream,
             path,
@@ -65,14 +68,33 @@ class ServerStream(Stream[Any, Any]):
             dispatch=_DISPATCH,
             deadline=deadline,
         )
+        self.headers = headers
+        # Whether more replies are to come for as long as the client likes: a server that stops doesn't wait for those.
+        self.streaming = handler.cardinality.server_streaming
+        self._end = end
         self._inbox = stream
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
         self._bodies: list[bytes] = []
-        # Whether the handler has been given anything to act on.
-        self._begun = False
+        # Whether anybody has been given anything to act on.
+        self.begun = False
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
+
+    def end_after(self, seconds: float, error: GRPCError) -> None:
+        """End the call with this status in so many seconds, wherever its handler stands by then."""
+        self._end(error, trio.current_time() + seconds)
+
+    @property
+    def http2(self) -> Http2Stream:
+        """The stream beneath, for a handler that passes bytes on."""
+        return self._inbox
+
+    async def send_headers(self, headers: list[tuple[str, str]], *, end: bool = False) -> None:
+        """Send headers as they are: those of the answer, or with ``end`` its trailers, or both in one."""
+        await self._inbox.send_headers(headers, end_stream=end)
+        self._send_initial_metadata_done = True
+        self._send_trailing_metadata_done = end
 
     @property
     def path(self) -> str:
@@ -106,7 +128,7 @@ class ServerStream(Stream[Any, Any]):
             message = self._message_codec.decode(self._recv_type, body)
         except ValueError as error:
             raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
-        self._begun = True
+        self.begun = True
         return message
 
     async def send_message(self, message: Any) -> None:
@@ -119,10 +141,10 @@ class ServerStream(Stream[Any, Any]):
             await self.send_initial_metadata()
         self._send_message_done = True
         if self._encoder is None:
-            await self._send(framed(self._message_codec.encode(message)))
+            await self.send_data(framed(self._message_codec.encode(message)))
         else:
             for piece in self._encoder(message):
-                await self._send(piece)
+                await self.send_data(piece)
                 await trio.lowlevel.checkpoint()
 
     def _held(self, message: Any) -> bool:
@@ -132,7 +154,8 @@ class ServerStream(Stream[Any, Any]):
             self._send_initial_metadata_done = self._send_message_done = True
         return held
 
-    async def _send(self, data: bytes) -> None:
+    async def send_data(self, data: bytes) -> None:
+        """Send what stands in a stream after the headers. Waits while the client doesn't read."""
         with trio.move_on_after(self._limits.stall_timeout) as scope:
             await self._stream.send_data(data)
         if scope.cancelled_caught:
@@ -152,7 +175,7 @@ class ServerStream(Stream[Any, Any]):
                 await self.send_trailing_metadata(
                     status=error.status,
                     status_message=_shortened(error.message),
-                    metadata=None if self._begun else _not_begun(error),
+                    metadata=None if self.begun else _not_begun(error),
                 )
         # What the client still wanted to send is of no use now.
         stream.abandon(ErrorCodes.NO_ERROR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from grpclib.const import Handler
+from grpclib.const import Cardinality, Handler
 
 from headway.resource import decode, encode
 from headway.rpc._wire import Codec, StreamEncoder
@@ -30,6 +30,8 @@ class Services:
         aliases: further names of services: ``{"hashicorp.consul.resource.ResourceService": "headway…"}``.
         encoders: for methods whose handlers send something else than messages.
         interceptors: are called around every handler, the first outermost.
+        otherwise: answers every other method of the network; it is given the stream of a call, and no interceptor
+            stands around it.
     """
 
     def __init__(
@@ -39,12 +41,14 @@ class Services:
         encoders: Mapping[str, StreamEncoder] | None = None,
         interceptors: Sequence[Interceptor] = (),
         codec: Codec | None = None,
+        otherwise: Function | None = None,
     ) -> None:
         self.codec: Codec = codec or FastCodec()
         self.handlers: dict[str, Handler] = {}
         self.encoders: dict[str, StreamEncoder] = dict(encoders or {})
         self._interceptors = tuple(interceptors)
         self._aliases = dict(aliases or {})
+        self._otherwise = None if otherwise is None else Handler(otherwise, Cardinality.STREAM_STREAM, bytes, bytes)
         for service in services:
             self.add(service)
 
@@ -57,6 +61,10 @@ class Services:
                 self._add(f"/{alias}/{method}", handler)
                 if path in self.encoders:
                     self.encoders[f"/{alias}/{method}"] = self.encoders[path]
+
+    def handler(self, path: str) -> Handler | None:
+        """What answers a method, if anything does."""
+        return self.handlers.get(path, self._otherwise)
 
     @property
     def names(self) -> list[str]:

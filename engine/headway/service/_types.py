@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headway._gen.headway.types import v1 as types_pb
 from headway._gen.headway.types.v1 import TypesServiceBase
-from headway.resource import Registry, describe
+from headway.resource import Registry, TypeName, describe
 
 
 class TypesService(TypesServiceBase):
-    """List over a registry."""
+    """List over a registry.
 
-    def __init__(self, registry: Registry) -> None:
+    Args:
+        may_know: whether the caller may know of a type; without it everybody may know all of them.
+    """
+
+    def __init__(self, registry: Registry, may_know: Callable[[TypeName], bool] | None = None) -> None:
         self._registry = registry
+        self._may_know = may_know
         self._answer: types_pb.ListResponse | None = None
 
     async def list(self, message: types_pb.ListRequest) -> types_pb.ListResponse:  # noqa: ARG002 - it asks nothing
-        """All types, the same ones for as long as the server runs."""
+        """All types, the same ones for as long as the server runs; what is held by none that is shown, isn't either."""
+        may_know = self._may_know
+        if may_know is not None:
+            return describe(type for type in self._registry if may_know(type.name))
         if self._answer is None:
             self._answer = describe(self._registry)
         return self._answer

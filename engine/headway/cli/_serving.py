@@ -1,0 +1,113 @@
+"""What `headway serve` runs until it is interrupted: an engine that listens, or a forwarder."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from ssl import SSLContext
+
+import click
+import trio
+
+from headway.access import Authorizer, load_access
+from headway.cli._exits import Exit, fail
+from headway.controller import App
+from headway.engine import open_engine
+from headway.errors import DeclarationError, ManifestError
+from headway.events import HandlerFailed
+from headway.observe import log_report
+from headway.rpc import open_forwarder
+
+
+class Serving:
+    """An engine of some apps. With an authorizer, what that was read from is read again at every SIGHUP."""
+
+    def __init__(
+        self,
+        apps: Sequence[App],
+        store: str,
+        listen: Sequence[str],
+        tls: SSLContext | None,
+        authorizer: Authorizer | None,
+        access: str | None,
+    ) -> None:
+        self._apps = apps
+        self._store = store
+        self._listen = listen
+        self._tls = tls
+        self._authorizer = authorizer
+        self._access = access
+
+    async def serve(self) -> None:
+        """Serve until cancelled."""
+        access = self._authorizer
+        try:
+            # Without an authorizer who can connect may do everything: the addresses were checked to be nobody else's,
+            # or that was asked for.
+            async with (
+                open_engine(
+                    self._store,
+                    *self._apps,
+                    listen=self._listen,
+                    tls=self._tls,
+                    access=access,
+                    insecure=access is None,
+                ) as engine,
+                trio.open_nursery() as nursery,
+            ):
+                if access is not None and self._access is not None:
+                    await nursery.start(_read_again, access, self._access)
+                _announce(engine.addresses)
+                await trio.sleep_forever()
+        except (OSError, DeclarationError) as error:
+            fail(Exit.REFUSED, f"Error: {error}")
+
+
+class Forwarding:
+    """A forwarder to some servers."""
+
+    def __init__(
+        self, endpoints: Sequence[str], upstream_tls: SSLContext | None, listen: Sequence[str], tls: SSLContext | None
+    ) -> None:
+        self._endpoints = endpoints
+        self._upstream_tls = upstream_tls
+        self._listen = listen
+        self._tls = tls
+
+    async def serve(self) -> None:
+        """Forward until cancelled."""
+        report = log_report()
+        try:
+            async with open_forwarder(
+                self._endpoints,
+                self._listen,
+                upstream_tls=self._upstream_tls,
+                tls=self._tls,
+                report=lambda path, error: report(HandlerFailed(path, error)),
+            ) as server:
+                _announce(server.addresses)
+                await trio.sleep_forever()
+        except OSError as error:
+            fail(Exit.REFUSED, f"Error: {error}")
+
+
+def _announce(addresses: Sequence[str]) -> None:
+    for each in addresses:
+        click.echo(f"listening on {each}")
+    sys.stdout.flush()
+
+
+async def _read_again(authorizer: Authorizer, path: str, *, task_status: trio.TaskStatus[None]) -> None:
+    if not hasattr(signal, "SIGHUP"):
+        task_status.started()
+        return
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        task_status.started()
+        async for _ in signals:
+            try:
+                authorizer.replace(load_access(path))
+            except (ManifestError, OSError) as error:
+                click.echo(f"{error}\n{path}: what held before goes on", err=True)
+            else:
+                click.echo(f"{path}: read again", err=True)

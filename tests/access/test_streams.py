@@ -1,0 +1,160 @@
+"""Streams over the network end with the identity that they were opened under, quiet as they may be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway import field, rpc
+from headway.access import CHANGED, REFUSED, Access, Authorizer, Policy, Rule, Token, new_token
+from headway.resource import Changes, EndOfSnapshot, pb
+from headway.service import WATCH_LIST, WatchDecoder
+
+
+@headway.message
+class Team:
+    note: str = field(1)
+
+
+app = headway.App("staff")
+TEAM = app.type("staff", "v1", "Team", Team)
+
+
+def policy(*verbs: str) -> Policy:
+    return Policy("readers", [Rule(verbs=verbs, type="staff.v1.Team", partition="*", namespace="*")])
+
+
+@asynccontextmanager
+async def watched(access: Authorizer, text: str) -> AsyncIterator[tuple[headway.Engine, rpc.RemoteChannel, Any]]:
+    """A watch that has told all that there is, and is quiet."""
+    with trio.fail_after(20):
+        async with (
+            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+            rpc.open_channel(engine.addresses, decoders={WATCH_LIST: WatchDecoder}) as channel,
+        ):
+            await engine.wait_settled()
+            async with watch(channel, text) as items:
+                yield engine, channel, items
+
+
+@asynccontextmanager
+async def watch(channel: rpc.RemoteChannel, text: str) -> AsyncIterator[Any]:
+    request = pb.WatchListRequest(type=TEAM.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
+    async with channel.stream(WATCH_LIST, request, metadata={"x-consul-token": text} if text else None) as items:
+        while not isinstance(await anext(items), EndOfSnapshot):
+            pass
+        yield items
+
+
+async def ended(items: Any) -> tuple[Status, str | None]:
+    """How the stream ends; it tells nothing before."""
+    with pytest.raises(GRPCError) as caught:
+        await anext(items)
+    return caught.value.status, caught.value.message
+
+
+async def test_a_quiet_stream_ends_when_its_token_expires() -> None:
+    """Then, not before and not at the next change; with a status that says to bring another token."""
+    text, token = new_token(["readers"], expires_at=0.3)
+    now = 0.0
+    # The clock stands while the test may take its time; what is left is counted from when the stream is opened.
+    access = Authorizer(Access([policy("view")], [token]), clock=lambda: now)
+    async with watched(access, text) as (_, channel, _):
+        began = trio.current_time()
+        async with watch(channel, text) as items:
+            assert await ended(items) == (Status.UNAUTHENTICATED, REFUSED)
+        assert trio.current_time() - began >= 0.3
+        now = 0.3
+        with pytest.raises(GRPCError) as caught:
+            async with watch(channel, text):
+                pytest.fail("it is let in")
+        assert (caught.value.status, caught.value.message) == (Status.UNAUTHENTICATED, REFUSED)
+
+
+@pytest.mark.parametrize("revoked", [True, False])
+async def test_a_quiet_stream_ends_when_its_token_is_taken_away(revoked: bool) -> None:
+    """Marked as revoked, or left out; and nobody is followed any more."""
+    text, token = new_token(["readers"])
+    access = Authorizer(Access([policy("view")], [token]))
+    async with watched(access, text) as (_, _, items):
+        left = [Token(accessor=token.accessor, hash=token.hash, policies=["readers"], revoked=True)] if revoked else []
+        access.replace(Access([policy("view")], left))
+        assert await ended(items) == (Status.UNAUTHENTICATED, REFUSED)
+    assert access.followed == 0
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+async def test_a_quiet_stream_ends_when_its_policies_change(has_token: bool) -> None:
+    """The caller is told to ask again, and is then answered by what holds."""
+    text, token = new_token(["readers"])
+    given = text if has_token else ""
+
+    def saying(*verbs: str) -> Access:
+        anyone = Policy("anonymous", policy(*verbs).rules)
+        return Access([policy(*verbs), anyone], [token])
+
+    access = Authorizer(saying("view"))
+    async with watched(access, given) as (_, channel, items):
+        access.replace(saying("view", "edit"))
+        assert await ended(items) == (Status.UNAVAILABLE, CHANGED)
+        async with watch(channel, given) as again:
+            access.replace(saying("edit"))
+            assert await ended(again) == (Status.UNAVAILABLE, CHANGED)
+        with pytest.raises(GRPCError) as caught:
+            async with watch(channel, given):
+                pytest.fail("it is let in")
+        assert caught.value.status is Status.PERMISSION_DENIED
+
+
+async def test_a_stream_goes_on_when_nothing_has_changed_for_it() -> None:
+    """However often the file is read again, and whoever else comes or goes."""
+    text, token = new_token(["readers"])
+    access = Authorizer(Access([policy("view")], [token]))
+    async with watched(access, text) as (engine, _, items):
+        for _ in range(3):
+            access.replace(Access([policy("view")], [token, new_token(["readers"])[1]]))
+        await engine.client.write(TEAM.new("core"))
+        item = await anext(items)
+        assert isinstance(item, Changes)
+        assert access.followed == 1
+
+
+async def test_a_stream_that_is_left_is_followed_no_more() -> None:
+    """What is remembered of streams is as many as there are."""
+    text, token = new_token(["readers"])
+    access = Authorizer(Access([policy("view")], [token]))
+    async with watched(access, text) as (_, channel, _):
+        for _ in range(5):
+            async with watch(channel, text):
+                assert access.followed == 2
+            while access.followed > 1:
+                # Until the server has heard of it.
+                await channel.unary("/grpc.health.v1.Health/Check", pb.ReadRequest(), pb.ReadResponse, metadata={})
+    assert access.followed == 0
+
+
+async def test_the_status_reaches_a_client_through_a_forwarder() -> None:
+    """The upstream knows when the token expires; whoever passes the stream on needs not."""
+    text, token = new_token(["readers"], expires_at=0.3)
+    access = Authorizer(Access([policy("view")], [token]), clock=lambda: 0.0)
+    async with (
+        watched(access, text) as (engine, _, _),
+        rpc.open_forwarder(engine.addresses, ["127.0.0.1:0"]) as server,
+        headway.connect(server.addresses, app, token=text) as client,
+        client.watch(TEAM) as events,
+    ):
+        assert isinstance(await anext(events), headway.SnapshotEnd)
+        with pytest.raises(headway.PermissionDenied, match="expired"):
+            await _exhaust(events)
+
+
+async def _exhaust(events: Any) -> None:
+    async for _ in events:
+        pass

@@ -1,0 +1,179 @@
+"""`headway serve --access`, the token that commands show, and `headway token`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headway.access import load_access, new_token
+from headway.cli._connection import NO_TOKEN
+from tests.cli.conftest import CORE, Started, address_of, interrupt
+from tests.cli.test_serve_forward import said
+
+POLICIES = """\
+policies:
+  - name: readers
+    rules:
+      - {verbs: [view], type: staff.v1.Team, partition: "*", namespace: "*"}
+  - name: writers
+    rules:
+      - {verbs: [view, edit], type: staff.v1.Team, partition: "*", namespace: "*"}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "access.yaml"
+    path.write_text(POLICIES)
+    path.chmod(0o600)
+    (tmp_path / "core.yaml").write_text(CORE)
+    return path
+
+
+def made(file: Path, *policies: str) -> str:
+    """A new token in the file."""
+    code, out, errors = said("token", "new", *policies, "--into", str(file), "--description", "a test's")
+    assert code == 0, errors
+    return out.strip()
+
+
+def serving(start: Started, file: Path, listen: str) -> tuple[subprocess.Popen[str], str]:
+    process = start("serve", "tests.cli.served:app", "--access", str(file), "--listen", listen)
+    return process, address_of(process).replace("0.0.0.0", "127.0.0.1")
+
+
+def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Path, tmp_path: Path) -> None:
+    """By option, by environment, from a file; on an address that others can reach, of which is said what they learn."""
+    reader, writer = made(file, "readers"), made(file, "readers", "writers")
+    process, server = serving(start, file, "0.0.0.0:0")
+    (tmp_path / "token").write_text(f"{writer}\n")
+    core = str(tmp_path / "core.yaml")
+    at = ("--server", server)
+
+    assert said(*at, "--token-file", str(tmp_path / "token"), "apply", "-f", core) == (0, "Team core created\n", "")
+    assert said(*at, "get", "team", "core", env={"HEADWAY_TOKEN": reader})[0] == 0
+    code, out, _ = said(*at, "--token", reader, "types", env={"HEADWAY_TOKEN_FILE": str(tmp_path / "token")})
+    assert (code, re.findall(r"staff\.v1\.\w+", out)) == (0, ["staff.v1.Team"])
+
+    code, _, errors = said(*at, "--token", reader, "delete", "team", "core")
+    assert (code, errors) == (1, "Error: Team core may not be written by you\n")
+    assert said(*at, "--token", reader, "list", "account")[0] == 2
+    code, _, errors = said(*at, "types")
+    assert (code, errors) == (1, f"Error: {server} shows you no types: {NO_TOKEN}\n")
+    code, _, errors = said(*at, "--token", new_token([])[0], "types")
+    assert code == 1
+    assert errors.startswith(f"Error: {server} lets nobody in by this token: the token is not valid here")
+
+    code, out, errors = interrupt(process)
+    assert (code, out) == (0, "")
+    assert "Warning: --listen 0.0.0.0:0: without --tls-certificate" in errors
+    assert reader not in errors
+
+
+def test_the_file_is_read_again_when_the_server_is_told_to(start: Started, file: Path) -> None:
+    """A token that was added lets in, one that was left out doesn't, and a watch under it ends; a bad file changes
+    nothing.
+    """
+    first = made(file, "readers")
+    process, server = serving(start, file, "127.0.0.1:0")
+    watch = start("--token", first, "watch", "team", server=server)
+    assert process.stderr is not None
+    kept = file.read_text()
+    file.write_text(f"{kept}nonsense: 1\n")
+    process.send_signal(signal.SIGHUP)
+    problems = [process.stderr.readline(), process.stderr.readline()]
+    assert "nonsense" in problems[0]
+    assert problems[1] == f"{file}: what held before goes on\n"
+    assert said("--server", server, "--token", first, "types")[0] == 0
+
+    file.write_text(POLICIES)
+    second = made(file, "readers")
+    process.send_signal(signal.SIGHUP)
+    assert process.stderr.readline() == f"{file}: read again\n"
+    assert said("--server", server, "--token", second, "types")[0] == 0
+    assert said("--server", server, "--token", first, "types")[0] == 1
+    _, errors = watch.communicate(timeout=30)
+    assert (watch.returncode, "the token is not valid here" in errors) == (1, True)
+
+    file.write_text(POLICIES.replace("readers", "anonymous").replace("[view]", "[read]"))
+    process.send_signal(signal.SIGHUP)
+    assert process.stderr.readline() == f"{file}: read again\n"
+    code, _, errors = said("--server", server, "list", "team")
+    assert (code, errors) == (1, f"Error: staff.v1.Team may not be listed there by you: {NO_TOKEN}\n")
+
+
+def test_a_file_that_says_nonsense_is_not_served_by(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its problems, with their places; and one that others can read is none to go by."""
+    monkeypatch.chdir(file.parent)
+    serve = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--access", "access.yaml")
+    file.write_text(POLICIES.replace("[view]", "[viw]"))
+    code, _, errors = said(*serve)
+    assert (code, errors.splitlines()[0].startswith("access.yaml:4:")) == (4, True)
+    file.write_text(POLICIES)
+    file.chmod(0o644)
+    code, _, errors = said(*serve)
+    assert (code, "chmod 600 access.yaml" in errors) == (4, True)
+
+
+def test_a_new_token_goes_to_stdout_alone(file: Path) -> None:
+    """What is to be kept of it goes to stderr, or into the file, from which it can't be had."""
+    code, out, errors = said("token", "new", "readers", "--expires-in", "90d")
+    assert code == 0
+    assert re.fullmatch(r"hw_[0-9a-f]{16}_[0-9a-f]{64}\n", out)
+    assert 'policies: ["readers"]' in errors
+    assert "expires_at: " in errors
+    assert out.strip() not in errors
+
+    text = made(file, "writers")
+    assert text not in file.read_text()
+    assert file.read_text().startswith(POLICIES)
+    assert os.stat(file).st_mode & 0o777 == 0o600
+    assert [token.policies for token in load_access(file).tokens] == [("writers",)]
+    assert os.listdir(file.parent).count("access.yaml") == len([n for n in os.listdir(file.parent) if "access" in n])
+
+
+def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
+    """And the file stays as it was."""
+    code, _, errors = said("token", "new", "reader", "--into", str(file))
+    assert (code, errors) == (1, f"Error: {file}: policies: there is no policy 'reader'; did you mean 'readers'?\n")
+    assert said("token", "new", "readers", "--expires-in", "soon")[0] == 2
+    assert said("token", "new", "No Name")[0] == 2
+    file.write_text(f"tokens: []\n{POLICIES}")
+    code, _, errors = said("token", "new", "readers", "--into", str(file))
+    assert code == 1
+    assert "put a new one's entry there by hand" in errors
+    assert file.read_text() == f"tokens: []\n{POLICIES}"
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "problem"),
+    [
+        (["--token", "a", "--token-file", "empty"], {}, "are two tokens"),
+        ([], {"HEADWAY_TOKEN": "a", "HEADWAY_TOKEN_FILE": "empty"}, "are two tokens"),
+        (["--token-file", "empty"], {}, "--token-file empty is empty"),
+        (["--token-file", "empty"], {"HEADWAY_TOKEN": "a"}, "--token-file empty is empty"),
+        (["--token", "hw_é"], {}, "the token is none"),
+        (["--token-file", "two"], {}, "the token is none"),
+    ],
+)
+def test_a_token_that_is_none_is_wrong_usage(
+    options: list[str],
+    environment: dict[str, str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anybody is asked; and it isn't repeated, as it may be nearly right."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "two").write_text("hw_one\nhw_two\n")
+
+    code, _, errors = said("--server", "127.0.0.1:1", *options, "types", env=environment)
+    assert code == 2
+    assert problem in errors
+    assert "hw_" not in errors

@@ -1,0 +1,66 @@
+"""`headway serve --forward`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headway.cli import main
+from tests.cli.conftest import CORE, Started, address_of, interrupt
+
+
+def said(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """What a command that ends by itself says, in this process."""
+    done = CliRunner().invoke(main, [*arguments], env=env, catch_exceptions=False)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_forwarder_serves_what_its_upstream_serves(start: Started, server: str, tmp_path: Path) -> None:
+    """Every command works through it; it needs no app, and ends cleanly with Ctrl-C."""
+    forwarder = start("serve", "--forward", "127.0.0.1:1", "--forward", server, "--listen", "127.0.0.1:0")
+    through = ("--server", address_of(forwarder))
+    (tmp_path / "core.yaml").write_text(CORE)
+
+    assert said(*through, "apply", "-f", str(tmp_path / "core.yaml")) == (0, "Team core created\n", "")
+    assert said(*through, "wait", "team", "core", "--for", "Staffed")[0] == 0
+    assert said("--server", server, "get", "team", "core", "-o", "yaml")[0] == 0
+    assert said(*through, "get", "team", "nobody")[0] == 3
+    assert interrupt(forwarder) == (0, "", "")
+
+
+def test_an_upstream_that_is_away_is_named(start: Started) -> None:
+    """By the forwarder, and with the exit code of a server that can't be reached."""
+    forwarder = start("serve", "--forward", "127.0.0.1:1", "--listen", "127.0.0.1:0")
+
+    code, _, errors = said("--server", address_of(forwarder), "types")
+    assert code == 5
+    assert "no server can be reached (127.0.0.1:1: " in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "give an APP (module:attribute) to run, or --forward ADDRESS of a server to ask"),
+        (["tests.cli.served:app", "--forward", "127.0.0.1:1"], "one of the two, not both"),
+        (["--forward", "nowhere"], "--forward: 'nowhere' is no address"),
+        (["--forward", "127.0.0.1:1", "--store", "sqlite:x.db"], "--store goes with an APP"),
+        (["--forward", "127.0.0.1:1", "--access", "file"], "--access goes with an APP"),
+        (["--forward", "127.0.0.1:1", "--forward-tls-key", "file"], "--forward-tls-key goes with --forward-tls-cert"),
+        (["--forward", "127.0.0.1:1", "--forward-tls-authority", "file"], "the TLS options of --forward can't be used"),
+        (["--forward", "127.0.0.1:1", "--listen", "0.0.0.0:0"], "others can reach this address"),
+        (["tests.cli.served:app", "--forward-tls"], "--forward-tls goes with --forward"),
+        (["tests.cli.served:app", "--access", "file", "--insecure"], "give one of them"),
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(
+    arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each says what it would go with."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("nothing")
+
+    code, _, errors = said("serve", *arguments)
+    assert code == 2
+    assert problem in errors.replace("\n", " ")

@@ -1,0 +1,242 @@
+"""Clients that are not ours, through a forwarder: what they see is what they see without one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncGenerator
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+import grpc
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.client import Channel
+
+from headway import rpc
+from headway._gen.headway.resource.v1 import ResourceServiceStub
+from headway.client import Client
+from headway.resource import AnyMessage, decode, encode, pb
+from headway.rpc._reflection import ReflectionRequest, ReflectionResponse
+from headway.service import TypesService
+from tests.rpc.forward_kit import DETAILS, ODD, TALK, Odd, forwarded
+from tests.rpc.rpc_kit import COUNT, ECHO, FLOOD, THING, WAIT, Served, Text, app
+from tests.rpc.test_stock_clients import in_thread
+
+RESOURCES = "/headway.resource.v1.ResourceService"
+CONSULS = "/hashicorp.consul.resource.ResourceService"
+
+
+def _id(name: str) -> pb.Id:
+    return pb.Id(name=name, type=THING.name.message(), tenancy=pb.Tenancy(partition="default", namespace="default"))
+
+
+def _everything() -> pb.WatchListRequest:
+    return pb.WatchListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
+
+
+async def filled(it: Served, count: int) -> None:
+    local = Client(rpc.InProcessChannel(it.services), app.registry)
+    for number in range(count):
+        await local.write(THING.new(f"thing-{number}", Text(text=str(number))))
+
+
+def _said(call: Any) -> tuple[Any, str, list[bytes], list[Any], list[Any]]:
+    """All that a grpcio client is told by a call: code, details, replies, headers and trailers."""
+    replies: list[bytes] = []
+    with contextlib.suppress(grpc.RpcError):
+        replies.extend(call)
+    return call.code(), call.details(), replies, list(call.initial_metadata()), list(call.trailing_metadata())
+
+
+async def test_every_method_answers_a_grpcio_client_as_it_does_without() -> None:
+    """All that there is, under both names: code, words, replies, headers and trailers."""
+    async with forwarded() as (it, where):
+        it.services.add(TypesService(app.registry))
+        it.services.add(rpc.Reflection(it.services, (files("headway._gen") / "descriptors.bin").read_bytes()))
+        endless = {COUNT, FLOOD, WAIT, "/grpc.health.v1.Health/Watch"}
+        paths = sorted(set(it.services.handlers) - endless)
+
+        def ask(address: str) -> dict[str, Any]:
+            with grpc.insecure_channel(address) as channel:
+                return {path: _said(channel.unary_stream(path)(b"", timeout=20)) for path in paths}
+
+        direct, through = await in_thread(lambda: ask(it.where)), await in_thread(lambda: ask(where))
+    assert {f"{name}/{method}" for name in (RESOURCES, CONSULS) for method in ("Write", "WatchList")} <= set(paths)
+    assert "/headway.lease.v1.LeaseService/Raise" in paths
+    assert "/headway.types.v1.TypesService/List" in paths
+    assert through == direct
+    assert {said[0] for said in through.values()} > {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT}
+
+
+@pytest.mark.parametrize("service", [RESOURCES, CONSULS])
+async def test_a_grpcio_client_writes_reads_and_watches(service: str) -> None:
+    """Under both names of the service."""
+
+    def client(where: str) -> tuple[str, str, list[str], list[str]]:
+        with grpc.insecure_channel(where) as channel:
+
+            def call(method: str, request: object, reply_type: Any) -> Any:
+                return channel.unary_unary(f"{service}/{method}", encode, partial(decode, reply_type))(
+                    request, timeout=10
+                )
+
+            data = AnyMessage(type_url=THING.type_url, value=encode(Text(text="of grpcio")))
+            resource = pb.Resource(id=_id("mine"), data=data)
+            written = call("Write", pb.WriteRequest(resource=resource), pb.WriteResponse).resource
+            read = call("Read", pb.ReadRequest(id=_id("mine")), pb.ReadResponse).resource
+            names, deleted = [], []
+            watch = channel.unary_stream(f"{service}/WatchList", encode, partial(decode, pb.WatchEvent))
+            stream = watch(_everything(), timeout=20)
+            for event in stream:
+                if event.end_of_snapshot is not None:
+                    assert event.end_of_snapshot.position.revision > 0
+                    call("Delete", pb.DeleteRequest(id=read.id), pb.DeleteResponse)
+                elif event.upsert is not None:
+                    names.append(event.upsert.resource.id.name)
+                elif event.delete is not None:
+                    deleted.append(event.delete.resource.id.name)
+                    break
+            stream.cancel()
+            return written.version, read.version, names, deleted
+
+    async with forwarded() as (it, where):
+        await filled(it, 2)
+        written, read, names, deleted = await in_thread(lambda: client(where))
+    assert (written, sorted(names), deleted) == (read, ["mine", "thing-0", "thing-1"], ["mine"])
+
+
+@pytest.mark.parametrize("text", ["answer", "refuse"])
+async def test_headers_trailers_and_details_go_through(text: str) -> None:
+    """Whatever a service has put there, in its order, for better or worse."""
+    async with forwarded(2) as (it, where):
+        it.services.add(Odd())
+
+        def client() -> Any:
+            with grpc.insecure_channel(where) as channel:
+                return _said(channel.unary_stream(ODD)(encode(Text(text=text)), timeout=20))
+
+        code, details, replies, first, last = await in_thread(client)
+    answers = text == "answer"
+    assert code is (grpc.StatusCode.OK if answers else grpc.StatusCode.FAILED_PRECONDITION)
+    # To grpcio a success has no words.
+    assert (details, replies) == (("", [encode(Text(text="answered"))]) if answers else ("no, 100%", []))
+    assert {("x-first", "1"), ("x-both", "a")} <= set(first)
+    assert {("x-last", "2"), ("x-both", "b"), (DETAILS, b"of a failure")} <= set(last)
+
+
+async def test_a_grpcio_clients_deadline_and_cancellation_reach_the_upstream() -> None:
+    """The handler is told by either."""
+
+    def late(where: str) -> Any:
+        with grpc.insecure_channel(where) as channel:
+            return _said(channel.unary_stream(WAIT)(b"", timeout=0.2))[0]
+
+    def cancelled(where: str, begun: trio.Event, ended: trio.Event) -> None:
+        with grpc.insecure_channel(where) as channel:
+            future = channel.unary_unary(WAIT).future(b"", timeout=20)
+            trio.from_thread.run(begun.wait)
+            future.cancel()
+            trio.from_thread.run(ended.wait)
+
+    async with forwarded(2) as (it, where):
+        assert await in_thread(lambda: late(where)) is grpc.StatusCode.DEADLINE_EXCEEDED
+        await it.echo.until_waiting(0)
+        begun, ended = trio.Event(), trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(in_thread, lambda: cancelled(where, begun, ended))
+            await it.echo.until_waiting(1)
+            begun.set()
+            await it.echo.until_waiting(0)
+            ended.set()
+        assert it.echo.cancelled == 2
+
+
+async def test_both_sides_may_talk_at_once() -> None:
+    """A server that speaks first, a client that answers, reflection: no end waits for the other's to be over."""
+
+    def talk(where: str) -> list[str]:
+        with grpc.insecure_channel(where) as channel:
+            said: list[str] = []
+            answered = threading.Semaphore(0)
+
+            def say() -> Any:
+                # Each when the one before has been answered.
+                for number in range(3):
+                    while len(said) <= number:
+                        answered.acquire(timeout=10)
+                    yield encode(Text(text=str(number)))
+
+            for reply in channel.stream_stream(TALK)(say(), timeout=20):
+                said.append(decode(Text, reply).text)
+                answered.release()
+            return said
+
+    def services(where: str) -> set[str]:
+        with grpc.insecure_channel(where) as channel:
+            path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+            question = encode(ReflectionRequest(list_services=""))
+            (answer,) = list(channel.stream_stream(path)(iter([question]), timeout=20))
+            listed = decode(ReflectionResponse, answer).list_services_response
+            assert listed is not None
+            return {each.name for each in listed.service}
+
+    async with forwarded(2) as (it, where):
+        it.services.add(Odd())
+        it.services.add(rpc.Reflection(it.services, (files("headway._gen") / "descriptors.bin").read_bytes()))
+        assert await in_thread(lambda: talk(where)) == ["hello", "0", "1", "2"]
+        assert {RESOURCES[1:], CONSULS[1:]} <= await in_thread(lambda: services(where))
+
+
+async def test_grpclib_on_asyncio_reads_is_refused_and_watches() -> None:
+    """The stock stack of the same library that ours is built on."""
+
+    async def client(where: str) -> tuple[str, tuple[Any, Any], list[str]]:
+        host, port = where.split(":")
+        async with asyncio.timeout(20):
+            channel = Channel(host, int(port))
+            try:
+                stub = ResourceServiceStub(channel)
+                read = await stub.read(pb.ReadRequest(id=_id("thing-0")))
+                with pytest.raises(GRPCError) as caught:
+                    await stub.read(pb.ReadRequest(id=_id("nobody")))
+                names: list[str] = []
+                async with contextlib.aclosing(_events(stub)) as events:
+                    async for event in events:
+                        if event.end_of_snapshot is not None:
+                            break
+                        assert event.upsert is not None
+                        assert event.upsert.resource is not None
+                        assert event.upsert.resource.id is not None
+                        names.append(event.upsert.resource.id.name)
+                assert read.resource is not None
+                return read.resource.version, (caught.value.status, caught.value.message), names
+            finally:
+                channel.close()
+
+    async with forwarded() as (it, where):
+        await filled(it, 5)
+        through = await in_thread(lambda: asyncio.run(client(where)))
+        assert through == await in_thread(lambda: asyncio.run(client(it.where)))
+    assert sorted(through[2]) == [f"thing-{number}" for number in range(5)]
+
+
+async def _events(stub: ResourceServiceStub) -> AsyncGenerator[pb.WatchEvent, None]:
+    async for event in stub.watch_list(_everything()):
+        yield event
+
+
+async def test_compressed_messages_go_through_as_they_are() -> None:
+    """Whether they are understood is the upstream's to say, and it does."""
+
+    def client(where: str) -> Any:
+        with grpc.insecure_channel(where, compression=grpc.Compression.Gzip) as channel:
+            return _said(channel.unary_stream(ECHO)(encode(Text(text="a" * 1000)), timeout=20))[:2]
+
+    async with forwarded() as (it, where):
+        through = await in_thread(lambda: client(where))
+        assert through == await in_thread(lambda: client(it.where))
+    assert through[0] is grpc.StatusCode.UNIMPLEMENTED
