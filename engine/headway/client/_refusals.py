@@ -12,13 +12,14 @@ from headway.errors import (
     HeadwayError,
     HistoryGone,
     InvalidArgument,
+    LeaseLost,
     NotFound,
     OutcomeUnknown,
     PermissionDenied,
     StoreChanged,
     Unavailable,
 )
-from headway.service import FENCED
+from headway.service import FENCED, LEASE_LOST
 
 _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -43,6 +44,8 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
     message = error.message or error.status.name
     if error.status is Status.FAILED_PRECONDITION and message.startswith(FENCED):
         return Fenced(message.removeprefix(FENCED))
+    if error.status is Status.FAILED_PRECONDITION and message.startswith(LEASE_LOST):
+        return LeaseLost(message.removeprefix(LEASE_LOST))
     known = _KNOWN.get(error.status)
     if known is not None:
         return known(message)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import trio
@@ -49,16 +51,44 @@ class LeaseAuthorizer(Protocol):
         ...
 
 
+class LeaseWaits:
+    """The waits for leases that others hold, so that a server that stops needn't see them out."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._scopes: set[trio.CancelScope] = set()
+
+    @contextmanager
+    def wait(self, seconds: float) -> Iterator[None]:
+        """A block that is left after so many seconds, or when all waits are ended."""
+        with trio.move_on_after(seconds) as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.remove(scope)
+
+    def end(self) -> None:
+        """End every wait; from now on there are none."""
+        self.ended = True
+        for scope in self._scopes:
+            scope.cancel()
+
+
 class LeaseService(LeaseServiceBase):
     """Leases and fences over a store. Its methods are grpclib handlers.
 
     Args:
         authorizer: decides who may do what; without one everybody may do everything.
+        waits: those of this service and of others beside it, to be ended together.
     """
 
-    def __init__(self, backend: Backend, authorizer: LeaseAuthorizer | None = None) -> None:
+    def __init__(
+        self, backend: Backend, authorizer: LeaseAuthorizer | None = None, waits: LeaseWaits | None = None
+    ) -> None:
         self._backend = backend
         self._authorizer = authorizer
+        self._waits = waits or LeaseWaits()
 
     async def acquire(self, message: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
         """Take a lease, if need be when its holder has left it, or say who holds it."""
@@ -75,9 +105,9 @@ class LeaseService(LeaseServiceBase):
                     message.name, message.holder, message.ttl_ms / 1000, message.attempt
                 )
                 left = until - trio.current_time()
-                if acquired.acquired or left <= 0:
+                if acquired.acquired or left <= 0 or self._waits.ended:
                     break
-                with trio.move_on_after(left):
+                with self._waits.wait(left):
                     await self._backend.wait_lease_ended(message.name, acquired.held.lease.term)
             except STORE_ERRORS as error:
                 raise refusal(error) from error
@@ -162,8 +192,8 @@ def _check_request(name: str, holder: str) -> None:
         raise invalid("name is required")
     if not _NAME.match(name) or len(name) > MAX_TEXT:
         raise invalid(
-            f"name {name!r:.300} is not a lease's: use up to {MAX_TEXT} letters, digits and - . _ / : that begin with a "
-            "letter or digit, and at most one #, before a controller's member"
+            f"name {name!r:.300} is not a lease's: use up to {MAX_TEXT} letters, digits and - . _ / : that begin with "
+            "a letter or digit, and at most one #, before a controller's member"
         )
     if not holder:
         raise invalid("holder is required: a name that no other process has")
