@@ -158,16 +158,17 @@ class SqliteBackend:
         """See `Backend.keep_lease`."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
+        await opened.end_what_has_run_out()
         opened.leases.keep(name, holder, term)
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         """See `Backend.release_lease`."""
         opened = self._use()
+        await trio.lowlevel.checkpoint()
+        await opened.end_what_has_run_out()
         held = opened.leases.held(name)
         if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
             await opened.writer.submit(EndRequest(opened.leases, [held.lease]))
-        else:
-            await trio.lowlevel.checkpoint()
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
         """See `Backend.list_leases`."""
@@ -210,7 +211,7 @@ class _Opened:
         self.pulse = Pulse()
         self.readers = Readers(file.path)
         self.leases = LeaseTable(leases)
-        self.writer = GroupWriter(file, log, self.pulse, self._end_what_has_run_out)
+        self.writer = GroupWriter(file, log, self.pulse, self._ends)
         # Invariant: no revision above this one and the log's head has been shown to anybody. A read may see a
         # commit in the file a moment before its leader has published it.
         self._seen = log.head
@@ -229,9 +230,15 @@ class _Opened:
         self._seen = max(self._seen, revision)
         return self.at(revision)
 
-    def _end_what_has_run_out(self) -> Sequence[Request]:
+    def _ends(self) -> Sequence[Request]:
         run_out = self.leases.run_out()
         return [EndRequest(self.leases, run_out)] if run_out else ()
+
+    async def end_what_has_run_out(self) -> None:
+        """Before anybody is told that a lease has run out: what has been told must hold after a restart, too."""
+        if self.leases.run_out():
+            # Whatever is committed begins with what has run out.
+            await self.writer.submit(EndRequest(self.leases, ()))
 
     async def close(self) -> None:
         """Let what is under way end, then let go of the file."""
