@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -232,3 +233,5 @@ class RestartedMachine(LeaseMachine):
 
 TestLeasesInMemory = LeaseMachine.TestCase
 TestLeasesInAFile = RestartedMachine.TestCase
+# Each of its steps waits for the disk.
+TestLeasesInAFile.settings = settings(max_examples=settings().max_examples // 4)
