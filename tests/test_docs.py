@@ -16,6 +16,7 @@ PRINTS = {
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
     "docs/guides/controllers.md": "['/ -> :8080']\nat / {'home'}\n[] set()\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
+    "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
     "docs/guides/access.md": "True False\naccess.yaml:1:1: others than its owner can reach this file (mode 0644): "
     "chmod 600 access.yaml\nTrue\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"
     "False False\n",

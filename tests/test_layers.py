@@ -26,6 +26,7 @@ PURE = [
     "cache/_gate.py",
     "cache/_indexes.py",
     "watch/_machine.py",
+    "storage/_leases.py",
     "storage/_log.py",
     "queue/_backoff.py",
     "queue/_delays.py",

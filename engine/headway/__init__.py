@@ -31,9 +31,11 @@ from headway.cache import index_metadata as index_metadata
 from headway.cache import index_owner as index_owner
 from headway.client import Client as Client
 from headway.client import Deleted as Deleted
+from headway.client import HeldLease as HeldLease
 from headway.client import Progress as Progress
 from headway.client import SnapshotEnd as SnapshotEnd
 from headway.client import Upserted as Upserted
+from headway.client import hold_lease as hold_lease
 from headway.controller import App as App
 from headway.controller import Enqueue as Enqueue
 from headway.controller import Outputs as Outputs
@@ -56,6 +58,7 @@ from headway.errors import HeadwayError as HeadwayError
 from headway.errors import HistoryGone as HistoryGone
 from headway.errors import IndexIncomplete as IndexIncomplete
 from headway.errors import InvalidArgument as InvalidArgument
+from headway.errors import LeaseLost as LeaseLost
 from headway.errors import NonsenseResult as NonsenseResult
 from headway.errors import NotFound as NotFound
 from headway.errors import NotPrimed as NotPrimed

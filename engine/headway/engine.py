@@ -23,6 +23,7 @@ from headway.service import (
     SERVICE_ALIASES,
     WATCH_LIST,
     LeaseService,
+    LeaseWaits,
     ResourceService,
     TypesService,
     WatchDecoder,
@@ -136,7 +137,8 @@ async def open_engine(
     opened = open_store(store) if isinstance(store, str) else store
     async with opened as backend:
         failed = functools.partial(_report_failed, report)
-        services = _services(ResourceService(backend, registry), LeaseService(backend))
+        waits = LeaseWaits()
+        services = _services(ResourceService(backend, registry), LeaseService(backend, waits=waits))
         channel = InProcessChannel(services, report=failed)
         try:
             async with trio.open_nursery() as nursery:
@@ -151,18 +153,24 @@ async def open_engine(
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
-                # A controller elsewhere needs the lease service, for which there are no rules: with `access` it isn't
-                # offered, because whoever can raise a fence can stop a controller.
                 if access is None:
                     offered = services
                     offered.add(TypesService(registry))
                 else:
+                    serve = functools.partial(ResourceService, backend, registry)
+                    lease = functools.partial(LeaseService, backend, waits=waits)
                     offered = _services(
-                        Guarded(functools.partial(ResourceService, backend, registry), access, registry),
+                        Guarded(serve, access, registry),
+                        Guarded(lease, access, registry),
+                        # What a type looks like isn't said to those who may do nothing with it.
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry),
                     )
                 async with _listening(offered, listen, tls, failed) as addresses:
-                    yield Engine(Client(channel, registry), backend, supervisors, addresses, hubs)
+                    try:
+                        yield Engine(Client(channel, registry), backend, supervisors, addresses, hubs)
+                    finally:
+                        # Else the server would give callers that wait for a lease all of its grace.
+                        waits.end()
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # The caller's own error comes out as it went in, not wrapped in the engine's nursery.

@@ -92,6 +92,10 @@ class Fenced(CallerError):
     """A write came from a controller's run that has been superseded; nothing was written. Not to be retried."""
 
 
+class LeaseLost(CallerError):
+    """A lease is not held any more in the term named: it was released, has run out, or is another's."""
+
+
 class NotPrimed(CallerError):
     """A cache was read before it was primed."""
 

@@ -159,6 +159,52 @@ class WriteSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class CallDelayed:
+    """A controller's ``call`` has failed or was not answered in time, and is made again after ``retry_after``."""
+
+    controller: str
+    call: str
+    error: BaseException
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAwaited:
+    """A lease that this process wants is held by another, in this term."""
+
+    name: str
+    holder: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTaken:
+    """This process holds a lease, in this term."""
+
+    name: str
+    holder: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDelayed:
+    """A lease could not be taken or renewed; that is tried again after ``retry_after``."""
+
+    name: str
+    error: BaseException
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnded:
+    """This process holds a lease no more: it has given it back (``error`` None), or has lost it."""
+
+    name: str
+    term: int
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
 class StaleRefused:
     """Something older than what a type's cache holds was refused (``count`` in all so far for this type)."""
 

@@ -35,7 +35,7 @@ from headway.service import (
     WatchDecoder,
     WatchEncoder,
 )
-from headway.storage import Backend, Fence, Operation, Raised, Watch, Within
+from headway.storage import Acquired, Backend, Fence, HeldLease, Operation, Raised, Watch, Within
 from tests.helpers.declared import a_type, an_id, uid_of
 
 RESOURCES = "/headway.resource.v1.ResourceService/"
@@ -232,6 +232,21 @@ class Interrupted:
 
     async def record_settled(self, fence: Fence, revision: int) -> None:
         await self._inner.record_settled(fence, revision)
+
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        return await self._inner.acquire_lease(name, holder, ttl, attempt)
+
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:
+        await self._inner.keep_lease(name, holder, term)
+
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        await self._inner.release_lease(name, holder, term)
+
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+        return await self._inner.list_leases(name_prefix)
+
+    async def wait_lease_ended(self, name: str, term: int) -> None:
+        await self._inner.wait_lease_ended(name, term)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,14 +1,12 @@
-"""The lease service: fences that rise, and what is noted beside them."""
+"""The lease service: fences that rise, and what is noted beside them. Leases are in test_leases_by_service.py."""
 
 from __future__ import annotations
 
-import pytest
 from grpclib.const import Status
 
-from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb
 from headway.storage import MemoryBackend
-from tests.helpers.calls import LEASES, Calls, at, refused, take
+from tests.helpers.calls import Calls, at, refused, take
 from tests.helpers.declared import a_note, a_type
 
 
@@ -82,11 +80,3 @@ async def test_a_term_that_no_store_can_hold_is_refused(calls: Calls) -> None:
         assert (await calls.raise_fence(term=highest)).fence == pb.Fence(controller="painter", term=highest)
     else:
         await refused(calls.raise_fence(term=highest), Status.INVALID_ARGUMENT, str(highest))
-
-
-@pytest.mark.parametrize("method", ["Acquire", "KeepAlive", "Release"])
-async def test_leases_are_for_stores_that_several_processes_share(in_memory: Calls, method: str) -> None:
-    """These stores have one process each, which their locks see to."""
-    request = getattr(lease_pb, f"{method}Request")()
-    call = in_memory.channel.unary(f"{LEASES}{method}", request, object)
-    await refused(call, Status.UNIMPLEMENTED)

@@ -24,6 +24,7 @@ from headway.access._document import read_access as read_access
 from headway.access._file import add_token as add_token
 from headway.access._file import load_access as load_access
 from headway.access._guard import CHANGED as CHANGED
+from headway.access._guard import LEASE as LEASE
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
 from headway.access._new_token import new_token as new_token

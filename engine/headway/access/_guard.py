@@ -20,7 +20,10 @@ from headway.service import Decision
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status", "Delete": "delete"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
 # What these have done is done: their reply, whatever has happened meanwhile, is the only word of it.
-_DONE = ("Write", "WriteStatus", "Delete")
+_DONE = ("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled")
+
+LEASE = TypeName("internal", "v1", "Lease")
+"""What leases are to a rule: a type without a tenancy. No program can have one of this group."""
 
 CHANGED = "what you may do here has changed: ask again"
 """What is told to a caller whose token still holds, in the middle of what was begun under other policies."""
@@ -59,6 +62,18 @@ class Caller:
         elif scope is Scope.PARTITION and namespace == ANY:
             namespace = ""
         return self._identity.allows(self._list_verb, type, partition, namespace, self.name_prefix)
+
+    def may_take_lease(self, name: str) -> bool:
+        """Whether the lease may be taken and left, and the fence that it governs be raised: all that is to write it."""
+        return self._identity.allows("write", LEASE, "", "", name)
+
+    def may_list_leases(self, name_prefix: str) -> bool:
+        """Whether the leases whose names begin so may be listed."""
+        return self._identity.allows("list", LEASE, "", "", name_prefix)
+
+    def may_read_lease(self, name: str) -> bool:
+        """Whether the lease may be found in a list."""
+        return self._identity.allows("read", LEASE, "", "", name)
 
 
 class Guarded:

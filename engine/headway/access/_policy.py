@@ -31,9 +31,11 @@ GROUPS: dict[str, frozenset[Verb]] = {
 }
 _MEANS: dict[str, frozenset[Verb]] = {**{verb: frozenset((verb,)) for verb in VERBS}, **GROUPS}
 
-# As long as names may be.
+# As long as names may be; those of leases have more characters, and may be longer.
 MAX_PREFIX = 63
 _PREFIX = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_PREFIX - 1}}}\Z")
+_LEASE_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/#-]{0,254}\Z")
+_LEASE_MARKS = re.compile(r"[./:#]")
 # Valid parts, to stand for `*` while the others are checked.
 _STAND_INS = ("any", "v1", "Any")
 
@@ -176,10 +178,13 @@ def _unit_problems(unit: str) -> Check:
 
 
 def _prefix_problems(value: object) -> Iterator[str]:
+    # A mark that only leases have in their names says that one of them is meant.
+    if isinstance(value, str) and _LEASE_MARKS.search(value) and _LEASE_PREFIX.match(value):
+        return
     if not isinstance(value, str) or (value and not _PREFIX.match(value)):
         yield (
             f"name_prefix {value!r} can't begin a name: use up to {MAX_PREFIX} lower-case letters, digits and hyphens, "
-            "with a letter or digit first; or '' for every name"
+            "with a letter or digit first, and for a lease / and #, too; or '' for every name"
         )
 
 

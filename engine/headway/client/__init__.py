@@ -5,8 +5,13 @@ Everything handed out is the caller's own (C9); everything handed in is copied b
 """
 
 from headway.client._client import Client as Client
+from headway.client._hold import HeldLease as HeldLease
+from headway.client._hold import hold_lease as hold_lease
+from headway.client._lease import LeaseAnswer as LeaseAnswer
 from headway.client._lease import LeaseClient as LeaseClient
+from headway.client._lease import LeaseInfo as LeaseInfo
 from headway.client._lease import RunFence as RunFence
+from headway.client._lease_term import LeaseTerm as LeaseTerm
 from headway.client._refusals import client_error as client_error
 from headway.client._watch import Deleted as Deleted
 from headway.client._watch import Progress as Progress

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import trio
 from grpclib import GRPCError
 
+from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import PlainWrites, Writes
@@ -54,6 +55,11 @@ class Client:
         self._metadata = {"x-consul-token": token} if token else None
         self._registry = registry
         self._writes: Writes = writes or PlainWrites()
+
+    @property
+    def leases(self) -> LeaseClient:
+        """Leases, by the same channel and as the same caller: see `hold_lease`."""
+        return LeaseClient(self._channel, metadata=self._metadata)
 
     async def get(
         self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""

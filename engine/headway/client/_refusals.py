@@ -13,6 +13,7 @@ from headway.errors import (
     HeadwayError,
     HistoryGone,
     InvalidArgument,
+    LeaseLost,
     NotFound,
     OutcomeUnknown,
     PermissionDenied,
@@ -20,7 +21,7 @@ from headway.errors import (
     TooLarge,
     Unavailable,
 )
-from headway.service import FENCED
+from headway.service import FENCED, LEASE_LOST
 
 _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -48,6 +49,8 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
         return TooLarge(message, error.size, error.limit)
     if error.status is Status.FAILED_PRECONDITION and message.startswith(FENCED):
         return Fenced(message.removeprefix(FENCED))
+    if error.status is Status.FAILED_PRECONDITION and message.startswith(LEASE_LOST):
+        return LeaseLost(message.removeprefix(LEASE_LOST))
     known = _KNOWN.get(error.status)
     if known is not None:
         return known(message)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
+import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
@@ -15,6 +17,9 @@ from headway.resource import Bookmark, Changes, Position, ResourceType, resource
 from headway.rpc import Channel
 from headway.watch import WATCH_LIST, StreamMachine, watch_request
 
+_SILENCE = 30.0
+"""Seconds in which a stream that has more to tell tells something."""
+
 
 async def deletions_since(
     channel: Channel, type: ResourceType[Any], since: Position, until: int, report: Report, controller: str
@@ -22,13 +27,14 @@ async def deletions_since(
     """The deletions of a type after ``since`` and up to ``until``, each with the resource as it last was.
 
     Where the store's history doesn't reach back that far they can't be known; that is reported, and the answer is
-    empty: then only a finalizer keeps a deletion from being missed. Raises Unavailable when the stream fails.
+    empty: then only a finalizer keeps a deletion from being missed. Raises Unavailable when the stream fails or says
+    nothing for `_SILENCE`, which ends the run; the next one reads them again.
     """
     machine = StreamMachine(since.store_id, since)
     deleted: list[Applied] = []
     try:
         async with channel.stream(WATCH_LIST, watch_request(type, since)) as items:
-            async for item in items:
+            while (item := await _next(items, type)) is not None:
                 checked = machine.feed(item)
                 if isinstance(checked, Changes):
                     deleted += [
@@ -47,3 +53,10 @@ async def deletions_since(
         report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
         return []
     raise Unavailable(f"the server has ended the stream of {type.name} at {machine.told}, before revision {until}")
+
+
+async def _next(items: AsyncIterator[Any], type: ResourceType[Any]) -> Any:
+    """The next item of a stream; None at its end."""
+    with trio.move_on_after(_SILENCE):
+        return await anext(items, None)
+    raise Unavailable(f"the stream of {type.name} has told nothing of its history for {_SILENCE:g} s")

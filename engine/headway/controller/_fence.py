@@ -17,7 +17,7 @@ from headway.cache import Hub, SharedType
 from headway.client import LeaseClient, RunFence
 from headway.controller._request import Reason
 from headway.errors import OutcomeUnknown, Unavailable
-from headway.events import Report, WriteSettled, WriteUnknown
+from headway.events import CallDelayed, Report, WriteSettled, WriteUnknown
 from headway.queue import WaitingQueue
 from headway.resource import Key, Position, ResourceType, pb
 
@@ -70,9 +70,14 @@ class RunWrites:
         self._queue.hold()
         self._tainted.set()
 
-    async def raise_first(self, lease: LeaseClient, controller: str, member: str) -> RunFence:
-        """Raise the fence for a run that starts. What its predecessor sent can't land after this commit."""
-        raised = await lease.raise_fence(controller, member)
+    async def raise_first(
+        self, lease: LeaseClient, controller: str, member: str, *, term: int = 0, number: int = 0
+    ) -> RunFence:
+        """Raise the fence for a run that starts. What its predecessor sent can't land after this commit.
+
+        Under a lease ``term`` is the lease's, and ``number`` above that of every run before it in that term, from 1 on.
+        """
+        raised = await lease.raise_fence(controller, member, term=term, number=number)
         self.fence = raised.fence
         self.store_id = raised.position.store_id
         return raised
@@ -108,9 +113,11 @@ class RunWrites:
             number += 1
             try:
                 raised = await lease.raise_fence(fence.controller, fence.member, term=fence.term, number=number)
-            except Unavailable:
+            except Unavailable as error:
                 # This raise may have happened, so the next one has a number above it.
-                await trio.sleep(wait * random.uniform(0.5, 1))
+                delay = wait * random.uniform(0.5, 1)
+                self._report(CallDelayed(self._controller, "Raise", error, delay))
+                await trio.sleep(delay)
                 wait = min(wait * 2, _LONGEST_WAIT)
             else:
                 self.fence = raised.fence

@@ -35,7 +35,7 @@ from headway.controller._request import Reason
 from headway.controller._runtime import Runtime
 from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
-from headway.events import IndexFailed, Primed, Priming, Report, RunStarted
+from headway.events import CallDelayed, IndexFailed, Primed, Priming, Report, RunStarted
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, ResourceType, TypeName
 from headway.rpc import Channel
@@ -243,8 +243,10 @@ class Run:
         while True:
             await trio.sleep(_RECORD_INTERVAL)
             # When it can't be noted the next run reconciles more than it need; nothing is lost. Fenced ends the run.
-            with contextlib.suppress(RemoteError):
+            try:
                 await self._record_now()
+            except RemoteError as error:
+                self._report(CallDelayed(self._definition.name, "RecordSettled", error, _RECORD_INTERVAL))
 
     async def _record_now(self) -> None:
         settled = self.settled()

@@ -12,9 +12,11 @@ from headway.events import Report
 
 _WARNINGS = (
     events.BookmarkRefused,
+    events.CallDelayed,
     events.DeletionsUnknown,
     events.HandlerFailed,
     events.IndexFailed,
+    events.LeaseDelayed,
     events.MappingFailed,
     events.ReconcileSlow,
     events.RunEnded,
@@ -23,7 +25,14 @@ _WARNINGS = (
     events.WriteUnknown,
 )
 _PACKAGE = os.path.dirname(events.__file__) + os.sep
-_INFOS = (events.Primed, events.RunStarted, events.WriteSettled)
+_INFOS = (
+    events.LeaseAwaited,
+    events.LeaseEnded,
+    events.LeaseTaken,
+    events.Primed,
+    events.RunStarted,
+    events.WriteSettled,
+)
 
 
 def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
@@ -39,7 +48,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     log = logger or structlog.get_logger("headway")
 
     def report(event: object) -> None:
-        failed = isinstance(event, events.Reconciled) and event.error is not None
+        failed = isinstance(event, events.Reconciled | events.LeaseEnded) and event.error is not None
         if not (failed or verbose or isinstance(event, _WARNINGS)):
             return
         fields = {field.name: _plain(getattr(event, field.name)) for field in dataclasses.fields(event)}  # type: ignore[arg-type]  # every event is a dataclass

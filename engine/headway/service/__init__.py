@@ -8,8 +8,11 @@ with the store and must not be changed. Clients on a channel inside the process 
 
 from headway.service._access import Authorizer as Authorizer
 from headway.service._access import Decision as Decision
+from headway.service._lease import LeaseAuthorizer as LeaseAuthorizer
 from headway.service._lease import LeaseService as LeaseService
+from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._refusals import FENCED as FENCED
+from headway.service._refusals import LEASE_LOST as LEASE_LOST
 from headway.service._service import SERVICE_ALIASES as SERVICE_ALIASES
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService

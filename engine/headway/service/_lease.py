@@ -1,27 +1,164 @@
-"""The lease service: raising fences, and noting beside them what is settled."""
+"""The lease service: who holds which lease, and the fences that leases govern.
+
+A lease is named as the controller whose fence it governs, "staff/accounts", or after a "#" a member of it too,
+"staff/accounts#3". Names that are no controller's, "members/staff/ada", are leases like all others: their fences
+are borne by nobody.
+
+The store decides; here is what a request may ask, who may ask it, and the waiting for a lease that another holds.
+"""
 
 from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway._gen.headway.lease.v1 import LeaseServiceBase
 from headway.resource import pb
 from headway.service._fence import fence_of
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.storage import Backend
+from headway.storage import Backend, HeldLease, lease_of
+
+MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
+MAX_WAIT_MS = 20_000
+MAX_TEXT = 255
+"""Characters in a lease's name, a holder, or an attempt."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*(#[A-Za-z0-9._/:-]+)?\Z")
+
+
+class LeaseAuthorizer(Protocol):
+    """Decides for the caller of the request that is being handled, before anything is looked up. It must not wait."""
+
+    def may_take_lease(self, name: str) -> bool:
+        """Whether the lease may be taken, kept and released, and the fence that it governs be raised."""
+        ...
+
+    def may_list_leases(self, name_prefix: str) -> bool:
+        """Whether the leases whose names begin so may be listed. Each is asked for besides."""
+        ...
+
+    def may_read_lease(self, name: str) -> bool:
+        """Whether the lease may be shown in a list."""
+        ...
+
+
+class LeaseWaits:
+    """The waits for leases that others hold, so that a server that stops needn't see them out."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._scopes: set[trio.CancelScope] = set()
+
+    @contextmanager
+    def wait(self, seconds: float) -> Iterator[None]:
+        """A block that is left after so many seconds, or when all waits are ended."""
+        with trio.move_on_after(seconds) as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.remove(scope)
+
+    def end(self) -> None:
+        """End every wait; from now on there are none."""
+        self.ended = True
+        for scope in self._scopes:
+            scope.cancel()
 
 
 class LeaseService(LeaseServiceBase):
-    """Raise and RecordSettled over a store. (Acquire, KeepAlive and Release answer UNIMPLEMENTED: a store in
-    the process has one engine, which the file's lock sees to.)
+    """Leases and fences over a store. Its methods are grpclib handlers.
+
+    Args:
+        authorizer: decides who may do what; without one everybody may do everything.
+        waits: those of this service and of others beside it, to be ended together.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(
+        self, backend: Backend, authorizer: LeaseAuthorizer | None = None, waits: LeaseWaits | None = None
+    ) -> None:
         self._backend = backend
+        self._authorizer = authorizer
+        self._waits = waits or LeaseWaits()
+
+    async def acquire(self, message: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
+        """Take a lease, if need be when its holder has left it, or say who holds it."""
+        _check_request(message.name, message.holder)
+        _check_range("ttl_ms", message.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
+        _check_range("wait_ms", message.wait_ms, 0, MAX_WAIT_MS)
+        _check_text("attempt", message.attempt)
+        until = trio.current_time() + message.wait_ms / 1000
+        while True:
+            # Anew after every wait: a caller may have lost the right meanwhile.
+            self._check_take(message.name)
+            try:
+                acquired = await self._backend.acquire_lease(
+                    message.name, message.holder, message.ttl_ms / 1000, message.attempt
+                )
+                left = until - trio.current_time()
+                if acquired.acquired or left <= 0 or self._waits.ended:
+                    break
+                with self._waits.wait(left):
+                    await self._backend.wait_lease_ended(message.name, acquired.held.lease.term)
+            except STORE_ERRORS as error:
+                raise refusal(error) from error
+        lease, remaining = acquired.held
+        return lease_pb.AcquireResponse(
+            acquired=acquired.acquired,
+            holder=lease.holder,
+            term=lease.term,
+            retry_after_ms=0 if acquired.acquired else _milliseconds(remaining),
+            position=acquired.position.message(),
+        )
+
+    async def keep_alive(self, message: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:
+        """Put the expiry off to a whole ttl from now."""
+        _check_request(message.name, message.holder)
+        self._check_take(message.name)
+        try:
+            await self._backend.keep_lease(message.name, message.holder, message.term)
+        except STORE_ERRORS as error:
+            raise refusal(error) from error
+        return lease_pb.KeepAliveResponse()
+
+    async def release(self, message: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
+        """End a term early, if it has not ended."""
+        _check_request(message.name, message.holder)
+        self._check_take(message.name)
+        try:
+            await self._backend.release_lease(message.name, message.holder, message.term)
+        except STORE_ERRORS as error:
+            raise refusal(error) from error
+        return lease_pb.ReleaseResponse()
+
+    async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
+        """The leases that are held, of those that the caller may see."""
+        authorizer = self._authorizer
+        if authorizer is not None and not authorizer.may_list_leases(message.name_prefix):
+            raise _denied(f"leases {message.name_prefix}* may not be listed by you")
+        try:
+            leases, position = await self._backend.list_leases(message.name_prefix)
+        except STORE_ERRORS as error:
+            raise refusal(error) from error
+        shown = [_lease(each) for each in leases if authorizer is None or authorizer.may_read_lease(each.lease.name)]
+        return lease_pb.ListResponse(leases=shown, position=position.message())
 
     async def raise_(self, message: lease_pb.RaiseRequest) -> lease_pb.RaiseResponse:
         """Raise a fence by a commit."""
         if not message.controller:
             raise invalid("controller is required")
+        if "#" in message.controller:
+            raise invalid(f"controller {message.controller!r} must have no #: what follows it is a field, member")
+        self._check_take(lease_of(message.controller, message.member))
         try:
             raised = await self._backend.raise_fence(message.controller, message.member, message.term, message.number)
         except STORE_ERRORS as error:
@@ -38,8 +175,56 @@ class LeaseService(LeaseServiceBase):
         fence = fence_of(message.fence)
         if fence is None:
             raise invalid("fence is required")
+        self._check_take(lease_of(fence.controller, fence.member))
         try:
             await self._backend.record_settled(fence, message.revision)
         except STORE_ERRORS as error:
             raise refusal(error) from error
         return lease_pb.RecordSettledResponse()
+
+    def _check_take(self, name: str) -> None:
+        if self._authorizer is not None and not self._authorizer.may_take_lease(name):
+            raise _denied(f"lease {name} may not be taken by you")
+
+
+def _check_request(name: str, holder: str) -> None:
+    if not name:
+        raise invalid("name is required")
+    if not _NAME.match(name) or len(name) > MAX_TEXT:
+        raise invalid(
+            f"name {name!r:.300} is not a lease's: use up to {MAX_TEXT} letters, digits and - . _ / : that begin with "
+            "a letter or digit, and at most one #, before a controller's member"
+        )
+    if not holder:
+        raise invalid("holder is required: a name that no other process has")
+    _check_text("holder", holder)
+
+
+def _check_text(field: str, text: str) -> None:
+    if len(text) > MAX_TEXT or not (text.isprintable()):
+        raise invalid(f"{field} {text!r:.300} must be at most {MAX_TEXT} printable characters")
+
+
+def _check_range(field: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise invalid(f"{field} {value} must be from {least} to {most}")
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, math.ceil(seconds * 1000))
+
+
+def _lease(held: HeldLease) -> lease_pb.Lease:
+    lease = held.lease
+    return lease_pb.Lease(
+        name=lease.name,
+        holder=lease.holder,
+        term=lease.term,
+        ttl_ms=_milliseconds(lease.ttl),
+        expires_in_ms=_milliseconds(held.remaining),
+        acquired_at=datetime.datetime.fromtimestamp(lease.acquired_at, datetime.UTC),
+    )
+
+
+def _denied(message: str) -> GRPCError:
+    return GRPCError(Status.PERMISSION_DENIED, message)

@@ -6,15 +6,19 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.errors import HistoryGone, InvalidArgument, OutcomeUnknown, PayloadError, StoreUnusable
-from headway.storage import FenceLowered, StoreMismatch, VersionConflict, WrongUid
+from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, VersionConflict, WrongUid
 
 FENCED = "fenced: "
 """How the message of a refused write of a superseded run begins (its status is FAILED_PRECONDITION)."""
+
+LEASE_LOST = "lease lost: "
+"""How the message begins when a term of a lease has ended (its status is FAILED_PRECONDITION)."""
 
 STORE_ERRORS = (
     VersionConflict,
     WrongUid,
     FenceLowered,
+    LeaseEnded,
     StoreMismatch,
     HistoryGone,
     OutcomeUnknown,
@@ -56,6 +60,8 @@ def refusal(error: Exception) -> GRPCError:
         return precondition(text)
     if isinstance(error, FenceLowered):
         return precondition(FENCED + text)
+    if isinstance(error, LeaseEnded):
+        return precondition(LEASE_LOST + text)
     if isinstance(error, StoreMismatch):
         return GRPCError(Status.DATA_LOSS, text)
     if isinstance(error, HistoryGone):

@@ -1,4 +1,4 @@
-"""What is true: stores, their history and their fences.
+"""What is true: stores, their history, their fences and their leases.
 
 Nothing here knows who asks or whether they may. Open `_backend.py` first (the promises), then `_log.py`.
 """
@@ -16,11 +16,17 @@ from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._errors import FenceLowered as FenceLowered
+from headway.storage._errors import LeaseEnded as LeaseEnded
 from headway.storage._errors import StillOwns as StillOwns
 from headway.storage._errors import StorageError as StorageError
 from headway.storage._errors import StoreMismatch as StoreMismatch
 from headway.storage._errors import VersionConflict as VersionConflict
 from headway.storage._errors import WrongUid as WrongUid
+from headway.storage._leases import Acquired as Acquired
+from headway.storage._leases import HeldLease as HeldLease
+from headway.storage._leases import Lease as Lease
+from headway.storage._leases import lease_of as lease_of
+from headway.storage._leases import scope_of as scope_of
 from headway.storage._log import CommitLog as CommitLog
 from headway.storage._log import Cursor as Cursor
 from headway.storage._memory import MemoryBackend as MemoryBackend

@@ -15,6 +15,13 @@ history of commits. What it promises, and what `headway.testing.check_backend` c
 6. A watcher that is slow blocks no writer. One that falls behind what is kept gets HistoryGone, never a gap.
 7. What a store is given and what it hands out is shared, and written to by nobody.
 8. Reads are linearizable in the stores of this package: they see every commit acknowledged before they began.
+9. A lease is held by one holder, in one term. Its terms only grow, for ever: not an end, a restart or a crash takes
+   them back. A term begins by a commit, and ends by one: a release, another's or the same holder's next term, or,
+   when its time has passed, whatever commit bears a fence next or is about leases. The commit that ends a term raises
+   the fence that the lease governs (`scope_of`) above it, so that nothing which bears that term is written from then
+   on, with or without a successor (C8). While a lease is held, its fence is raised in its term alone.
+10. A lease's time is measured by the process' monotonic clock, and never ends early by it: after a restart a lease
+    that was held counts as held for a whole ttl, and can be kept alive.
 """
 
 from __future__ import annotations
@@ -25,6 +32,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from headway.resource import Key, Kind, Position, StreamItem, pb
+from headway.storage._leases import Acquired, HeldLease
 
 
 class Fence(NamedTuple):
@@ -214,7 +222,8 @@ class Backend(Protocol):
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         """Raise a fence by a commit; with term 0 to one above the stored term.
 
-        Raises FenceLowered when (term, number) is not above what is stored.
+        Raises FenceLowered when (term, number) is not above what is stored, and when the lease that governs the fence
+        is held in another term.
         """
         ...
 
@@ -223,6 +232,31 @@ class Backend(Protocol):
 
         Raises FenceLowered when the fence is below the stored one. A lower revision than the one noted is ignored.
         """
+        ...
+
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        """Take a lease for ``ttl`` seconds by a commit, unless another holds it.
+
+        Whoever takes it has a higher term than anybody before, the present holder included, and its fence stands at
+        number 0 of that term. Only the attempt by which the present term began, asked again, keeps its term alive
+        instead; an empty attempt is never the same. Makes no revision when it takes nothing.
+        """
+        ...
+
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:
+        """Put the expiry off to a whole ttl from now; makes no revision. Raises LeaseEnded when the term has ended."""
+        ...
+
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        """End a term early, by a commit. When it has ended already nothing happens, and that is no error."""
+        ...
+
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+        """The leases that are held and whose names begin so, in order of name."""
+        ...
+
+    async def wait_lease_ended(self, name: str, term: int) -> None:
+        """Return when the lease is not held in this term."""
         ...
 
     async def __aenter__(self) -> Self: ...

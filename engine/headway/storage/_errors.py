@@ -27,3 +27,7 @@ class FenceLowered(StorageError):
 
 class StoreMismatch(StorageError):
     """A position is not one of this store's: another store id, or an incarnation that never was there."""
+
+
+class LeaseEnded(StorageError):
+    """The term of a lease has ended: it was released, has run out, or is another's."""

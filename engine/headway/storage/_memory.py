@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from headway.storage._backend import (
     refuse_repeated_keys,
 )
 from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
+from headway.storage._lease_table import LeaseTable
+from headway.storage._leases import Acquired, HeldLease, Lease, check_raise, lease_of, scope_of
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
 from headway.storage._tail import ListSnapshot, LogWatch, Pulse
@@ -48,6 +51,7 @@ class MemoryBackend:
         self._owned: dict[str, dict[tuple[Kind, Key], pb.Resource]] = {}
         self._fences: dict[tuple[str, str], tuple[int, int]] = {}
         self._settled: dict[tuple[str, str], int] = {}
+        self._leases = LeaseTable()
         self._log = CommitLog(max_changes=max_changes, max_age=max_age)
         self._pulse = Pulse()
 
@@ -188,15 +192,16 @@ class MemoryBackend:
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         """See `Backend.raise_fence`."""
         await trio.lowlevel.checkpoint()
+        self._end_what_has_run_out()
         who = (controller, member)
         stored = self._fences.get(who, (0, 0))
+        held = self._leases.held(lease_of(controller, member))
+        check_raise(controller, held and held.lease.term, term)
         wanted = (term, number) if term else (stored[0] + 1, number)
         if wanted <= stored:
             raise FenceLowered(f"the fence of {controller} is at {stored}, which {wanted} is not above")
-        self._fences[who] = wanted
-        self._log.append(self._log.head + 1, (), trio.current_time())
+        self._raise(who, wanted)
         settled = self._settled.setdefault(who, self._log.head)
-        self._pulse.beat()
         return Raised(Fence(controller, member, *wanted), self.position, settled)
 
     async def record_settled(self, fence: Fence, revision: int) -> None:
@@ -206,7 +211,59 @@ class MemoryBackend:
         who = (fence.controller, fence.member)
         self._settled[who] = max(self._settled.get(who, 0), revision)
 
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        """See `Backend.acquire_lease`."""
+        await trio.lowlevel.checkpoint()
+        self._end_what_has_run_out()
+        repeated = self._leases.repeated(name, holder, attempt)
+        held = repeated or self._leases.held(name)
+        if held is not None and (repeated or held.lease.holder != holder):
+            return Acquired(repeated is not None, held, self.position)
+        scope = scope_of(name)
+        lease = Lease(name, holder, self._fences.get(scope, (0, 0))[0] + 1, ttl, attempt, time.time())
+        self._raise(scope, (lease.term, 0))
+        self._leases.begin(lease)
+        return Acquired(True, HeldLease(lease, ttl), self.position)
+
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:
+        """See `Backend.keep_lease`."""
+        await trio.lowlevel.checkpoint()
+        self._leases.keep(name, holder, term)
+
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        """See `Backend.release_lease`."""
+        await trio.lowlevel.checkpoint()
+        self._end_what_has_run_out()
+        held = self._leases.held(name)
+        if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
+            self._end(held.lease)
+
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+        """See `Backend.list_leases`."""
+        await trio.lowlevel.checkpoint()
+        return self._leases.list(name_prefix), self.position
+
+    async def wait_lease_ended(self, name: str, term: int) -> None:
+        """See `Backend.wait_lease_ended`."""
+        await trio.lowlevel.checkpoint()
+        await self._leases.wait_ended(name, term)
+
+    def _end_what_has_run_out(self) -> None:
+        for lease in self._leases.run_out():
+            self._end(lease)
+
+    def _end(self, lease: Lease) -> None:
+        # The term above it is nobody's: the next one to take the lease goes above that.
+        self._raise(scope_of(lease.name), (lease.term + 1, 0))
+        self._leases.end(lease.name, lease.term)
+
+    def _raise(self, who: tuple[str, str], wanted: tuple[int, int]) -> None:
+        self._fences[who] = wanted
+        self._log.append(self._log.head + 1, (), trio.current_time())
+        self._pulse.beat()
+
     def _check_fence(self, fence: Fence) -> None:
+        self._end_what_has_run_out()
         stored = self._fences.get((fence.controller, fence.member), (0, 0))
         if (fence.term, fence.number) < stored:
             raise FenceLowered(

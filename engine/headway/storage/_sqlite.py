@@ -16,10 +16,13 @@ import trio
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._lease_table import LeaseTable
+from headway.storage._leases import Acquired, HeldLease, Lease
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
-from headway.storage._sqlite_commit import RaiseRequest, SettleRequest, WriteRequest
+from headway.storage._sqlite_commit import RaiseRequest, Request, SettleRequest, WriteRequest
 from headway.storage._sqlite_file import OpenedFile, open_file
+from headway.storage._sqlite_lease import AcquireRequest, EndRequest, read_leases
 from headway.storage._sqlite_reader import (
     Readers,
     RowSnapshot,
@@ -60,18 +63,18 @@ class SqliteBackend:
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise StoreUnusable(f"{os.fspath(self._path)} is held by this very object: it is open already")
-        file, log = await trio.to_thread.run_sync(self._open, trio.current_time())
-        self._opened = _Opened(file, log)
+        self._opened = _Opened(*await trio.to_thread.run_sync(self._open, trio.current_time()))
         return self
 
-    def _open(self, now: float) -> tuple[OpenedFile, CommitLog]:
+    def _open(self, now: float) -> tuple[OpenedFile, CommitLog, list[Lease]]:
         file = open_file(self._path)
         try:
-            return file, read_log(file.writer, file.floor, self._max_changes, self._max_age, (now, time.time()))
+            log = read_log(file.writer, file.floor, self._max_changes, self._max_age, (now, time.time()))
+            return file, log, read_leases(file.writer)
         except BaseException as error:
             file.close()
             if isinstance(error, Exception):
-                raise StoreUnusable(f"{file.path} is damaged: its history can't be read: {error}") from error
+                raise StoreUnusable(f"{file.path} is damaged: its history or leases can't be read: {error}") from error
             raise
 
     async def __aexit__(
@@ -140,6 +143,50 @@ class SqliteBackend:
         """See `Backend.record_settled`."""
         await self._use().writer.submit(SettleRequest(fence, revision))
 
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        """See `Backend.acquire_lease`."""
+        opened = self._use()
+        leases = opened.leases
+        await trio.lowlevel.checkpoint()
+        # What can be answered without a transaction is: many ask for a lease that another holds.
+        repeated = leases.repeated(name, holder, attempt)
+        held = repeated or leases.held(name)
+        if held is not None and (repeated or held.lease.holder != holder):
+            return Acquired(repeated is not None, held, opened.at(opened.head))
+        request = AcquireRequest(leases, name, holder, ttl, attempt)
+        await opened.writer.submit(request)
+        held = leases.held(name)
+        remaining = held.remaining if held is not None and held.lease.term == request.lease.term else 0.0
+        return Acquired(request.acquired, HeldLease(request.lease, remaining), opened.at(request.revision))
+
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:
+        """See `Backend.keep_lease`."""
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        await opened.end_what_has_run_out()
+        opened.leases.keep(name, holder, term)
+
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        """See `Backend.release_lease`."""
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        await opened.end_what_has_run_out()
+        held = opened.leases.held(name)
+        if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
+            await opened.writer.submit(EndRequest(opened.leases, [held.lease]))
+
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+        """See `Backend.list_leases`."""
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        return opened.leases.list(name_prefix), opened.at(opened.head)
+
+    async def wait_lease_ended(self, name: str, term: int) -> None:
+        """See `Backend.wait_lease_ended`."""
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        await opened.leases.wait_ended(name, term)
+
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         """See `Backend.watch`."""
         opened = self._use()
@@ -163,12 +210,13 @@ class SqliteBackend:
 class _Opened:
     """What there is while a store is open."""
 
-    def __init__(self, file: OpenedFile, log: CommitLog) -> None:
+    def __init__(self, file: OpenedFile, log: CommitLog, leases: Sequence[Lease]) -> None:
         self.file = file
         self.log = log
         self.pulse = Pulse()
         self.readers = Readers(file.path)
-        self.writer = GroupWriter(file, log, self.pulse)
+        self.leases = LeaseTable(leases)
+        self.writer = GroupWriter(file, log, self.pulse, self._ends)
         # Invariant: no revision above this one and the log's head has been shown to anybody. A read may see a
         # commit in the file a moment before its leader has published it.
         self._seen = log.head
@@ -187,12 +235,23 @@ class _Opened:
         self._seen = max(self._seen, revision)
         return self.at(revision)
 
+    def _ends(self) -> Sequence[Request]:
+        run_out = self.leases.run_out()
+        return [EndRequest(self.leases, run_out)] if run_out else ()
+
+    async def end_what_has_run_out(self) -> None:
+        """Before anybody is told that a lease has run out: what has been told must hold after a restart, too."""
+        if self.leases.run_out():
+            # Whatever is committed begins with what has run out.
+            await self.writer.submit(EndRequest(self.leases, ()))
+
     async def close(self) -> None:
         """Let what is under way end, then let go of the file."""
         closed = _closed(self.file.path)
         with trio.CancelScope(shield=True):
             self.writer.refuse(closed)
             self.pulse.stop(closed)
+            self.leases.stop(closed)
             await self.writer.wait_idle()
             await self.readers.close()
             await trio.to_thread.run_sync(self.file.close)

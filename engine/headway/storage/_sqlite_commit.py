@@ -16,12 +16,14 @@ from headway.resource import Kind, decode, encode, pb
 from headway.storage import _sqlite_schema as sql
 from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
 from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
+from headway.storage._leases import check_raise
 from headway.storage._sqlite_file import OpenedFile, inode_of
 
 LogChange = tuple[Kind, pb.Resource, bool]
 """(kind, resource, whether deleted), as `CommitLog.append` takes them."""
 
-_HIGHEST = 2**63 - 1
+HIGHEST = 2**63 - 1
+"""The highest number that a file can hold."""
 
 
 class Request:
@@ -127,12 +129,14 @@ class RaiseRequest(Request):
     def check(self, connection: sqlite3.Connection) -> bool:
         """See `Request.check`."""
         controller, member, term, number = self.fence
+        held = connection.execute(sql.READ_LEASE, (controller, member)).fetchone()
+        check_raise(controller, held and held[1], term)
         *stored, self.settled = _stored_fence(connection, self.fence)
         wanted = (term, number) if term else (stored[0] + 1, number)
         if wanted <= tuple(stored):
             raise FenceLowered(f"the fence of {controller} is at {tuple(stored)}, which {wanted} is not above")
-        if max(wanted) > _HIGHEST:
-            raise InvalidArgument(f"the fence {wanted} of {controller} is above {_HIGHEST}, the highest that is stored")
+        if max(wanted) > HIGHEST:
+            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the highest that is stored")
         self.fence = Fence(controller, member, *wanted)
         return True
 
@@ -155,8 +159,8 @@ class SettleRequest(Request):
 
     def check(self, connection: sqlite3.Connection) -> bool:
         """See `Request.check`."""
-        if self.settled > _HIGHEST:
-            raise InvalidArgument(f"the revision {self.settled} is above {_HIGHEST}, the highest that is stored")
+        if self.settled > HIGHEST:
+            raise InvalidArgument(f"the revision {self.settled} is above {HIGHEST}, the highest that is stored")
         _check_fence(connection, self.fence)
         return False
 

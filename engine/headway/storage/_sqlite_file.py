@@ -238,6 +238,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
+        connection.execute(sql.LEASES_TABLE)
         meta = dict(connection.execute(sql.READ_META).fetchall())
         incarnation = uuid.uuid4().hex
         connection.execute(sql.LEAVE_INCARNATION, (meta["head"],))

@@ -52,6 +52,18 @@ TABLES = (
         PRIMARY KEY (controller, member)
     ) WITHOUT ROWID""",
 )
+# By the fence that a lease governs. It came after the others: files without it get it when they are opened, and a
+# program that doesn't know it keeps what the fences say.
+LEASES_TABLE = """CREATE TABLE IF NOT EXISTS leases (
+    controller TEXT NOT NULL,
+    member TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    term INTEGER NOT NULL,
+    ttl REAL NOT NULL,
+    attempt TEXT NOT NULL,
+    acquired_at REAL NOT NULL,
+    PRIMARY KEY (controller, member)
+) WITHOUT ROWID"""
 
 INSERT_META = "INSERT INTO meta (key, value) VALUES (?, ?)"
 READ_META = "SELECT key, value FROM meta"
@@ -103,6 +115,14 @@ WRITE_FENCE = """
     ON CONFLICT (controller, member) DO UPDATE
     SET term = excluded.term, number = excluded.number, settled = excluded.settled
 """
+
+READ_LEASE = "SELECT holder, term, ttl, attempt, acquired_at FROM leases WHERE controller = ? AND member = ?"
+READ_LEASES = "SELECT controller, member, holder, term, ttl, attempt, acquired_at FROM leases"
+WRITE_LEASE = """
+    INSERT OR REPLACE INTO leases (controller, member, holder, term, ttl, attempt, acquired_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+DELETE_LEASE = "DELETE FROM leases WHERE controller = ? AND member = ?"
 
 HIGHEST_REVISION = """
     SELECT max((SELECT coalesce(max(revision), 0) FROM resources), (SELECT coalesce(max(revision), 0) FROM history))

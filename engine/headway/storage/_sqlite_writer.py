@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -45,12 +45,18 @@ class _Pending:
 
 
 class GroupWriter:
-    """The one writer of a store's file, shared by all who write."""
+    """The one writer of a store's file, shared by all who write.
 
-    def __init__(self, file: OpenedFile, log: CommitLog, pulse: Pulse) -> None:
+    ``before_all`` makes what has to be done first in the next transaction, whoever has asked for it.
+    """
+
+    def __init__(
+        self, file: OpenedFile, log: CommitLog, pulse: Pulse, before_all: Callable[[], Sequence[Request]]
+    ) -> None:
         self._file = file
         self._log = log
         self._pulse = pulse
+        self._before_all = before_all
         self._head = log.head
         self._floor = file.floor
         self._pending: deque[_Pending] = deque()
@@ -102,7 +108,7 @@ class GroupWriter:
         self._leading = True
         await self._gather()
         batch = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_IN_A_BATCH))]
-        requests = [pending.request for pending in batch]
+        requests = [*self._before_all(), *(pending.request for pending in batch)]
         self._last_size = len(batch)
         floor = self._floor_to_be()
         try:

@@ -13,6 +13,7 @@ from headway.testing import (
     _conformance_commits,
     _conformance_fences,
     _conformance_history,
+    _conformance_leases,
     _conformance_reads,
     _conformance_watches,
 )
@@ -36,6 +37,7 @@ BACKEND_CHECKS: list[BackendCheck] = [
     *_conformance_watches.CHECKS,
     *_conformance_history.CHECKS,
     *_conformance_fences.CHECKS,
+    *_conformance_leases.CHECKS,
 ]
 """Every check, in an order in which the first one that fails says most."""
 

@@ -8,8 +8,11 @@ __all__ = (
     "AcquireResponse",
     "KeepAliveRequest",
     "KeepAliveResponse",
+    "Lease",
     "LeaseServiceBase",
     "LeaseServiceStub",
+    "ListRequest",
+    "ListResponse",
     "RaiseRequest",
     "RaiseResponse",
     "RecordSettledRequest",
@@ -18,6 +21,7 @@ __all__ = (
     "ReleaseResponse",
 )
 
+import datetime
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,10 +43,31 @@ betterproto2.check_compiler_version(_COMPILER_VERSION)
 @dataclass(eq=False, repr=False)
 class AcquireRequest(betterproto2.Message):
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    1 to 255 letters, digits and - . _ / : with at most one #, none of them but
+    a letter or a digit at the beginning.
+    """
 
     holder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Who asks; the name of no other process.
+    """
 
     ttl_ms: "int" = betterproto2.field(3, betterproto2.TYPE_UINT32)
+    """
+    From 1,000 to 3,600,000.
+    """
+
+    attempt: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    A text that no other attempt to take this lease has, so that a request whose
+    reply was lost can be sent again. Empty: every request is another attempt.
+    """
+
+    wait_ms: "int" = betterproto2.field(5, betterproto2.TYPE_UINT32)
+    """
+    How long to wait for a lease that another holds, at most; up to 20,000.
+    """
 
 
 default_message_pool.register_message("headway.lease.v1", "AcquireRequest", AcquireRequest)
@@ -53,8 +78,18 @@ class AcquireResponse(betterproto2.Message):
     acquired: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
 
     holder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Who has it now.
+    """
 
     term: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    retry_after_ms: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
+    """
+    When it is another's: it expires no sooner than in this time.
+    """
+
+    position: "__resource__v1__.Position | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
 
 
 default_message_pool.register_message("headway.lease.v1", "AcquireResponse", AcquireResponse)
@@ -67,8 +102,6 @@ class KeepAliveRequest(betterproto2.Message):
     holder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
 
     term: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
-
-    ttl_ms: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
 
 
 default_message_pool.register_message("headway.lease.v1", "KeepAliveRequest", KeepAliveRequest)
@@ -83,6 +116,50 @@ default_message_pool.register_message("headway.lease.v1", "KeepAliveResponse", K
 
 
 @dataclass(eq=False, repr=False)
+class Lease(betterproto2.Message):
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    holder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    term: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    ttl_ms: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
+
+    expires_in_ms: "int" = betterproto2.field(5, betterproto2.TYPE_UINT32)
+    """
+    How much of it is left, unless it is kept alive.
+    """
+
+    acquired_at: "datetime.datetime | None" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, unwrap=lambda: ___google__protobuf__.Timestamp, optional=True
+    )
+    """
+    When the term began, by the server's wall clock: to look at.
+    """
+
+
+default_message_pool.register_message("headway.lease.v1", "Lease", Lease)
+
+
+@dataclass(eq=False, repr=False)
+class ListRequest(betterproto2.Message):
+    name_prefix: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("headway.lease.v1", "ListRequest", ListRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ListResponse(betterproto2.Message):
+    leases: "list[Lease]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+
+    position: "__resource__v1__.Position | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+
+
+default_message_pool.register_message("headway.lease.v1", "ListResponse", ListResponse)
+
+
+@dataclass(eq=False, repr=False)
 class RaiseRequest(betterproto2.Message):
     controller: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -90,12 +167,14 @@ class RaiseRequest(betterproto2.Message):
 
     term: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
     """
-    The lease's term; 0: one above the stored term (a run without a lease).
+    The lease's term while the lease of this fence is held; 0: one above the
+    stored term (a run without a lease).
     """
 
     number: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
     """
-    Within the term; must be above the stored number unless the term is.
+    Within the term; must be above the stored number unless the term is. A new
+    lease's fence stands at number 0 of its term.
     """
 
 
@@ -169,7 +248,9 @@ class LeaseServiceStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "AcquireResponse":
         """
-        Take the lease, or say who has it. A new holder gets a higher term.
+        Take the lease by a commit, or say who has it. Whoever gets it, gets a
+        higher term than anybody before, the present holder included; but for a
+        request with the attempt of the present term, which keeps it alive.
         """
 
         return await self._unary_unary(
@@ -190,7 +271,8 @@ class LeaseServiceStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "KeepAliveResponse":
         """
-        Push the expiry back; refused when the lease has gone to another.
+        Push the expiry back to a whole ttl from now. FAILED_PRECONDITION with a
+        message that begins "lease lost: " when the term has ended.
         """
 
         return await self._unary_unary(
@@ -211,13 +293,34 @@ class LeaseServiceStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "ReleaseResponse":
         """
-        Give the lease up early.
+        Give the lease up early, by a commit. No error when it has gone.
         """
 
         return await self._unary_unary(
             "/headway.lease.v1.LeaseService/Release",
             message,
             ReleaseResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def list(
+        self,
+        message: "ListRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ListResponse":
+        """
+        The leases that are held now, in order of name.
+        """
+
+        return await self._unary_unary(
+            "/headway.lease.v1.LeaseService/List",
+            message,
+            ListResponse,
             timeout=timeout,
             deadline=deadline,
             metadata=metadata,
@@ -267,27 +370,38 @@ class LeaseServiceStub(betterproto2_grpclib.ServiceStub):
         )
 
 
+from ....google import protobuf as ___google__protobuf__
 from ...resource import v1 as __resource__v1__
 
 
 class LeaseServiceBase(betterproto2_grpclib.ServiceBase):
     async def acquire(self, message: "AcquireRequest") -> "AcquireResponse":
         """
-        Take the lease, or say who has it. A new holder gets a higher term.
+        Take the lease by a commit, or say who has it. Whoever gets it, gets a
+        higher term than anybody before, the present holder included; but for a
+        request with the attempt of the present term, which keeps it alive.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def keep_alive(self, message: "KeepAliveRequest") -> "KeepAliveResponse":
         """
-        Push the expiry back; refused when the lease has gone to another.
+        Push the expiry back to a whole ttl from now. FAILED_PRECONDITION with a
+        message that begins "lease lost: " when the term has ended.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
     async def release(self, message: "ReleaseRequest") -> "ReleaseResponse":
         """
-        Give the lease up early.
+        Give the lease up early, by a commit. No error when it has gone.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def list(self, message: "ListRequest") -> "ListResponse":
+        """
+        The leases that are held now, in order of name.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -325,6 +439,12 @@ class LeaseServiceBase(betterproto2_grpclib.ServiceBase):
         response = await self.release(request)
         await stream.send_message(response)
 
+    async def __rpc_list(self, stream: "grpclib.server.Stream[ListRequest, ListResponse]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.list(request)
+        await stream.send_message(response)
+
     async def __rpc_raise_(self, stream: "grpclib.server.Stream[RaiseRequest, RaiseResponse]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -358,6 +478,12 @@ class LeaseServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 ReleaseRequest,
                 ReleaseResponse,
+            ),
+            "/headway.lease.v1.LeaseService/List": grpclib.const.Handler(
+                self.__rpc_list,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ListRequest,
+                ListResponse,
             ),
             "/headway.lease.v1.LeaseService/Raise": grpclib.const.Handler(
                 self.__rpc_raise_,

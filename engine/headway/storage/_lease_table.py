@@ -1,0 +1,99 @@
+"""The leases that are held, and until when by the process' monotonic clock.
+
+Who holds a lease in which term is the store's to commit, and survives it. This is the other half, which doesn't: the
+time. Invariants:
+
+1. What the table has for a name is what the last published commit has for it.
+2. A lease that has run out stays so: only a commit that begins a new term brings its name back.
+3. A lease that has run out is ended by a commit before anything that bears a fence is committed after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import trio
+
+from headway.errors import HeadwayError
+from headway.storage._errors import LeaseEnded
+from headway.storage._leases import HeldLease, Lease
+from headway.storage._tail import Pulse
+
+
+class LeaseTable:
+    """The time of a store's leases.
+
+    Args:
+        leases: those that were held when the store was left. How much was left of them nobody knows: at most all.
+    """
+
+    def __init__(self, leases: Sequence[Lease] = ()) -> None:
+        now = trio.current_time() if leases else 0.0
+        self._leases = {lease.name: lease for lease in leases}
+        self._until = {lease.name: now + lease.ttl for lease in leases}
+        # Invariant: no lease runs out before this time, so that a commit needn't look at each of them.
+        self._soonest = min(self._until.values(), default=math.inf)
+        self._changes = Pulse()
+
+    def held(self, name: str) -> HeldLease | None:
+        """The lease of this name, unless its time has passed."""
+        lease = self._leases.get(name)
+        if lease is None:
+            return None
+        remaining = self._until[name] - trio.current_time()
+        return HeldLease(lease, remaining) if remaining > 0 else None
+
+    def list(self, name_prefix: str) -> Sequence[HeldLease]:
+        """Those that are held and whose names begin so, in order of name."""
+        names = sorted(name for name in self._leases if name.startswith(name_prefix))
+        return [held for name in names if (held := self.held(name)) is not None]
+
+    def begin(self, lease: Lease) -> None:
+        """A term has begun: a whole ttl from now."""
+        self._leases[lease.name], self._until[lease.name] = lease, trio.current_time() + lease.ttl
+        self._soonest = min(self._soonest, self._until[lease.name])
+        self._changes.beat()
+
+    def repeated(self, name: str, holder: str, attempt: str) -> HeldLease | None:
+        """What an attempt has taken before, kept alive; None when it has nothing."""
+        held = self.held(name)
+        if held is None or not attempt or (held.lease.holder, held.lease.attempt) != (holder, attempt):
+            return None
+        self.keep(name, holder, held.lease.term)
+        return self.held(name)
+
+    def keep(self, name: str, holder: str, term: int) -> None:
+        """Put the expiry off to a whole ttl from now. Raises LeaseEnded when the term has ended."""
+        held = self.held(name)
+        if held is None:
+            raise LeaseEnded(f"term {term} of {name} has ended, and nobody holds it now")
+        if (held.lease.holder, held.lease.term) != (holder, term):
+            raise LeaseEnded(
+                f"{name} is not {holder}'s in term {term}: {held.lease.holder} holds term {held.lease.term}"
+            )
+        self._until[name] = trio.current_time() + held.lease.ttl
+
+    def end(self, name: str, term: int) -> None:
+        """A term has ended."""
+        lease = self._leases.get(name)
+        if lease is not None and lease.term == term:
+            del self._leases[name], self._until[name]
+            self._changes.beat()
+
+    def run_out(self) -> Sequence[Lease]:
+        """Those whose time has passed, until `end` says that this has been committed."""
+        if self._soonest == math.inf or (now := trio.current_time()) < self._soonest:
+            return ()
+        self._soonest = min(self._until.values(), default=math.inf)
+        return [self._leases[name] for name, until in self._until.items() if until <= now]
+
+    async def wait_ended(self, name: str, term: int) -> None:
+        """Wait until the lease is not held in this term."""
+        while (held := self.held(name)) is not None and held.lease.term == term:
+            with trio.move_on_after(held.remaining):
+                await self._changes.wait()
+
+    def stop(self, why: Callable[[], HeadwayError]) -> None:
+        """Make who waits, now or later, raise what ``why`` makes."""
+        self._changes.stop(why)

@@ -1,0 +1,57 @@
+"""What a lease is, and what its name says of fences. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headway.resource import Position
+from headway.storage._errors import FenceLowered
+
+
+class Lease(NamedTuple):
+    """A term of a lease.
+
+    Attributes:
+        ttl: seconds for which it is held from its beginning, and from each renewal on.
+        attempt: of the request that began the term; a repeated one is told of the same term.
+        acquired_at: when the term began, in seconds since the epoch by the wall's clock: to look at.
+    """
+
+    name: str
+    holder: str
+    term: int
+    ttl: float
+    attempt: str
+    acquired_at: float
+
+
+class HeldLease(NamedTuple):
+    """A lease that is held, and for how many seconds more unless it is kept alive."""
+
+    lease: Lease
+    remaining: float
+
+
+class Acquired(NamedTuple):
+    """How an attempt to take a lease has ended, and who holds it now."""
+
+    acquired: bool
+    held: HeldLease
+    position: Position
+
+
+def scope_of(lease: str) -> tuple[str, str]:
+    """The (controller, member) whose fence a lease governs: "a" that of controller "a", "a#b" of its member "b"."""
+    controller, _, member = lease.partition("#")
+    return controller, member
+
+
+def lease_of(controller: str, member: str) -> str:
+    """The name of the lease that governs a fence."""
+    return f"{controller}#{member}" if member else controller
+
+
+def check_raise(controller: str, held: int | None, term: int) -> None:
+    """Refuse to raise a fence in another term than the one in which its lease is held (None: nobody holds it)."""
+    if held is not None and term != held:
+        raise FenceLowered(f"the lease of {controller} is held in term {held}; a raise for term {term} is not its")

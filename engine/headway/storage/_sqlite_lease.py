@@ -1,0 +1,107 @@
+"""Terms of leases in a store's file; as in `_sqlite_commit.py`, checks and changes run in a worker thread."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+
+from headway.errors import InvalidArgument
+from headway.storage import _sqlite_schema as sql
+from headway.storage._lease_table import LeaseTable
+from headway.storage._leases import Lease, lease_of, scope_of
+from headway.storage._sqlite_commit import HIGHEST, Request
+
+
+class AcquireRequest(Request):
+    """Take a lease that nobody else holds; afterwards ``lease`` is who holds it, ``acquired`` whether by this."""
+
+    __slots__ = ("_fence", "_table", "acquired", "lease")
+
+    def __init__(self, table: LeaseTable, name: str, holder: str, ttl: float, attempt: str) -> None:
+        super().__init__()
+        self._table = table
+        self.lease = Lease(name, holder, 0, ttl, attempt, time.time())
+        self.acquired = False
+        self._fence = (0, 0)
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """See `Request.check`."""
+        wanted = self.lease
+        stored = _stored(connection, wanted.name)
+        if stored is not None:
+            repeated = wanted.attempt and (stored.holder, stored.attempt) == (wanted.holder, wanted.attempt)
+            if repeated or stored.holder != wanted.holder:
+                self.lease, self.acquired = stored, bool(repeated)
+                return False
+        term, settled = _fence_of(connection, wanted.name)
+        if term + 2 > HIGHEST:
+            raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: above it no store can hold a lease")
+        self.lease, self.acquired = wanted._replace(term=term + 1), True
+        self._fence = (term + 1, settled)
+        return True
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
+        """See `Request.apply`."""
+        lease = self.lease
+        _write_fence(connection, lease.name, *self._fence)
+        row = (*scope_of(lease.name), lease.holder, lease.term, lease.ttl, lease.attempt, lease.acquired_at)
+        connection.execute(sql.WRITE_LEASE, row)
+
+    def publish(self) -> None:
+        """See `Request.publish`."""
+        self._table.begin(self.lease)
+
+
+class EndRequest(Request):
+    """End terms of leases, those of them that have not ended yet; all by one commit."""
+
+    __slots__ = ("_ended", "_leases", "_table")
+
+    def __init__(self, table: LeaseTable, leases: Sequence[Lease]) -> None:
+        super().__init__()
+        self._table = table
+        self._leases = leases
+        self._ended: list[Lease] = []
+
+    def check(self, connection: sqlite3.Connection) -> bool:
+        """See `Request.check`."""
+        for lease in self._leases:
+            stored = _stored(connection, lease.name)
+            if stored is not None and stored.term == lease.term:
+                self._ended.append(lease)
+        return bool(self._ended)
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
+        """See `Request.apply`."""
+        for lease in self._ended:
+            _, settled = _fence_of(connection, lease.name)
+            # The term above it is nobody's: the next one to take the lease goes above that.
+            _write_fence(connection, lease.name, lease.term + 1, settled)
+            connection.execute(sql.DELETE_LEASE, scope_of(lease.name))
+
+    def publish(self) -> None:
+        """See `Request.publish`."""
+        for lease in self._ended:
+            self._table.end(lease.name, lease.term)
+
+
+def read_leases(connection: sqlite3.Connection) -> list[Lease]:
+    """The leases that were held when the file was left."""
+    rows = connection.execute(sql.READ_LEASES).fetchall()
+    return [Lease(lease_of(controller, member), *rest) for controller, member, *rest in rows]
+
+
+def _stored(connection: sqlite3.Connection, name: str) -> Lease | None:
+    row = connection.execute(sql.READ_LEASE, scope_of(name)).fetchone()
+    return None if row is None else Lease(name, *row)
+
+
+def _fence_of(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
+    """The term of the fence that a lease governs, and what is settled beside it."""
+    term, _, settled = connection.execute(sql.READ_FENCE, scope_of(name)).fetchone() or (0, 0, 0)
+    return term, settled
+
+
+def _write_fence(connection: sqlite3.Connection, name: str, term: int, settled: int) -> None:
+    connection.execute(sql.WRITE_FENCE, (*scope_of(name), term, 0, settled))

@@ -1,0 +1,194 @@
+"""Leases behind the guard: a rule of their own says who may take, raise and list, and nothing tells who holds what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+import headway
+from headway.access import LEASE, REFUSED, Access, Authorizer, Guarded, Policy, Rule, new_token
+from headway.client import LeaseClient
+from headway.errors import HeadwayError, InvalidArgument, PermissionDenied
+from headway.resource import Registry, pb
+from headway.rpc import InProcessChannel
+from headway.service import LeaseService
+from headway.storage import MemoryBackend
+
+NAME = "staff/accounts"
+
+
+class Guard:
+    """A guarded lease service, and a client with a token for some rules."""
+
+    def __init__(self, *rules: Rule) -> None:
+        text, token = new_token(["some"])
+        self.backend = MemoryBackend()
+        self.authorizer = Authorizer(Access([Policy("some", rules)], [token]))
+        channel = InProcessChannel(
+            Guarded(lambda caller: LeaseService(self.backend, caller), self.authorizer, Registry())
+        )
+        self.client = LeaseClient(channel, metadata={"x-consul-token": text})
+        self.nobody = LeaseClient(channel)
+
+
+def rule(*verbs: str, prefix: str = "", **changed: str) -> Rule:
+    return Rule(verbs=verbs, **{"type": str(LEASE), "partition": "", "namespace": "", **changed}, name_prefix=prefix)
+
+
+async def outcomes(client: LeaseClient, name: str = NAME, member: str = "") -> dict[str, str]:
+    """What becomes of each call: the class and text of its error, or nothing."""
+    fence = pb.Fence(controller=name, member=member, term=2**40, number=2**40)
+    lease = f"{name}#{member}" if member else name
+    calls: dict[str, Any] = {
+        "acquire": lambda: client.acquire(lease, "ada", 5),
+        "keep": lambda: client.keep_alive(lease, "ada", 1),
+        "release": lambda: client.release(lease, "ada", 1),
+        "raise": lambda: client.raise_fence(name, member),
+        "record": lambda: client.record_settled(fence, 1),
+        "list": lambda: client.list(lease),
+    }
+    found = {}
+    for what, call in calls.items():
+        try:
+            await call()
+        except HeadwayError as error:
+            found[what] = f"{type(error).__name__}: {error}"
+        else:
+            found[what] = ""
+    return found
+
+
+def denied(found: dict[str, str]) -> set[str]:
+    return {what for what, said in found.items() if said.startswith("PermissionDenied")}
+
+
+EVERYTHING = {"acquire", "keep", "release", "raise", "record", "list"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        ([rule("write")], EVERYTHING - {"list"}),
+        ([rule("write", prefix="staff/")], EVERYTHING - {"list"}),
+        ([rule("list")], {"list"}),
+        ([rule("view", "edit", prefix=NAME)], EVERYTHING),
+        ([rule("*", type="*", partition="*", namespace="*")], EVERYTHING),
+        ([rule("write_status", "delete", "read", "watch")], set()),
+        ([rule("*", prefix="staff/other")], set()),
+        ([rule("*", partition="default", namespace="default")], set()),
+        ([rule("*", type="staff.v1.Team", partition="*", namespace="*")], set()),
+        ([], set()),
+    ],
+)
+@pytest.mark.parametrize("member", ["", "3"])
+async def test_a_rule_says_who_may_take_and_who_may_list(rules: list[Rule], left: set[str], member: str) -> None:
+    """To write it is to take, keep, release and raise; list is to list; the prefix is of the lease's name."""
+    guard = Guard(*rules)
+
+    assert denied(await outcomes(guard.client, member=member)) == EVERYTHING - left
+    assert denied(await outcomes(guard.nobody, member=member)) == EVERYTHING
+
+
+async def test_a_refusal_says_the_same_whoever_holds_it() -> None:
+    """Nothing of holders, terms, or whether there is such a lease."""
+    guard = Guard(rule("write", prefix="other"))
+    before = await outcomes(guard.client)
+    await guard.backend.acquire_lease(NAME, "grace", 100)
+    await guard.backend.raise_fence(NAME, "", 1, 1)
+
+    assert await outcomes(guard.client) == before
+    assert set(before.values()) == {
+        "PermissionDenied: lease staff/accounts may not be taken by you",
+        "PermissionDenied: leases staff/accounts* may not be listed by you",
+    }
+
+
+async def test_a_list_shows_what_may_be_read() -> None:
+    """A prefix that a rule covers, and of that the leases that a rule lets its caller read."""
+    guard = Guard(rule("list", prefix="staff/"), rule("read", prefix="staff/a"))
+    for name in ("staff/a", "staff/b", "other/a"):
+        await guard.backend.acquire_lease(name, "ada", 100)
+
+    assert [lease.name for lease in await guard.client.list("staff/")] == ["staff/a"]
+    for prefix in ("", "sta", "other/"):
+        with pytest.raises(PermissionDenied):
+            await guard.client.list(prefix)
+
+
+async def test_who_waits_for_a_lease_must_still_be_allowed_when_it_is_free(autojump_clock: MockClock) -> None:
+    """A token that was revoked meanwhile takes nothing."""
+    guard = Guard(rule("write"))
+    await guard.backend.acquire_lease(NAME, "grace", 10)
+    began = autojump_clock.current_time()
+    said = []
+
+    async def wait() -> None:
+        with pytest.raises(PermissionDenied) as caught:
+            await guard.client.acquire(NAME, "ada", 5, wait=20)
+        said.append(str(caught.value))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        guard.authorizer.replace(Access())
+    assert said == ["lease staff/accounts may not be taken by you"]
+    assert autojump_clock.current_time() - began == pytest.approx(10)
+    assert (await guard.backend.list_leases())[0] == []
+    with pytest.raises(PermissionDenied, match=REFUSED):
+        await guard.client.list()
+
+
+def test_a_prefix_may_be_a_leases() -> None:
+    """With the marks that only leases have in their names."""
+    for prefix in ("staff/", "staff/accounts#3", "members/staff/Host-1.local:9"):
+        assert rule("write", prefix=prefix).covers(LEASE, "", "", prefix)
+    for prefix in ("/staff", "staff/*", "Staff", "a" * 256, "staff/" + "a" * 250, "staff/\n"):
+        with pytest.raises(InvalidArgument, match="can't begin a name"):
+            rule("write", prefix=prefix)
+
+
+async def test_an_engine_with_access_offers_leases_to_who_may_take_them() -> None:
+    """Over the network, by the same token as resources; and without one nothing is told."""
+    text, token = new_token(["workers"])
+    access = Authorizer(Access([Policy("workers", [rule("view", "edit", prefix="members/")])], [token]))
+    app = headway.App("staff")
+    async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine:
+        async with (
+            headway.connect(engine.addresses, app, token=text) as worker,
+            headway.hold_lease(worker.leases, "members/staff/ada", holder="ada") as lease,
+        ):
+            assert [each.term for each in await worker.leases.list("members/")] == [lease.term]
+            with pytest.raises(PermissionDenied):
+                await worker.leases.raise_fence("headway/reaper", "")
+        async with headway.connect(engine.addresses, app) as nobody:
+            with pytest.raises(PermissionDenied):
+                await nobody.leases.list("members/")
+
+
+async def test_an_engine_that_ends_waits_for_nobody_who_waits_for_a_lease() -> None:
+    """The server's grace is for calls that do something."""
+    app = headway.App("staff")
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
+                await engine.client.leases.acquire(NAME, "grace", 600)
+                answered = trio.Event()
+
+                async def wait() -> None:
+                    async with headway.connect(engine.addresses, app) as client:
+                        asked.set()
+                        assert not (await client.leases.acquire(NAME, "ada", 5, wait=15)).acquired
+                        answered.set()
+
+                asked = trio.Event()
+                nursery.start_soon(wait)
+                await asked.wait()
+                with trio.move_on_after(0.5):
+                    await answered.wait()
+                assert not answered.is_set()
+                ending = trio.current_time()
+            assert trio.current_time() - ending < 4
+            await answered.wait()

@@ -1,0 +1,209 @@
+"""Leases by the service: what may be asked, what is answered, and the waiting for one that another holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from headway._gen.headway.lease import v1 as lease_pb
+from headway.resource import pb
+from headway.rpc import InProcessChannel
+from headway.service import LeaseService, LeaseWaits
+from headway.storage import Backend, MemoryBackend
+from tests.helpers.calls import LEASES, Calls, at, refused
+
+METHODS = {
+    "Acquire": (lease_pb.AcquireRequest, lease_pb.AcquireResponse),
+    "KeepAlive": (lease_pb.KeepAliveRequest, lease_pb.KeepAliveResponse),
+    "Release": (lease_pb.ReleaseRequest, lease_pb.ReleaseResponse),
+    "List": (lease_pb.ListRequest, lease_pb.ListResponse),
+}
+
+
+class Leases:
+    """The service's lease methods by raw messages."""
+
+    def __init__(self, backend: Backend, waits: LeaseWaits | None = None) -> None:
+        self.channel = InProcessChannel(LeaseService(backend, waits=waits))
+
+    async def call(self, method: str, **fields: Any) -> Any:
+        request, reply = METHODS[method]
+        return await self.channel.unary(LEASES + method, request(**fields), reply)
+
+    async def acquire(self, holder: str = "ada", name: str = "staff/accounts", **fields: Any) -> Any:
+        return await self.call("Acquire", **{"name": name, "holder": holder, "ttl_ms": 10_000, **fields})
+
+
+@pytest.fixture
+def leases(backend: Backend) -> Leases:
+    return Leases(backend)
+
+
+async def test_a_lease_is_acquired_kept_listed_and_released(leases: Leases, backend: Backend) -> None:
+    """By its holder in its term; another hears who holds it, and for how long at least."""
+    mine = await leases.acquire()
+    assert (mine.acquired, mine.holder, mine.term, mine.retry_after_ms) == (True, "ada", 1, 0)
+    assert at(mine.position) == backend.position
+    theirs = await leases.acquire("grace")
+    assert (theirs.acquired, theirs.holder, theirs.term) == (False, "ada", 1)
+    assert 5_000 < theirs.retry_after_ms <= 10_000
+    await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=1)
+
+    listed = await leases.call("List", name_prefix="staff/")
+    (lease,) = listed.leases
+    assert (lease.name, lease.holder, lease.term, lease.ttl_ms) == ("staff/accounts", "ada", 1, 10_000)
+    assert 5_000 < lease.expires_in_ms <= 10_000
+    assert lease.acquired_at is not None
+    assert at(listed.position) == backend.position
+
+    for _ in range(2):
+        await leases.call("Release", name="staff/accounts", holder="ada", term=1)
+    assert (await leases.call("List")).leases == []
+    said = await refused(
+        leases.call("KeepAlive", name="staff/accounts", holder="ada", term=1), Status.FAILED_PRECONDITION
+    )
+    assert said.startswith("lease lost: term 1 of staff/accounts has ended")
+    assert (await leases.acquire("grace")).term > 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": ""}, "name is required"),
+        ({"name": "a b"}, "name 'a b' is not a lease's: use up to 255 letters"),
+        ({"name": "/a"}, "name '/a' is not a lease's"),
+        ({"name": "a#"}, "name 'a#' is not a lease's"),
+        ({"name": "a#b#c"}, "name 'a#b#c' is not a lease's"),
+        ({"name": "a\n"}, "is not a lease's"),
+        ({"name": "a" * 256}, "is not a lease's"),
+        ({"holder": ""}, "holder is required"),
+        ({"holder": "a" * 256}, "must be at most 255 printable characters"),
+        ({"holder": "a\tb"}, "holder 'a\\tb' must be at most 255 printable characters"),
+        ({"attempt": "a" * 256}, "must be at most 255 printable characters"),
+        ({"ttl_ms": 0}, "ttl_ms 0 must be from 1000 to 3600000"),
+        ({"ttl_ms": 999}, "ttl_ms 999 must be from 1000 to 3600000"),
+        ({"ttl_ms": 3_600_001}, "ttl_ms 3600001 must be from 1000 to 3600000"),
+        ({"wait_ms": 20_001}, "wait_ms 20001 must be from 0 to 20000"),
+    ],
+)
+async def test_a_wrong_request_is_refused_by_the_field(fields: dict[str, Any], said: str) -> None:
+    """With what would be right, and nothing has been taken."""
+    leases = Leases(MemoryBackend())
+    await refused(leases.acquire(**fields), Status.INVALID_ARGUMENT, said)
+    assert (await leases.call("List")).leases == []
+    for method in ("KeepAlive", "Release"):
+        if "name" in fields or "holder" in fields:
+            request = {"name": "a", "holder": "ada", "term": 1, **fields}
+            await refused(leases.call(method, **request), Status.INVALID_ARGUMENT, said)
+
+
+async def test_the_bounds_themselves_are_right() -> None:
+    """The shortest and the longest of everything."""
+    leases = Leases(MemoryBackend())
+    for name, ttl in (
+        ("a", 1_000),
+        ("a" * 255, 3_600_000),
+        ("members/staff/Host-1.local:99", 1_000),
+        ("a/b#c", 1_000),
+    ):
+        assert (await leases.acquire("h" * 255, name, ttl_ms=ttl, wait_ms=20_000, attempt="a" * 255)).acquired
+
+
+async def test_a_lease_is_free_when_its_time_has_passed_and_no_sooner(mock_clock: MockClock) -> None:
+    """By the monotonic clock, whatever the wall's says."""
+    leases = Leases(MemoryBackend())
+    await leases.acquire()
+    mock_clock.jump(9.5)
+    assert (await leases.acquire("grace")).retry_after_ms == 500
+    await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=1)
+    mock_clock.jump(9.5)
+    assert not (await leases.acquire("grace")).acquired
+    mock_clock.jump(0.5)
+    assert (await leases.acquire("grace")).acquired
+
+
+async def test_who_waits_is_answered_when_the_lease_is_released(leases: Leases) -> None:
+    """One of those who wait gets it, in the moment of the release; the others go on waiting."""
+    await leases.acquire()
+    send, answers = trio.open_memory_channel[Any](3)
+
+    async def wait(holder: str, wait_ms: int) -> None:
+        await send.send(await leases.acquire(holder, wait_ms=wait_ms))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for holder in ("grace", "mary"):
+                nursery.start_soon(wait, holder, 20_000)
+            nursery.start_soon(wait, "late", 100)
+            first = await answers.receive()
+            assert (first.acquired, first.holder) == (False, "ada")
+            await leases.call("Release", name="staff/accounts", holder="ada", term=1)
+            second = await answers.receive()
+            assert second.acquired
+            await leases.call("Release", name="staff/accounts", holder=second.holder, term=second.term)
+            third = await answers.receive()
+    assert third.acquired
+    assert second.term < third.term
+
+
+async def test_who_waits_gets_what_runs_out(autojump_clock: MockClock) -> None:
+    """At the end of the holder's time, or is told at the end of their own who still holds it."""
+    leases = Leases(MemoryBackend())
+    await leases.acquire()
+    began = autojump_clock.current_time()
+    assert not (await leases.acquire("grace", wait_ms=9_999)).acquired
+    assert autojump_clock.current_time() - began == pytest.approx(9.999)
+    assert (await leases.acquire("grace", wait_ms=20_000)).acquired
+    assert autojump_clock.current_time() - began == pytest.approx(10)
+
+
+async def test_waits_end_when_the_server_stops(autojump_clock: MockClock) -> None:
+    """At once, with the truth; and nobody waits any more."""
+    waits = LeaseWaits()
+    leases = Leases(MemoryBackend(), waits)
+    await leases.acquire(ttl_ms=3_600_000)
+    answers: list[Any] = []
+
+    async def wait() -> None:
+        answers.append(await leases.acquire("grace", wait_ms=20_000))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        began = autojump_clock.current_time()
+        waits.end()
+    await wait()
+    assert [each.acquired for each in answers] == [False, False]
+    assert autojump_clock.current_time() == began
+
+
+async def test_a_fence_is_raised_in_the_term_of_its_lease(calls: Calls) -> None:
+    """Another term is refused as fenced; and so is a write of the former holder before its successor has raised."""
+    leases = Leases(calls.backend)
+    for term in (1, 2):
+        assert (await leases.acquire(name="painter#here")).term == term
+        said = f"fenced: the lease of painter is held in term {term}"
+        await refused(calls.raise_fence("painter", "here"), Status.FAILED_PRECONDITION, said)
+        reply = await calls.raise_fence("painter", "here", term=term, number=1)
+        assert reply.fence == pb.Fence(controller="painter", member="here", term=term, number=1)
+    await calls.raise_fence("painter", "elsewhere")
+    said = "controller 'painter#here' must have no #"
+    await refused(calls.raise_fence("painter#here"), Status.INVALID_ARGUMENT, said)
+
+
+async def test_a_lease_whose_terms_are_used_up_is_refused(calls: Calls) -> None:
+    """A fence can be raised higher than any term that a file can hold: an answer, not a crash."""
+    highest = 2**63 - 1
+    await calls.raise_fence("staff/accounts", term=highest)
+    leases = Leases(calls.backend)
+    if isinstance(calls.backend, MemoryBackend):
+        assert (await leases.acquire()).term == highest + 1
+    else:
+        with pytest.raises(GRPCError, match=str(highest)) as caught:
+            await leases.acquire()
+        assert caught.value.status is Status.INVALID_ARGUMENT

@@ -1,0 +1,175 @@
+"""Leases over a store's restarts and crashes, and to the moment; the conformance suite has what all stores promise."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from headway.errors import StoreUnusable
+from headway.storage import Fence, FenceLowered, LeaseEnded, MemoryBackend, open_sqlite
+from headway.testing._conformance_tools import names, put, thing
+
+HOLD = """
+import sys, trio
+from headway.storage import open_sqlite
+
+async def main():
+    async with open_sqlite(sys.argv[1]) as backend:
+        for _ in range(3):
+            acquired = await backend.acquire_lease("c", "a", 5.0)
+        await backend.raise_fence("c", "", acquired.held.lease.term, 1)
+        print(acquired.held.lease.term, flush=True)
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+async def test_a_lease_is_held_to_the_end_of_its_ttl_and_not_a_moment_longer(mock_clock: MockClock) -> None:
+    """Whoever asks: lists, holders, others, and writes that bear its fence."""
+    backend = MemoryBackend()
+    term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
+    mock_clock.jump(9.999)
+    await put(backend, thing("in time"), fence=Fence("c", "", term, 0))
+    await backend.keep_lease("c", "a", term)
+    mock_clock.jump(9.999)
+    assert len((await backend.list_leases())[0]) == 1
+    here = backend.position.revision
+    mock_clock.jump(0.001)
+    assert (await backend.list_leases())[0] == []
+    with pytest.raises(LeaseEnded):
+        await backend.keep_lease("c", "a", term)
+    with pytest.raises(FenceLowered):
+        await put(backend, thing("late"), fence=Fence("c", "", term, 7))
+    assert backend.position.revision == here + 1, "the end of a term is one commit"
+
+
+async def test_after_a_restart_a_lease_is_held_for_a_whole_ttl(mock_clock: MockClock, tmp_path: Path) -> None:
+    """How much was left nobody knows. Its holder can keep it, and go on writing; another gets it only then."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        lease = (await backend.acquire_lease("c#m", "a", 10, "attempt")).held.lease
+        mock_clock.jump(9)
+    mock_clock.jump(1000)
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        (held,) = (await backend.list_leases())[0]
+        assert held == (lease, 10)
+        assert (await backend.acquire_lease("c#m", "a", 10, "attempt")).held.lease.term == lease.term
+        mock_clock.jump(9)
+        assert not (await backend.acquire_lease("c#m", "b", 10)).acquired
+        await backend.keep_lease("c#m", "a", lease.term)
+        mock_clock.jump(9)
+        await put(backend, thing("in time"), fence=Fence("c", "m", lease.term, 0))
+        assert not (await backend.acquire_lease("c#m", "b", 10)).acquired
+        mock_clock.jump(1)
+        assert (await backend.acquire_lease("c#m", "b", 10)).held.lease.term > lease.term
+
+
+@pytest.mark.parametrize("how", ["released", "refused a write", "refused a renewal", "another's"])
+async def test_a_term_that_has_ended_has_ended_after_a_restart_too(
+    mock_clock: MockClock, tmp_path: Path, how: str
+) -> None:
+    """Whatever somebody was told of its end: it does not come back, and the next term is higher."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
+        if how == "released":
+            await backend.release_lease("c", "a", term)
+        else:
+            mock_clock.jump(10)
+        if how == "refused a write":
+            with pytest.raises(FenceLowered):
+                await put(backend, thing("late"), fence=Fence("c", "", term, 1))
+        elif how == "refused a renewal":
+            with pytest.raises(LeaseEnded):
+                await backend.keep_lease("c", "a", term)
+        elif how == "another's":
+            assert (await backend.acquire_lease("c", "b", 10)).acquired
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        with pytest.raises(LeaseEnded):
+            await backend.keep_lease("c", "a", term)
+        with pytest.raises(FenceLowered):
+            await put(backend, thing("late"), fence=Fence("c", "", term, 1))
+        assert await names(backend) == []
+        mock_clock.jump(10)
+        assert (await backend.acquire_lease("c", "b", 10)).held.lease.term > term
+
+
+async def test_terms_grow_over_a_kill(tmp_path: Path) -> None:
+    """A server that is killed has forgotten neither the holder nor the term; the holder's next life fences it off."""
+    path = tmp_path / "a.db"
+    async with trio.open_nursery() as nursery:
+
+        async def run(*, task_status: trio.TaskStatus[trio.Process]) -> None:
+            command = [sys.executable, "-c", HOLD, str(path)]
+            await trio.run_process(command, stdout=subprocess.PIPE, check=False, task_status=task_status)
+
+        process: trio.Process = await nursery.start(run)
+        assert process.stdout is not None
+        term = int(await process.stdout.receive_some())
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    assert term == 3
+    async with open_sqlite(path) as backend:
+        assert not (await backend.acquire_lease("c", "b", 5)).acquired
+        await put(backend, thing("in time"), fence=Fence("c", "", term, 1))
+        assert (await backend.acquire_lease("c", "a", 5)).held.lease.term == term + 1
+        with pytest.raises(FenceLowered):
+            await put(backend, thing("late"), fence=Fence("c", "", term, 1))
+
+
+async def test_a_file_from_before_there_were_leases_is_opened(tmp_path: Path) -> None:
+    """It gets the table, and its fences are what terms go above."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await backend.raise_fence("c", "", 41, 0)
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("DROP TABLE leases")
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        assert (await backend.acquire_lease("c", "a", 10)).held.lease.term == 42
+
+
+async def test_what_is_settled_outlives_leases(tmp_path: Path) -> None:
+    """Taking and leaving a lease raises its fence, and changes nothing that is noted beside it."""
+    for opened in (MemoryBackend(), open_sqlite(tmp_path / "a.db")):
+        async with opened as backend:
+            first = await backend.raise_fence("c", "", 0, 0)
+            await backend.record_settled(first.fence, 77)
+            term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
+            assert (await backend.raise_fence("c", "", term, 1)).settled == 77
+            await backend.release_lease("c", "a", term)
+            assert (await backend.raise_fence("c", "", 0, 0)).settled == 77
+
+
+async def test_who_waits_for_a_lease_is_told_that_the_store_is_closed(tmp_path: Path) -> None:
+    """As every watch is."""
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery, open_sqlite(tmp_path / "a.db") as backend:
+            await backend.acquire_lease("c", "a", 600)
+
+            async def wait() -> None:
+                with pytest.raises(StoreUnusable, match="is closed"):
+                    await backend.wait_lease_ended("c", 1)
+
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_asking_for_what_another_holds_costs_no_transaction(tmp_path: Path) -> None:
+    """Nor does keeping a lease alive: many processes do both all the time."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await backend.acquire_lease("c", "a", 600, "one")
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+            before = connection.execute("PRAGMA data_version").fetchone()
+            for _ in range(5):
+                await backend.acquire_lease("c", "b", 600)
+                await backend.acquire_lease("c", "a", 600, "one")
+                await backend.keep_lease("c", "a", 1)
+            assert connection.execute("PRAGMA data_version").fetchone() == before
+            await backend.acquire_lease("c", "a", 600, "two")
+            assert connection.execute("PRAGMA data_version").fetchone() != before
