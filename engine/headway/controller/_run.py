@@ -87,8 +87,10 @@ class Run:
         """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
         try:
             for type in self._definition.types:
-                # A store that went back is written to no more than it is read.
-                self._hub.shared(type).check()
+                # A store that went back is written to no more than it is read. (No stream is opened for the question.)
+                known = self._hub.known(type)
+                if known is not None:
+                    known.check()
             raised = await self._start()
             await self._prime(raised.position)
             deleted = await self._deletions(raised.position, raised.settled)
