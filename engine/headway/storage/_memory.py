@@ -50,6 +50,8 @@ class MemoryBackend:
         self._settled: dict[tuple[str, str], int] = {}
         self._log = CommitLog(max_changes=max_changes, max_age=max_age)
         self._pulse = Pulse()
+        # Invariant: at the log's head. Made once for each commit, however often it is asked for.
+        self._position = self._at(0)
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,7 +67,7 @@ class MemoryBackend:
     @property
     def position(self) -> Position:
         """See `Backend.position`."""
-        return self._at(self._log.head)
+        return self._position
 
     def _at(self, revision: int) -> Position:
         return Position(self._store_id, self._incarnation, revision)
@@ -78,7 +80,7 @@ class MemoryBackend:
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """See `ReadsAtOnce`."""
         table = self._tables.get(kind)
-        return (table.get(key) if table else None), self.position
+        return (table.get(key) if table else None), self._position
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
@@ -109,7 +111,7 @@ class MemoryBackend:
         applied = [entry for operation in operations if (entry := self._check(operation)) is not None]
         if applied:
             self._publish(applied)
-        return self.position
+        return self._position
 
     def _check(self, operation: Operation) -> _Applied | None:
         """What the operation will change, or None where it changes nothing."""
@@ -152,7 +154,11 @@ class MemoryBackend:
                 del self._tables[kind][key]
                 changes.append((kind, old, True))
             self._index_owner(kind, key, old, new)
+        self._append(revision, changes)
+
+    def _append(self, revision: int, changes: Sequence[tuple[Kind, pb.Resource, bool]]) -> None:
         self._log.append(revision, changes, trio.current_time())
+        self._position = self._at(revision)
         self._pulse.beat()
 
     def _index_owner(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
@@ -189,9 +195,8 @@ class MemoryBackend:
         if wanted <= stored:
             raise FenceLowered(f"the fence of {controller} is at {stored}, which {wanted} is not above")
         self._fences[who] = wanted
-        self._log.append(self._log.head + 1, (), trio.current_time())
+        self._append(self._log.head + 1, ())
         settled = self._settled.setdefault(who, self._log.head)
-        self._pulse.beat()
         return Raised(Fence(controller, member, *wanted), self.position, settled)
 
     async def record_settled(self, fence: Fence, revision: int) -> None:
