@@ -40,7 +40,7 @@ class ResourceType(Generic[T]):
     Raises DeclarationError, with the right form, when a part of it is wrong.
     """
 
-    __slots__ = ("hooks", "kind", "message", "name", "payload", "scope", "type_url")
+    __slots__ = ("default_units", "hooks", "kind", "message", "name", "payload", "scope", "tenancy", "type_url")
 
     def __init__(
         self,
@@ -75,6 +75,9 @@ class ResourceType(Generic[T]):
         self.message = self.name.message()
         self.payload = payload
         self.scope = scope
+        # The tenancy units that are meant where none are given, and as the wire has them: shared likewise.
+        self.default_units = DEFAULT_TENANCY[scope]
+        self.tenancy = pb.Tenancy(partition=self.default_units[0], namespace=self.default_units[1])
         self.hooks: Hooks[T] = hooks or Hooks()
         self.type_url = f"type.googleapis.com/{_message.type_name(payload)}"
 
@@ -94,7 +97,7 @@ class ResourceType(Generic[T]):
 
         Raises InvalidArgument when a name is not valid or a unit is given that the scope doesn't have.
         """
-        default_partition, default_namespace = DEFAULT_TENANCY[self.scope]
+        default_partition, default_namespace = self.default_units
         id = ResourceId(self.name, name, partition or default_partition, namespace or default_namespace, uid)
         problem = name_problem("name", name) or self.tenancy_problem(id.partition, id.namespace)
         if problem:
@@ -124,7 +127,7 @@ class ResourceType(Generic[T]):
     def tenancy_problem(self, partition: str, namespace: str) -> str | None:
         """What is wrong with these (filled) tenancy units for this type's scope, or None."""
         scope = self.scope
-        if (partition, namespace) == DEFAULT_TENANCY[scope]:
+        if (partition, namespace) == self.default_units:
             # By far the most usual ones, and valid.
             return None
         if scope is Scope.CLUSTER and (partition or namespace):

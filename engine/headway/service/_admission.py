@@ -9,7 +9,6 @@ from grpclib.const import Status
 
 from headway.errors import HeadwayError, PayloadError
 from headway.resource import (
-    DEFAULT_TENANCY,
     Key,
     Registry,
     Resource,
@@ -47,25 +46,28 @@ def admit_id(
     """Check an id, fill in the tenancy units that its type's scope has, and return its type and key.
 
     They are filled in with those of ``parent``, where it stands in a resource there, else with the default ones. The
-    id is changed in place: afterwards it has a tenancy, and shares its type with all other ids of that type.
+    id is changed in place: afterwards it has a tenancy, and shares its type, and the default tenancy, with all other
+    ids of that type.
     """
     if id is None:
         raise invalid(f"{field} is required")
     type = resolve(registry, id.type, f"{field}.type")
     id.type = type.message
+    partition, namespace = type.default_units
     tenancy = id.tenancy
-    if tenancy is None:
-        tenancy = id.tenancy = pb.Tenancy()
-    if parent is None:
-        partition, namespace = DEFAULT_TENANCY[type.scope]
-    else:
-        partition, namespace = tenancy_within(type.scope, (tenancy.partition, tenancy.namespace), parent)
-    tenancy.partition = tenancy.partition or partition
-    tenancy.namespace = tenancy.namespace or namespace
-    problem = name_problem("name", id.name) or type.tenancy_problem(tenancy.partition, tenancy.namespace)
+    if parent is not None:
+        given = ("", "") if tenancy is None else (tenancy.partition, tenancy.namespace)
+        partition, namespace = tenancy_within(type.scope, given, parent)
+    if tenancy is not None:
+        partition, namespace = tenancy.partition or partition, tenancy.namespace or namespace
+    problem = name_problem("name", id.name) or type.tenancy_problem(partition, namespace)
     if problem:
         raise invalid(f"{field} of {type.name}: {problem}")
-    return type, (tenancy.partition, tenancy.namespace, id.name)
+    if tenancy is None or (partition, namespace) == type.default_units:
+        id.tenancy = type.tenancy
+    else:
+        tenancy.partition, tenancy.namespace = partition, namespace
+    return type, (partition, namespace, id.name)
 
 
 def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, absent_is_any: bool) -> Within:
@@ -74,7 +76,7 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
         partition, namespace = ("*", "*") if type.scope is not Scope.CLUSTER else ("", "")
     else:
         tenancy = tenancy or pb.Tenancy()
-        default_partition, default_namespace = DEFAULT_TENANCY[type.scope]
+        default_partition, default_namespace = type.default_units
         partition = tenancy.partition or default_partition
         namespace = tenancy.namespace or default_namespace
     for field, unit in (("partition", partition), ("namespace", namespace)):

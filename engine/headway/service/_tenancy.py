@@ -21,19 +21,20 @@ class Units(NamedTuple):
     required: tuple[Require, ...]
 
 
-NO_UNITS = Units("", ())
+_NO_UNITS = Units("", ())
+_ALWAYS = ("", DEFAULT_UNIT)
 
 
 async def check_units(backend: Backend, key: Key) -> Units:
     """The stored units of a key. Refuses a key in a unit that isn't there; ``default`` always is."""
     partition, namespace, _ = key
+    if partition in _ALWAYS and namespace in _ALWAYS:
+        return _NO_UNITS
     asked: list[tuple[Kind, Key]] = []
-    if partition not in ("", DEFAULT_UNIT):
+    if partition not in _ALWAYS:
         asked.append((PARTITION.kind, ("", "", partition)))
-    if namespace not in ("", DEFAULT_UNIT):
+    if namespace not in _ALWAYS:
         asked.append((NAMESPACE.kind, (partition, "", namespace)))
-    if not asked:
-        return NO_UNITS
     marked, required = "", []
     for kind, unit_key in asked:
         stored, _ = await read_for_commit(backend, kind, unit_key)

@@ -80,9 +80,9 @@ async def _creation(backend: Backend, access: Access, resource: pb.Resource) -> 
     if is_marked(resource.metadata):
         raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
     if resource.owner is None:
-        return _with(resource, uid=ulid_now(), owner=None), ()
+        return _with(resource, _new_id(resource.id, ulid_now()), owner=None), ()
     owner, required = await _found_owner(backend, access, resource.owner)
-    return _with(resource, uid=ulid_now(), owner=owner), (required,)
+    return _with(resource, _new_id(resource.id, ulid_now()), owner=owner), (required,)
 
 
 def _id(resource: pb.Resource) -> ResourceId:
@@ -126,15 +126,17 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
             f"{_id(resource)}: status can't be changed by Write, and {', '.join(changed)} differs; use WriteStatus"
         )
     _check_owner(stored, resource)
-    metadata = dict(resource.metadata)
+    metadata = resource.metadata
     if not resource.version:
+        metadata = dict(metadata)
         # A blanket write that doesn't mention the reserved keys leaves them alone.
         for reserved in (FINALIZERS, DELETION_TIMESTAMP):
             if reserved in stored.metadata:
                 metadata.setdefault(reserved, stored.metadata[reserved])
+    same_type = stored.id.type.group_version == type.name.version  # type: ignore[union-attr]  # stored ids are whole
     updated = _with(
         resource,
-        uid=stored.id.uid,
+        stored.id if same_type else _new_id(resource.id, stored.id.uid),
         owner=stored.owner,
         metadata=metadata,
         status=stored.status,
@@ -158,19 +160,22 @@ def _owner(id: pb.Id | None) -> str:
     return "none" if id is None else f"{resource_id(id)} with uid {id.uid or '(any)'}"
 
 
+def _new_id(id: pb.Id, uid: str) -> pb.Id:
+    return pb.Id(uid=uid, name=id.name, type=id.type, tenancy=id.tenancy)
+
+
 def _with(
     resource: pb.Resource,
+    id: pb.Id,
     *,
-    uid: str,
     owner: pb.Id | None,
     metadata: dict[str, str] | None = None,
     status: dict[str, pb.Status] | None = None,
     generation: str = "",
 ) -> pb.Resource:
     """A new message for the store, so that a second attempt begins from the request as it came."""
-    assert resource.id is not None
     return pb.Resource(
-        id=pb.Id(uid=uid, name=resource.id.name, type=resource.id.type, tenancy=resource.id.tenancy),
+        id=id,
         owner=owner,
         generation=generation or ulid_now(),
         metadata=resource.metadata if metadata is None else metadata,

@@ -54,6 +54,8 @@ class MemoryBackend:
         self._leases = LeaseTable()
         self._log = CommitLog(max_changes=max_changes, max_age=max_age)
         self._pulse = Pulse()
+        # Invariant: at the log's head. Made once for each commit, however often it is asked for.
+        self._position = self._at(0)
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,7 +71,7 @@ class MemoryBackend:
     @property
     def position(self) -> Position:
         """See `Backend.position`."""
-        return self._at(self._log.head)
+        return self._position
 
     def _at(self, revision: int) -> Position:
         return Position(self._store_id, self._incarnation, revision)
@@ -82,7 +84,7 @@ class MemoryBackend:
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """See `ReadsAtOnce`."""
         table = self._tables.get(kind)
-        return (table.get(key) if table else None), self.position
+        return (table.get(key) if table else None), self._position
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
@@ -118,7 +120,7 @@ class MemoryBackend:
         applied = [entry for operation in operations if (entry := self._check(operation)) is not None]
         if applied:
             self._publish(applied)
-        return self.position
+        return self._position
 
     def _check(self, operation: Operation) -> _Applied | None:
         """What the operation will change, or None where it changes nothing."""
@@ -161,7 +163,11 @@ class MemoryBackend:
                 del self._tables[kind][key]
                 changes.append((kind, old, True))
             self._index_owner(kind, key, old, new)
+        self._append(revision, changes)
+
+    def _append(self, revision: int, changes: Sequence[tuple[Kind, pb.Resource, bool]]) -> None:
         self._log.append(revision, changes, trio.current_time())
+        self._position = self._at(revision)
         self._pulse.beat()
 
     def _index_owner(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
@@ -259,8 +265,7 @@ class MemoryBackend:
 
     def _raise(self, who: tuple[str, str], wanted: tuple[int, int]) -> None:
         self._fences[who] = wanted
-        self._log.append(self._log.head + 1, (), trio.current_time())
-        self._pulse.beat()
+        self._append(self._log.head + 1, ())
 
     def _check_fence(self, fence: Fence) -> None:
         self._end_what_has_run_out()
