@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway._groups import only_error
+from headway._shutdown import ShutdownWatch
 from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub
@@ -82,6 +84,8 @@ async def open_engine(
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
+    shutdown_bound: float = 10.0,
+    hard_exit: float | None = None,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -101,12 +105,19 @@ async def open_engine(
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
         access: says who may do what there. What is in the process may do everything.
         insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
+        shutdown_bound: seconds in which every task should have ended when the block has; what has not is reported then,
+            with its stack, and again after as many. The block waits for it all the same.
+        hard_exit: seconds after which the process is ended instead, with exit status 70: what is still there may be a
+            loop that nothing else can end. Unless given, never.
 
     Raises DeclarationError for apps that don't go together, and for listening without saying to whom; StoreUnusable for
     a store that can't be opened; OSError for an address that can't be had.
     """
     registry, definitions = _together(apps)
     _refuse_own_name(apps)
+    _check_seconds("shutdown_bound", shutdown_bound)
+    if hard_exit is not None:
+        _check_seconds("hard_exit", hard_exit)
     if listen and (access is None) is not insecure:
         raise DeclarationError(
             f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
@@ -121,8 +132,10 @@ async def open_engine(
         failed = functools.partial(_report_failed, report)
         services = _services(ResourceService(backend, registry), LeaseService(backend))
         channel = InProcessChannel(services, report=failed)
+        ending: ShutdownWatch | None = None
         try:
             async with trio.open_nursery() as nursery:
+                ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
                 own = PacedChannel(channel, _PACE)
@@ -141,7 +154,10 @@ async def open_engine(
                     serve = functools.partial(ResourceService, backend, registry)
                     offered = _services(Guarded(serve, access, registry))
                 async with _listening(offered, listen, tls, failed) as addresses:
-                    yield Engine(Client(channel, registry), backend, supervisors, addresses)
+                    try:
+                        yield Engine(Client(channel, registry), backend, supervisors, addresses)
+                    finally:
+                        ending.begin()
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # The caller's own error comes out as it went in, not wrapped in the engine's nursery.
@@ -149,6 +165,9 @@ async def open_engine(
             if only is group:
                 raise
             raise only from only.__cause__
+        finally:
+            if ending is not None:
+                ending.end()
 
 
 @asynccontextmanager
@@ -222,6 +241,11 @@ def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
                 raise DeclarationError(f"two apps are named {app.name!r} and both have a controller {name!r}")
             definitions[fence_name] = definition
     return registry, definitions
+
+
+def _check_seconds(name: str, given: object) -> None:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
+        raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
 
 
 def _refuse_own_name(apps: Sequence[App]) -> None:

@@ -175,6 +175,18 @@ class HandlerFailed:
     error: BaseException
 
 
+@dataclass(frozen=True, slots=True)
+class ShutdownBlocked:
+    """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
+
+    Trio's loop may be what stands still, so this alone is reported from another thread.
+    """
+
+    task: str
+    stack: str
+    seconds: float
+
+
 Report = Callable[[object], None]
 """Is called with every event. One with a true attribute ``failures_only`` need not be called with the `Reconciled` of a
 reconcile that went well: making that event costs every one of them.

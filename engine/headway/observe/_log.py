@@ -18,6 +18,7 @@ _WARNINGS = (
     events.MappingFailed,
     events.ReconcileSlow,
     events.RunEnded,
+    events.ShutdownBlocked,
     events.StreamEnded,
     events.StreamLagging,
     events.WriteUnknown,
