@@ -16,7 +16,7 @@ from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub
 from headway.client import Client
-from headway.controller import App, Definition, Owed, Run, Supervisor
+from headway.controller import STALL_LIMIT, App, ControllerStatus, Definition, Owed, Run, Supervisor
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
@@ -55,6 +55,10 @@ class Engine:
         self._backend = backend
         self._supervisors = supervisors
 
+    def status(self) -> list[ControllerStatus]:
+        """What every controller is doing now, Headway's own among them."""
+        return [supervisor.status() for supervisor in self._supervisors]
+
     async def wait_settled(self) -> None:
         """Wait until no controller owes anything: every change so far is mapped and reconciled without failure.
 
@@ -84,6 +88,7 @@ async def open_engine(
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
+    stall_limit: float = STALL_LIMIT,
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
 ) -> AsyncIterator[Engine]:
@@ -105,6 +110,8 @@ async def open_engine(
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
         access: says who may do what there. What is in the process may do everything.
         insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
+        stall_limit: seconds in which a type that is being primed must make some progress, however small; otherwise the
+            controller's run ends with PrimingStalled, which names the type, and is started again.
         shutdown_bound: seconds in which every task should have ended when the block has; what has not is reported then,
             with its stack, and again after as many. The block waits for it all the same.
         hard_exit: seconds after which the process is ended instead, with exit status 70: what is still there may be a
@@ -115,6 +122,7 @@ async def open_engine(
     """
     registry, definitions = _together(apps)
     _refuse_own_name(apps)
+    _check_seconds("stall_limit", stall_limit)
     _check_seconds("shutdown_bound", shutdown_bound)
     if hard_exit is not None:
         _check_seconds("hard_exit", hard_exit)
@@ -141,7 +149,7 @@ async def open_engine(
                 own = PacedChannel(channel, _PACE)
                 for served, through_channel in ((definitions, theirs), (_together([builtin_app(registry)])[1], own)):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
-                    supervisors += _supervisors(served, hub, through_channel, registry, report)
+                    supervisors += _supervisors(served, hub, through_channel, registry, report, stall_limit)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
                 # A controller elsewhere needs the lease service, for which there are no rules: with `access` it isn't
@@ -254,7 +262,12 @@ def _refuse_own_name(apps: Sequence[App]) -> None:
 
 
 def _supervisors(
-    definitions: dict[str, Definition], hub: Hub, channel: Channel, registry: Registry, report: Report
+    definitions: dict[str, Definition],
+    hub: Hub,
+    channel: Channel,
+    registry: Registry,
+    report: Report,
+    stall_limit: float,
 ) -> list[Supervisor]:
     def make(fence_name: str, definition: Definition, owed: Owed) -> Run:
         return Run(
@@ -266,6 +279,7 @@ def _supervisors(
             fence_name=fence_name,
             member="",
             owed=owed,
+            stall_limit=stall_limit,
         )
 
     return [
