@@ -15,6 +15,8 @@ PRINTS = {
     "README.md": "['ada', 'grace']\n",
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
     "docs/guides/controllers.md": "['/ -> :8080']\nat / {'home'}\n[] set()\n",
+    "docs/guides/observing.md": "running ['jobs.v1.Job: 1']\n"
+    'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
     "docs/guides/access.md": "True False\naccess.yaml:1:1: others than its owner can reach this file (mode 0644): "

@@ -15,7 +15,7 @@ General layout, in the order in which a change travels; each room imports only t
     controller       declaring a controller, and running it
     builtin          controllers that every engine runs
     manifest         YAML documents to resources and back
-    observe          what users see of it
+    observe          what users see of it: logs, metrics, health
     engine           `open_engine`, the only file that knows every room
     testing          what users' tests need
     cli              the command line
@@ -37,12 +37,14 @@ from headway.client import SnapshotEnd as SnapshotEnd
 from headway.client import Upserted as Upserted
 from headway.client import hold_lease as hold_lease
 from headway.controller import App as App
+from headway.controller import ControllerStatus as ControllerStatus
 from headway.controller import Enqueue as Enqueue
 from headway.controller import Outputs as Outputs
 from headway.controller import Reason as Reason
 from headway.controller import Request as Request
 from headway.controller import RequeueAfter as RequeueAfter
 from headway.controller import Runtime as Runtime
+from headway.controller import TypeStatus as TypeStatus
 from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
 from headway.engine import Engine as Engine
@@ -67,6 +69,7 @@ from headway.errors import OutcomeUnknown as OutcomeUnknown
 from headway.errors import PayloadError as PayloadError
 from headway.errors import PermanentFailure as PermanentFailure
 from headway.errors import PermissionDenied as PermissionDenied
+from headway.errors import PrimingStalled as PrimingStalled
 from headway.errors import ReconcileTimeout as ReconcileTimeout
 from headway.errors import RemoteError as RemoteError
 from headway.errors import StoreChanged as StoreChanged

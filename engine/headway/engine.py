@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway._groups import only_error
+from headway._shutdown import ShutdownWatch
 from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub
 from headway.client import Client
-from headway.controller import App, Definition, Owed, Run, Supervisor
+from headway.controller import STALL_LIMIT, App, ControllerStatus, Definition, Owed, Run, Supervisor
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
@@ -71,6 +73,10 @@ class Engine:
         accepted = {hub.accept_store() for hub in self._hubs}
         return True in accepted
 
+    def status(self) -> list[ControllerStatus]:
+        """What every controller is doing now, Headway's own among them."""
+        return [supervisor.status() for supervisor in self._supervisors]
+
     async def wait_settled(self) -> None:
         """Wait until no controller owes anything: every change so far is mapped and reconciled without failure.
 
@@ -100,6 +106,9 @@ async def open_engine(
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
+    stall_limit: float = STALL_LIMIT,
+    shutdown_bound: float = 10.0,
+    hard_exit: float | None = None,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -119,12 +128,22 @@ async def open_engine(
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
         access: says who may do what there. What is in the process may do everything.
         insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
+        stall_limit: seconds in which a type that is being primed must make some progress, however small; otherwise the
+            controller's run ends with PrimingStalled, which names the type, and is started again.
+        shutdown_bound: seconds in which every task should have ended when the block has; what has not is reported then,
+            with its stack, and again after as many. The block waits for it all the same.
+        hard_exit: seconds after which the process is ended instead, with exit status 70: what is still there may be a
+            loop that nothing else can end. Unless given, never.
 
     Raises DeclarationError for apps that don't go together, and for listening without saying to whom; StoreUnusable for
     a store that can't be opened; OSError for an address that can't be had.
     """
     registry, definitions = _together(apps)
     _refuse_own_name(apps)
+    _check_seconds("stall_limit", stall_limit)
+    _check_seconds("shutdown_bound", shutdown_bound)
+    if hard_exit is not None:
+        _check_seconds("hard_exit", hard_exit)
     if listen and (access is None) is not insecure:
         raise DeclarationError(
             f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
@@ -140,8 +159,10 @@ async def open_engine(
         waits = LeaseWaits()
         services = _services(ResourceService(backend, registry), LeaseService(backend, waits=waits))
         channel = InProcessChannel(services, report=failed)
+        ending: ShutdownWatch | None = None
         try:
             async with trio.open_nursery() as nursery:
+                ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
                 hubs: list[Hub] = []
@@ -150,7 +171,7 @@ async def open_engine(
                 for served, through_channel in ((definitions, theirs), (_together([builtin])[1], own)):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
                     hubs.append(hub)
-                    supervisors += _supervisors(served, hub, through_channel, registry, report)
+                    supervisors += _supervisors(served, hub, through_channel, registry, report, stall_limit)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
                 if access is None:
@@ -169,6 +190,7 @@ async def open_engine(
                     try:
                         yield Engine(Client(channel, registry), backend, supervisors, addresses, hubs)
                     finally:
+                        ending.begin()
                         # Else the server would give callers that wait for a lease all of its grace.
                         waits.end()
                 nursery.cancel_scope.cancel()
@@ -178,6 +200,9 @@ async def open_engine(
             if only is group:
                 raise
             raise only from only.__cause__
+        finally:
+            if ending is not None:
+                ending.end()
 
 
 @asynccontextmanager
@@ -253,13 +278,23 @@ def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
     return registry, definitions
 
 
+def _check_seconds(name: str, given: object) -> None:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
+        raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
+
+
 def _refuse_own_name(apps: Sequence[App]) -> None:
     if any(app.name == NAME for app in apps):
         raise DeclarationError(f"an app named {NAME!r} would share the fences of Headway's own controllers: rename it")
 
 
 def _supervisors(
-    definitions: dict[str, Definition], hub: Hub, channel: Channel, registry: Registry, report: Report
+    definitions: dict[str, Definition],
+    hub: Hub,
+    channel: Channel,
+    registry: Registry,
+    report: Report,
+    stall_limit: float,
 ) -> list[Supervisor]:
     def make(fence_name: str, definition: Definition, owed: Owed) -> Run:
         return Run(
@@ -271,6 +306,7 @@ def _supervisors(
             fence_name=fence_name,
             member="",
             owed=owed,
+            stall_limit=stall_limit,
         )
 
     return [

@@ -138,6 +138,10 @@ class StoreWentBack(RemoteError):
     """
 
 
+class PrimingStalled(RemoteError):
+    """A type that a controller's run needs made no progress for too long; the run is started again."""
+
+
 class StoreUnusable(RemoteError):
     """A store's file can't be used: it is held by another process, foreign, corrupt or newer than this program."""
 

@@ -99,7 +99,10 @@ class DeletionsUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """A key has been reconciled. ``outcome`` is done, requeue, failed or permanent; at the deadline it is failed."""
+    """A key has been reconciled. ``outcome`` is done, requeue, failed or permanent; at the deadline it is failed.
+
+    It took ``seconds``, after the key had been ready for ``waited`` seconds.
+    """
 
     controller: str
     id: Any
@@ -108,6 +111,7 @@ class Reconciled:
     error: BaseException | None
     retry_after: float | None
     reasons: tuple[Any, ...]
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +223,18 @@ class HandlerFailed:
 
     path: str
     error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownBlocked:
+    """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
+
+    Trio's loop may be what stands still, so this alone is reported from another thread.
+    """
+
+    task: str
+    stack: str
+    seconds: float
 
 
 Report = Callable[[object], None]

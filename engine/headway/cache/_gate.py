@@ -125,6 +125,11 @@ class Gate:
         """No entry is above this revision."""
         return max(self.frontier, max(self._ahead.values(), default=0))
 
+    @property
+    def gathered(self) -> int:
+        """How many resources an unfinished snapshot has brought so far."""
+        return len(self._gathered)
+
     def restart(self) -> None:
         """A new stream begins: what an unfinished snapshot had brought is forgotten."""
         self._gathered = {}

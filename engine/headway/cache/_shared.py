@@ -106,11 +106,13 @@ class SharedType:
 
     Attributes:
         gate: what is held. Another object after the store has been replaced by another one.
+        heard: how many items its streams have brought so far.
     """
 
     def __init__(self, type: ResourceType[Any], report: Report) -> None:
         self.type = type
         self.gate = Gate()
+        self.heard = 0
         self._report = report
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
@@ -152,6 +154,7 @@ class SharedType:
 
     def feed(self, item: StreamItem) -> None:
         """See `watch.Sink`."""
+        self.heard += 1
         gate = self.gate
         stale = gate.refused.changes + gate.refused.snapshots
         applied = gate.feed(item)
@@ -173,6 +176,11 @@ class SharedType:
         """Raise StoreWentBack if the store went back."""
         if self._failure is not None:
             raise self._failure
+
+    @property
+    def resources(self) -> int:
+        """How many are held; while the first snapshot comes in, how many have come."""
+        return len(self.gate.entries) if self.gate.primed else self.gate.gathered
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Apply what a write was answered (C5). Raises StoreChanged when another store answered."""

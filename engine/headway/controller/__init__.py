@@ -15,6 +15,10 @@ from headway.controller._request import RequeueAfter as RequeueAfter
 from headway.controller._request import Result as Result
 from headway.controller._request import requeue_after as requeue_after
 from headway.controller._request import requeue_now as requeue_now
+from headway.controller._run import STALL_LIMIT as STALL_LIMIT
 from headway.controller._run import Run as Run
 from headway.controller._runtime import Runtime as Runtime
+from headway.controller._status import ControllerStatus as ControllerStatus
+from headway.controller._status import Phase as Phase
+from headway.controller._status import TypeStatus as TypeStatus
 from headway.controller._supervisor import Supervisor as Supervisor

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from headway.cache import Applied, CacheReader, Hub, OnFailure, Subscription
+from headway.cache import Applied, CacheReader, Hub, OnFailure, SharedType, Subscription
 from headway.client import Client, LeaseClient, RunFence
 from headway.controller._definition import Definition, Enqueue
 from headway.controller._deletions import deletions_since
@@ -33,8 +33,9 @@ from headway.controller._fence import RunWrites
 from headway.controller._mapping import Owed, RunMapping
 from headway.controller._request import Reason
 from headway.controller._runtime import Runtime
+from headway.controller._status import ControllerStatus, Phase, TypeStatus
 from headway.controller._worker import Worker
-from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
+from headway.errors import EngineBug, HeadwayError, InvalidArgument, PrimingStalled, RemoteError, StoreChanged
 from headway.events import CallDelayed, IndexFailed, Primed, Priming, Report, RunStarted
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, ResourceType, TypeName
@@ -42,6 +43,7 @@ from headway.rpc import Channel
 
 _RECORD_INTERVAL = 5.0
 _NOTHING = Owed()
+STALL_LIMIT = 60.0
 
 
 class Run:
@@ -51,6 +53,7 @@ class Run:
         fence_name: under what the store keeps the controller's fence.
         member: which of the processes that may run it this one is.
         owed: what the former run in this process still owed.
+        stall_limit: seconds in which a type that is being primed must hear something.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Run:
         fence_name: str,
         member: str,
         owed: Owed = _NOTHING,
+        stall_limit: float = STALL_LIMIT,
     ) -> None:
         self._definition = definition
         self._hub = hub
@@ -72,6 +76,7 @@ class Run:
         self._fence_name = fence_name
         self._member = member
         self._owed = owed
+        self._stall_limit = stall_limit
         self._lease = LeaseClient(channel)
         self._queue: WaitingQueue[Key, Reason] = WaitingQueue(WorkQueue(definition.backoff))
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
@@ -79,7 +84,11 @@ class Run:
         self._runtime = Runtime(definition, self._cache, Client(channel, registry, self._writes))
         self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress)
         self._subscriptions: dict[TypeName, Subscription] = {}
+        self._worker: Worker | None = None
         self._begun = False
+        self._phase: Phase = "starting"
+        self._phase_began = trio.current_time()
+        self._starting_revision = 0
         self._recorded = 0
         self._progress = trio.lowlevel.ParkingLot()
 
@@ -92,6 +101,8 @@ class Run:
                 if known is not None:
                     known.check()
             raised = await self._start()
+            self._starting_revision = raised.position.revision
+            self._enter("priming")
             await self._prime(raised.position)
             deleted = await self._deletions(raised.position, raised.settled)
             await self._live(raised.position.revision, deleted)
@@ -126,6 +137,34 @@ class Run:
         distrusted = any(self._hub.shared(type).distrusted for type in self._definition.types)
         return 0 if distrusted else self._mapping.complete
 
+    def status(self) -> ControllerStatus:
+        """What this run is doing now."""
+        now = trio.current_time()
+        known = ((type.name, self._hub.known(type)) for type in self._definition.types)
+        queue = self._queue.statistics() if self._begun else None
+        oldest = queue.oldest_queued_at if queue is not None else None
+        return ControllerStatus(
+            self._definition.name,
+            self._phase,
+            now - self._phase_began,
+            self._runtime.term,
+            self._starting_revision,
+            tuple(
+                TypeStatus(name, shared.gate.primed, shared.gate.frontier, self._starting_revision, shared.resources)
+                for name, shared in known
+                if shared is not None
+            ),
+            self._definition.concurrency,
+            queue,
+            () if self._worker is None else self._worker.running(),
+            None if oldest is None else max(now - oldest, 0.0),
+            "a write's outcome is unknown, and is being settled" if self._queue.held else "",
+            self._begun and not self._mapping.owes_nothing,
+        )
+
+    def _enter(self, phase: Phase) -> None:
+        self._phase, self._phase_began = phase, trio.current_time()
+
     def _note_progress(self) -> None:
         if self._progress:
             self._progress.unpark_all()
@@ -157,7 +196,7 @@ class Run:
         self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
         shared = self._hub.shared(type)
-        await shared.wait_complete(start.revision)
+        await self._wait_primed(shared, start.revision)
         if shared.store_id != start.store_id:
             raise StoreChanged(
                 f"the cache of {type.name} is of store {shared.store_id}; the fence was raised in {start.store_id}"
@@ -167,6 +206,22 @@ class Run:
         self._subscriptions[type.name] = subscription
         count, seconds = len(subscription.gate.entries), trio.current_time() - began
         self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
+
+    async def _wait_primed(self, shared: SharedType, revision: int) -> None:
+        """Wait for as long as the type makes progress: a big one may take its time, one of which nothing is heard not.
+
+        Raises PrimingStalled when nothing has been heard of it for the limit.
+        """
+        while True:
+            heard = shared.heard
+            with trio.move_on_after(self._stall_limit):
+                await shared.wait_complete(revision)
+                return
+            if shared.heard == heard:
+                raise PrimingStalled(
+                    f"nothing was heard of {shared.type.name} for {self._stall_limit} s while it was being primed: "
+                    f"{shared.resources} resources have come, its revision is {shared.frontier} of {revision}"
+                )
 
     async def _deletions(self, start: Position, settled: int) -> dict[TypeName, list[Applied]]:
         """What was deleted after the former run owed nothing and before the subscriptions, as far as it is known."""
@@ -186,7 +241,7 @@ class Run:
         definition = self._definition
         self._begin(deleted)
         self._report(RunStarted(definition.name, self._runtime.term, starting_revision, self._queue.statistics().ready))
-        worker = Worker(definition, self._runtime, self._queue, self._report, self._note_progress)
+        worker = self._worker = Worker(definition, self._runtime, self._queue, self._report, self._note_progress)
         async with trio.open_nursery() as nursery:
             for type in definition.types:
                 subscription = self._subscriptions[type.name]
@@ -207,6 +262,7 @@ class Run:
         for subscription in self._subscriptions.values():
             subscription.check()
         self._begun = True
+        self._enter("running")
         self._mapping.open(self._subscriptions)
         self._cache.open(self._subscriptions)
         for key in self._owed.keys:

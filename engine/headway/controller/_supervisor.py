@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import trio
 from headway._groups import only_error
 from headway.controller._mapping import Owed
 from headway.controller._run import Run
+from headway.controller._status import ControllerStatus
 from headway.errors import EngineBug
 from headway.events import Report, RunEnded
 
@@ -42,6 +44,9 @@ class Supervisor:
         self._make_run = make_run
         self._report = report
         self._started = trio.lowlevel.ParkingLot()
+        self._restarts = 0
+        self._error = ""
+        self._ended_at = 0.0
 
     async def supervise(self) -> None:
         """Start a run, and another one when it has ended, until cancelled. What one still owes the next one gets."""
@@ -55,10 +60,20 @@ class Supervisor:
             # Invariant: the run's nurseries have closed here, so nothing of it goes on beside the next one (C7).
             owed = self.run.owed()
             self.run = None
+            self._restarts, self._error = self._restarts + 1, f"{type(error).__name__}: {error}"
+            self._ended_at = trio.current_time()
             flaps = flaps + 1 if trio.current_time() - began < FLAP else 0
             delay = restart_delay(flaps)
             self._report(RunEnded(self.name, error, delay))
             await trio.sleep(delay)
+
+    def status(self) -> ControllerStatus:
+        """What the controller is doing now."""
+        if self.run is None:
+            status = ControllerStatus(self.name, "resting", trio.current_time() - self._ended_at)
+        else:
+            status = self.run.status()
+        return dataclasses.replace(status, restarts=self._restarts, error=self._error)
 
     async def _one_run(self, run: Run) -> Exception:
         try:

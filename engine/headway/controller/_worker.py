@@ -119,7 +119,9 @@ class Worker:
         if self._reports_all or error is not None:
             seconds = trio.current_time() - began
             name = self._definition.name
-            self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons))
+            # One that has asked for a delay was queued at the end of it, and a clock may be asked in between.
+            waited = max(began - taken.queued_at, 0.0)
+            self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons, waited))
         self._on_done()
 
     def _settle(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
@@ -134,6 +136,11 @@ class Worker:
             queue.dropped(key)
             return "permanent", None
         return "failed", queue.failed(key, _RETRY)
+
+    def running(self) -> tuple[float, ...]:
+        """How long each reconcile in hand has been running, in seconds."""
+        now = trio.current_time()
+        return tuple(now - began for began in self._started.values())
 
     async def watchdog(self) -> None:
         """Name the reconciles that are running for long, again and again, for ever."""

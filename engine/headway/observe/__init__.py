@@ -1,6 +1,11 @@
-"""Exporters: what the rooms report, as log lines.
+"""Exporters: what the rooms report, as log lines, as metrics, and as health.
 
-Nothing here changes what the engine does. Open `_log.py`.
+Nothing here changes what the engine does. Open `_log.py` first, then `_metrics.py`.
 """
 
 from headway.observe._log import log_report as log_report
+from headway.observe._metrics import Metrics as Metrics
+from headway.observe._metrics import reports as reports
+from headway.observe._pages import Pages as Pages
+from headway.observe._pages import open_pages as open_pages
+from headway.observe._pages import unready as unready

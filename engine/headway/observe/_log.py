@@ -20,6 +20,7 @@ _WARNINGS = (
     events.MappingFailed,
     events.ReconcileSlow,
     events.RunEnded,
+    events.ShutdownBlocked,
     events.StreamEnded,
     events.StreamLagging,
     events.WriteUnknown,

@@ -1,0 +1,116 @@
+"""The end of an engine, watched: what doesn't end within a bound is named, or the process is ended (C10).
+
+Trio ends everything that reaches a checkpoint and lets Cancelled through. A task that shields itself, swallows
+Cancelled or never comes to a checkpoint can't be ended by anyone in the process, and the last of these stops Trio's
+loop too. So this is watched from a thread, the only one that Headway ever starts: from the moment in which the engine
+is told to end until it has ended. Should a task hold the interpreter's lock as well, as a regular expression can, no
+thread of Python runs any more: where the process is to be ended, `faulthandler` does that even then.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+import trio
+
+from headway.events import Report, ShutdownBlocked
+
+STATUS = 70
+"""The exit status of a process that was ended because its engine didn't end."""
+_LAST_RESORT = 1.0
+
+
+class ShutdownWatch:
+    """Watches the tasks of a nursery from `begin` to `end`.
+
+    Args:
+        bound: seconds after `begin` at which what is still there is reported, and again after as many.
+        hard_exit: seconds after `begin` at which the process is ended with STATUS; None: never.
+    """
+
+    def __init__(self, nursery: trio.Nursery, report: Report, *, bound: float, hard_exit: float | None) -> None:
+        self._nursery = nursery
+        self._report = report
+        self._bound = bound if hard_exit is None else min(bound, hard_exit)
+        self._hard_exit = hard_exit
+        self._ended = threading.Event()
+        self._loop = threading.get_ident()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """The engine is told to end. Idempotent."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="headway shutdown", daemon=True)
+            self._thread.start()
+            if self._hard_exit is not None:
+                faulthandler.dump_traceback_later(self._hard_exit + _LAST_RESORT, exit=True)
+
+    def end(self) -> None:
+        """The engine has ended, and so does the thread. Idempotent."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            if self._hard_exit is not None:
+                faulthandler.cancel_dump_traceback_later()
+
+    def _watch(self) -> None:
+        waited = 0.0
+        while not self._ended.wait(self._next(waited) - waited):
+            waited = self._next(waited)
+            for name, stack in stuck(self._nursery, self._loop):
+                self._report(ShutdownBlocked(name, stack, waited))
+                if self._hard_exit is not None and waited >= self._hard_exit:
+                    # Nobody may come to hear the report any more.
+                    sys.stderr.write(f"{name} has not ended within {waited} s of being told to:\n{stack}")
+            if self._hard_exit is not None and waited >= self._hard_exit and not self._ended.is_set():
+                _exit()
+
+    def _next(self, waited: float) -> float:
+        due = waited + self._bound
+        return due if self._hard_exit is None or waited >= self._hard_exit else min(due, self._hard_exit)
+
+
+def _exit() -> NoReturn:
+    sys.stderr.flush()
+    os._exit(STATUS)
+
+
+def stuck(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
+    """The name and the stack of every task in a nursery that waits for no other of them; from any thread.
+
+    ``loop`` is the thread that Trio runs in.
+    """
+    for _ in range(10):
+        try:
+            return [(task.name, _stack(task, loop)) for task in _innermost(nursery)]
+        except RuntimeError:
+            # Trio has changed a set of tasks meanwhile.
+            continue
+    return [("a task", "unknown: the tasks kept changing while they were looked at\n")]
+
+
+def _innermost(nursery: trio.Nursery) -> Iterator[trio.lowlevel.Task]:
+    for task in nursery.child_tasks:
+        within = [inner for each in task.child_nurseries for inner in _innermost(each)]
+        yield from within or [task]
+
+
+def _stack(task: trio.lowlevel.Task, loop: int) -> str:
+    """Where a task waits; or, of the one that is running, where the thread is."""
+    running: FrameType | None = sys._current_frames().get(loop) if getattr(task.coro, "cr_running", False) else None
+    if running is None:
+        return "".join(traceback.StackSummary.extract(task.iter_await_frames()).format())
+    summary = traceback.extract_stack(running)
+    entered = getattr(getattr(task.coro, "cr_code", None), "co_name", None)
+    for index, frame in enumerate(summary):
+        if frame.name == entered:
+            # What is before it is Trio's loop, and the program that started it.
+            return "".join(traceback.StackSummary.from_list(summary[index:]).format())
+    return "".join(summary.format())

@@ -1,0 +1,86 @@
+"""What a controller is doing now, for people and metrics to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.queue import QueueStatistics
+from headway.resource import TypeName
+
+Phase = Literal["starting", "priming", "running", "resting"]
+"""``starting``: raising the fence, and the initialiser; ``priming``: its types' caches fill; ``running``: mapping and
+reconciling; ``resting``: between two runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeStatus:
+    """One of a controller's N+1 types.
+
+    Attributes:
+        primed: whether its cache has had a whole snapshot.
+        revision: up to which its cache is complete (its frontier).
+        target: the revision that the run waits for before it begins.
+        resources: how many its cache holds; while a first snapshot comes in, how many have come.
+    """
+
+    type: TypeName
+    primed: bool
+    revision: int
+    target: int
+    resources: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """A controller at one moment. Times are in seconds.
+
+    Attributes:
+        seconds: how long it has been in this phase.
+        term: the present run's; 0 before it has one.
+        types: empty while no run is there.
+        concurrency: how many keys it may reconcile at once.
+        queue: None unless it is running.
+        running: how long each reconcile that is in hand has been running.
+        oldest_wait: how long the key that has waited longest has been ready; None: no key is.
+        holding: why every key is held back; empty: none is.
+        unmapped: whether changes have come that are not mapped yet.
+        restarts: how many runs have ended.
+        error: what ended the last run, as class and text; empty while none has failed.
+    """
+
+    name: str
+    phase: Phase
+    seconds: float
+    term: int = 0
+    starting_revision: int = 0
+    types: tuple[TypeStatus, ...] = ()
+    concurrency: int = 1
+    queue: QueueStatistics | None = None
+    running: tuple[float, ...] = ()
+    oldest_wait: float | None = None
+    holding: str = ""
+    unmapped: bool = False
+    restarts: int = 0
+    error: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Why it isn't reconciling now, as a sentence without its name; empty: it is."""
+        if self.phase == "resting":
+            return f"rests after {self.restarts} failed runs, the last by {self.error}"
+        if self.phase == "starting":
+            return f"has been starting for {self.seconds:.0f} s" + (f", after {self.error}" if self.error else "")
+        if self.phase == "priming":
+            return f"has been priming for {self.seconds:.0f} s: waits for {self._unprimed()}"
+        return f"holds back every key: {self.holding}" if self.holding else ""
+
+    def _unprimed(self) -> str:
+        return (
+            ", ".join(
+                f"{each.type} ({each.resources} resources, revision {each.revision} of {each.target})"
+                for each in self.types
+                if not each.primed or each.revision < each.target
+            )
+            or "the types to reach one revision"
+        )

@@ -1,0 +1,66 @@
+"""What the controllers are doing now, as gauges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, get_args
+
+from headway.controller import ControllerStatus, Phase
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+
+def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
+    """The metrics of these controllers."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+
+    def put(name: str, text: str, labels: dict[str, str], value: float, *, counts: bool = False) -> None:
+        family = families.get(name)
+        if family is None:
+            kind = CounterMetricFamily if counts else GaugeMetricFamily
+            family = families[name] = kind(f"headway_{name}", text, labels=list(labels))
+        family.add_metric(list(labels.values()), value)
+
+    newest = _newest(controllers)
+    for status in controllers:
+        of = {"controller": status.name}
+        for phase in get_args(Phase):
+            put("controller_phase", "1 for the phase it is in.", of | {"phase": phase}, float(phase == status.phase))
+        put("controller_phase_seconds", "How long it has been in its phase.", of, status.seconds)
+        put("controller_ready", "Whether it is reconciling.", of, float(not status.problem))
+        put("controller_term", "Its run's term.", of, status.term)
+        put("concurrency", "How many keys it may reconcile at once.", of, status.concurrency)
+        for each in status.types:
+            both = of | {"type": str(each.type)}
+            put("cache_primed", "Whether the type's cache has had a whole snapshot.", both, float(each.primed))
+            put("cache_resources", "Resources held, or come so far.", both, each.resources)
+            put("cache_revision", "The revision up to which the cache is complete.", both, each.revision)
+            text = "How far that is below the newest revision that this process has heard of."
+            put("cache_lag_revisions", text, both, max(newest - each.revision, 0))
+        queue = status.queue
+        if queue is None:
+            continue
+        for state, count in (
+            ("ready", queue.ready),
+            ("backlog", queue.backlog),
+            ("resting", queue.delayed_by_failure),
+            ("scheduled", queue.scheduled),
+            ("in hand", queue.in_hand),
+        ):
+            put("queue_keys", "Keys, by state; the backlog is a part of the ready.", of | {"state": state}, count)
+        put("queue_adds", "Keys queued.", of, queue.adds, counts=True)
+        put("queue_merged", "Of these, those that joined a run already waiting.", of, queue.merged, counts=True)
+        put("queue_oldest_seconds", "How long the oldest ready key has waited.", of, status.oldest_wait or 0.0)
+        put("keys_held", "Ready keys that are held back.", of, queue.ready if status.holding else 0)
+        put("held", "1 while every key is held back.", of, float(bool(status.holding)))
+        put("unmapped", "1 while changes have come that are not mapped yet.", of, float(status.unmapped))
+        put("reconcile_running_seconds", "How long the reconciles in hand have run, in all.", of, sum(status.running))
+        put("reconcile_longest_seconds", "How long the longest has run.", of, max(status.running, default=0.0))
+    return list(families.values())
+
+
+def _newest(controllers: Iterable[ControllerStatus]) -> int:
+    return max((max(each.revision, each.target) for status in controllers for each in status.types), default=0)

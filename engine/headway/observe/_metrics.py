@@ -1,0 +1,185 @@
+"""Metrics for Prometheus: counts and times from the events, and at each scrape what the controllers are doing.
+
+Names begin with ``headway_``. For dashboards that were made for controller-runtime the same numbers are given under its
+names too, where it has one: ``controller_runtime_…`` and ``workqueue_…`` (`_aliases.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headway import events
+from headway.controller import ControllerStatus
+from headway.errors import DeclarationError, ReconcileTimeout
+from headway.observe._aliases import aliases
+from headway.observe._gauges import gauges
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+Status = Callable[[], Sequence[ControllerStatus]]
+
+
+class Metrics:
+    """A report that counts, and a collector that Prometheus' client can register.
+
+    ::
+
+        metrics = headway.observe.Metrics()
+        async with headway.open_engine("sqlite:staff.db", app, report=metrics) as engine:
+            metrics.watch(engine.status)
+            ...
+            metrics.text()  # what Prometheus reads
+
+    Needs ``pip install 'headway[metrics]'``; raises DeclarationError without it. With it every reconcile is reported,
+    which costs each of them some microseconds.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import prometheus_client
+        except ImportError as error:
+            raise DeclarationError("Metrics needs prometheus-client: pip install 'headway[metrics]'") from error
+        self.registry = prometheus_client.CollectorRegistry()
+        self._status: list[Status] = []
+        self._counters: dict[str, Any] = {
+            name: prometheus_client.Counter(f"headway_{name}", text, labels, registry=None)
+            for name, (text, labels) in _COUNTERS.items()
+        }
+        self._times: dict[str, Any] = {
+            name: prometheus_client.Histogram(f"headway_{name}", text, ["controller"], buckets=_SECONDS, registry=None)
+            for name, text in _TIMES.items()
+        }
+        self._primed = prometheus_client.Gauge(
+            "headway_prime_seconds", "How long a type's last priming took.", ["controller", "type"], registry=None
+        )
+        self.registry.register(self)
+
+    def watch(self, status: Status) -> None:
+        """At each scrape, ask this what the controllers are doing: ``metrics.watch(engine.status)``."""
+        self._status.append(status)
+
+    def text(self) -> bytes:
+        """All of it, in Prometheus' text format."""
+        import prometheus_client
+
+        return prometheus_client.generate_latest(self.registry)
+
+    def __call__(self, event: object) -> None:
+        """Count an event; see `headway.events.Report`."""
+        if isinstance(event, events.Reconciled):
+            self._reconciled(event)
+        elif isinstance(event, events.Primed):
+            self._primed.labels(event.controller, str(event.type)).set(event.seconds)
+        elif (counted := _LABELS.get(type(event))) is not None:
+            name, labels = counted
+            self._counters[name].labels(*labels(event)).inc()
+
+    def _reconciled(self, event: events.Reconciled) -> None:
+        name = event.controller
+        self._counters["reconcile"].labels(name, event.outcome).inc()
+        self._times["reconcile_seconds"].labels(name).observe(event.seconds)
+        self._times["queue_wait_seconds"].labels(name).observe(event.waited)
+        if isinstance(event.error, ReconcileTimeout):
+            self._counters["reconcile_timeouts"].labels(name).inc()
+
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client.registry.Collector`."""
+        counted = [*self._counters.values(), *self._times.values(), self._primed]
+        ours = [metric for each in counted for metric in each.collect()]
+        ours += gauges([status for source in self._status for status in source()])
+        yield from ours
+        yield from aliases(ours)
+
+
+def reports(*several: events.Report) -> events.Report:
+    """One report that calls all of these: ``report=reports(log_report(), metrics)``."""
+
+    def report(event: object) -> None:
+        for each in several:
+            each(event)
+
+    report.failures_only = not any(map(events.hears_successes, several))  # type: ignore[attr-defined]  # see `events.Report`
+    return report
+
+
+_COUNTERS = {
+    "reconcile": ("Reconciles, by outcome: done, requeue, failed, permanent.", ["controller", "outcome"]),
+    "reconcile_timeouts": ("Reconciles that were cancelled at their deadline.", ["controller"]),
+    "reconcile_slow": ("Reports of a reconcile that has been running for long.", ["controller"]),
+    "mapping_failures": ("Changes whose mapper failed.", ["controller", "type"]),
+    "index_failures": ("Resources left out of an index, because its function raised.", ["controller", "type", "index"]),
+    "writes_unknown": ("Writes whose outcome was unknown, each of which holds back every key.", ["controller"]),
+    "writes_settled": ("Times that unknown writes were settled.", ["controller"]),
+    "calls_delayed": ("Calls of a run for its fence that failed and are made again.", ["controller", "call"]),
+    "leases_awaited": ("Times that a lease was found to be another's.", ["lease"]),
+    "leases_taken": ("Terms of a lease that this process has had.", ["lease"]),
+    "leases_delayed": ("Failed attempts to take or renew a lease.", ["lease"]),
+    "leases_ended": ("Terms that have ended: given back, or by the class of the error.", ["lease", "error"]),
+    "stale_refused": ("Items from streams that were older than what is held, or held it already.", ["type", "what"]),
+    "streams_opened": ("Streams opened, resumed or with a snapshot.", ["type", "how"]),
+    "streams_ended": ("Streams that ended.", ["type"]),
+    "streams_lagging": ("Streams left because their server lagged.", ["type"]),
+    "bookmarks_refused": ("Bookmarks that proved false.", ["type"]),
+    "runs_started": ("Runs that were primed and began to reconcile.", ["controller"]),
+    "runs_ended": ("Runs that ended, by the class of the error.", ["controller", "error"]),
+    "deletions_unknown": ("Runs that can't know what was deleted before them.", ["controller", "type"]),
+    "handler_failures": ("Calls whose handler raised something that is no answer.", ["path"]),
+    "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
+}
+
+_TIMES = {
+    "reconcile_seconds": "How long a reconcile takes.",
+    "queue_wait_seconds": "How long a key is ready before its reconcile begins.",
+}
+
+Labels = Callable[[Any], Iterable[str]]
+
+
+def _controller(event: Any) -> Iterable[str]:
+    return (event.controller,)
+
+
+def _name(event: Any) -> Iterable[str]:
+    return (event.name,)
+
+
+def _type(event: Any) -> Iterable[str]:
+    return (str(event.type),)
+
+
+def _both(event: Any) -> Iterable[str]:
+    return (event.controller, str(event.type))
+
+
+_LABELS: dict[type, tuple[str, Labels]] = {
+    events.ReconcileSlow: ("reconcile_slow", _controller),
+    events.MappingFailed: ("mapping_failures", _both),
+    events.IndexFailed: ("index_failures", lambda event: (event.controller, str(event.type), event.index)),
+    events.WriteUnknown: ("writes_unknown", _controller),
+    events.WriteSettled: ("writes_settled", _controller),
+    events.CallDelayed: ("calls_delayed", lambda event: (event.controller, event.call)),
+    events.LeaseAwaited: ("leases_awaited", _name),
+    events.LeaseTaken: ("leases_taken", _name),
+    events.LeaseDelayed: ("leases_delayed", _name),
+    events.LeaseEnded: (
+        "leases_ended",
+        lambda event: (event.name, "" if event.error is None else type(event.error).__name__),
+    ),
+    events.StaleRefused: ("stale_refused", lambda event: (str(event.type), event.what)),
+    events.StreamOpened: (
+        "streams_opened",
+        lambda event: (str(event.type), "snapshot" if event.resume_after is None else "resumed"),
+    ),
+    events.StreamEnded: ("streams_ended", _type),
+    events.StreamLagging: ("streams_lagging", _type),
+    events.BookmarkRefused: ("bookmarks_refused", _type),
+    events.RunStarted: ("runs_started", _controller),
+    events.RunEnded: ("runs_ended", lambda event: (event.controller, type(event.error).__name__)),
+    events.DeletionsUnknown: ("deletions_unknown", _both),
+    events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
+    events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
+}

@@ -1,0 +1,113 @@
+"""Pages over HTTP for what watches over a process: ``/metrics``, ``/healthz`` and ``/readyz``."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from headway.errors import DeclarationError, InvalidArgument
+from headway.observe._metrics import Metrics, Status
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Page = tuple[int, bytes, bytes]
+
+_PLAIN = b"text/plain; charset=utf-8"
+_GRACE = 2.0
+
+
+def unready(status: Status) -> list[str]:
+    """A sentence for each controller that isn't reconciling, with why not; empty: all are."""
+    return [f"{each.name} {each.problem}" for each in status() if each.problem]
+
+
+class Pages:
+    """An ASGI application with these pages, for a server of your own; `open_pages` runs one.
+
+    - ``/metrics``: for Prometheus.
+    - ``/healthz``: 200 as long as the process answers.
+    - ``/readyz``: 200 when every controller is reconciling, else 503 with a line for each that isn't and why.
+    """
+
+    def __init__(self, status: Status, metrics: Metrics | None = None) -> None:
+        self._status = status
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI's specification."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "http":
+            status, kind, body = self._page(scope["path"], scope["method"])
+            headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    def _page(self, path: str, method: str) -> Page:
+        if method not in ("GET", "HEAD"):
+            return 405, _PLAIN, b"only GET and HEAD\n"
+        if path == "/healthz":
+            return 200, _PLAIN, b"ok\n"
+        if path == "/readyz":
+            problems = unready(self._status)
+            return (
+                (503, _PLAIN, "".join(f"{each}\n" for each in problems).encode())
+                if problems
+                else (200, _PLAIN, b"ok\n")
+            )
+        if path == "/metrics" and self._metrics is not None:
+            return 200, b"text/plain; version=0.0.4; charset=utf-8", self._metrics.text()
+        return 404, _PLAIN, b"there are /metrics, /healthz and /readyz\n"
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+@asynccontextmanager
+async def open_pages(address: str, status: Status, metrics: Metrics | None = None) -> AsyncIterator[str]:
+    """Serve the pages at ``HOST:PORT`` while the block runs; gives the address, with the port that it was given.
+
+    Whoever can connect can read them. Raises OSError for an address that can't be had, DeclarationError without
+    ``pip install 'headway[metrics]'``.
+    """
+    try:
+        from hypercorn.config import Config
+        from hypercorn.trio import serve
+    except ImportError as error:
+        raise DeclarationError("pages over HTTP need Hypercorn: pip install 'headway[metrics]'") from error
+    listener = _listener(address)
+    host, port = listener.getsockname()[:2]
+    config = Config()
+    # The server closes it.
+    config.bind = [f"fd://{listener.detach()}"]
+    config.errorlog = None
+    config.graceful_timeout = _GRACE
+    ending = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            partial(serve, Pages(status, metrics), config, shutdown_trigger=ending.wait),  # type: ignore[arg-type]  # its own types of ASGI's messages
+            name=f"pages at {address}",
+        )
+        try:
+            yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        finally:
+            ending.set()
+
+
+def _listener(address: str) -> socket.socket:
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InvalidArgument(f"{address!r} is no address for pages: write HOST:PORT, such as 127.0.0.1:9090")
+    host = host.strip("[]")
+    return socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

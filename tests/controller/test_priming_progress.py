@@ -1,0 +1,63 @@
+"""A start waits for progress, not for a wall clock, and what waits can be seen."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import PrimingStalled
+from headway.events import RunEnded
+from tests.helpers.rig import Rig
+
+
+async def test_a_type_of_which_nothing_is_heard_ends_the_run_by_name(autojump_clock: MockClock) -> None:
+    """And the next run waits for it as well; when it comes, all goes on."""
+    rig = Rig(autojump_clock)
+    rig.channel.stall(rig.pools.summary)
+    async with rig.open():
+        await trio.sleep(59)
+        assert rig.witness.heard(RunEnded) == []
+        await trio.sleep(2)
+        [ended] = rig.witness.heard(RunEnded)
+        assert isinstance(ended.error, PrimingStalled)
+        assert str(ended.error).startswith("nothing was heard of test.v1.Summary for 60.0 s while it was being primed")
+        [status] = [each for each in rig.engine.status() if each.name == "pools"]
+        assert "nothing was heard of test.v1.Summary" in status.error
+        rig.channel.release(rig.pools.summary)
+        await rig.write_pool("a")
+        await rig.settle()
+
+
+async def test_the_limit_can_be_chosen(autojump_clock: MockClock) -> None:
+    """By `open_engine`."""
+    rig = Rig(autojump_clock)
+    rig.channel.stall(rig.pools.summary)
+    async with headway.open_engine(
+        rig.store, rig.pools.app, report=rig.witness.report, through=rig.channel.over, stall_limit=5
+    ):
+        await trio.sleep(6)
+        assert [type(each.error) for each in rig.witness.heard(RunEnded)] == [PrimingStalled]
+
+
+async def test_what_is_being_waited_for_can_be_seen(autojump_clock: MockClock) -> None:
+    """The types that aren't there yet, with how much of them has come."""
+    rig = Rig(autojump_clock)
+    rig.channel.stall(rig.pools.summary)
+    async with rig.open():
+        await trio.sleep(7)
+        [status] = [each for each in rig.engine.status() if each.name == "pools"]
+        assert (status.phase, status.term, status.queue) == ("priming", 1, None)
+        assert status.seconds == pytest.approx(7, abs=0.1)
+        waits = f"waits for test.v1.Summary (0 resources, revision 0 of {status.starting_revision})"
+        assert status.problem == f"has been priming for 7 s: {waits}"
+        rig.channel.release(rig.pools.summary)
+        await rig.settle()
+        [status] = [each for each in rig.engine.status() if each.name == "pools"]
+        assert (status.phase, status.problem) == ("running", "")
+        assert {str(each.type): each.primed for each in status.types} == {
+            "test.v1.Pool": True,
+            "test.v1.Member": True,
+            "test.v1.Summary": True,
+        }

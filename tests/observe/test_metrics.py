@@ -1,0 +1,185 @@
+"""What the contract calls visible or counted is there as a metric, and moves when it happens."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.observe import Metrics, log_report, reports
+from headway.observe._metrics import _COUNTERS, _LABELS
+from headway.testing import Fault
+from tests.helpers.rig import Rig
+
+
+def value(metrics: Metrics, name: str, labels: dict[str, str]) -> float | None:
+    """One sample of what Prometheus would read; None: it isn't there."""
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    return None
+
+
+class Measured(Rig):
+    """A rig whose events are counted as well."""
+
+    def __init__(self, clock: MockClock, **more: Any) -> None:
+        super().__init__(clock, **more)
+        self.metrics = Metrics()
+        hear = reports(self.witness.report, self.metrics)
+        self.witness.report = hear  # type: ignore[method-assign, assignment]  # both hear everything
+
+    def value(self, sample: str, **labels: str) -> float | None:
+        return value(self.metrics, sample, labels)
+
+
+async def test_reconciles_are_counted_and_timed(autojump_clock: MockClock) -> None:
+    """By outcome, under our names and controller-runtime's."""
+    rig = Measured(autojump_clock)
+    rig.pools.pause = 2.0
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        await rig.write_pool("a")
+        await rig.settle()
+        runs = float(len(rig.witness.heard(events.Reconciled)))
+        ours = {"controller": "pools"}
+        assert rig.value("headway_reconcile_total", outcome="done", **ours) == runs
+        assert rig.value("controller_runtime_reconcile_total", result="success", **ours) == runs
+        assert rig.value("headway_reconcile_seconds_count", **ours) == runs
+        assert rig.value("headway_reconcile_seconds_sum", **ours) == pytest.approx(2.0 * runs)
+        assert rig.value("controller_runtime_reconcile_time_seconds_sum", **ours) == pytest.approx(2.0 * runs)
+        assert rig.value("workqueue_work_duration_seconds_bucket", le="1.0", **ours) == 0
+        assert rig.value("workqueue_queue_duration_seconds_count", name="pools") == runs
+        assert rig.value("controller_runtime_max_concurrent_reconciles", **ours) == 2
+
+
+async def test_failures_are_counted_by_how_they_failed(autojump_clock: MockClock) -> None:
+    """A failure, a permanent one and a deadline are three things."""
+    rig = Measured(autojump_clock, deadline=1.0)
+
+    async def fail(_: headway.Runtime, request: headway.Request) -> None:
+        if request.id.name == "slow" and request.attempt == 1:
+            await trio.sleep_forever()
+        if request.id.name == "never":
+            raise headway.PermanentFailure("no")
+
+    rig.pools.replace(fail)
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        for name in ("slow", "never"):
+            await rig.write_pool(name)
+        await rig.settle()
+        ours = {"controller": "pools"}
+        assert rig.value("headway_reconcile_total", outcome="failed", **ours) == 1
+        assert rig.value("headway_reconcile_timeouts_total", **ours) == 1
+        assert rig.value("headway_reconcile_total", outcome="permanent", **ours) == 1
+        assert rig.value("controller_runtime_reconcile_errors_total", **ours) == 2
+        assert rig.value("controller_runtime_terminal_reconcile_errors_total", **ours) == 1
+        assert rig.value("workqueue_retries_total", **ours) == 1
+
+
+async def test_a_scrape_shows_what_the_controllers_are_doing(autojump_clock: MockClock) -> None:
+    """Priming with its progress, keys in hand and waiting, and the lag of a type behind the others."""
+    rig = Measured(autojump_clock, concurrency=1)
+    rig.pools.pause = 100.0
+    rig.channel.stall(rig.pools.summary)
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        await trio.sleep(3)
+        ours = {"controller": "pools"}
+        assert rig.value("headway_controller_phase", phase="priming", **ours) == 1
+        assert rig.value("headway_controller_phase_seconds", **ours) == pytest.approx(3, abs=0.1)
+        assert rig.value("headway_controller_ready", **ours) == 0
+        assert rig.value("headway_cache_primed", type="test.v1.Summary", **ours) == 0
+        assert rig.value("headway_cache_primed", type="test.v1.Pool", **ours) == 1
+        assert rig.value("headway_cache_lag_revisions", type="test.v1.Summary", **ours) == rig.store.position.revision
+        rig.channel.release(rig.pools.summary)
+        for name in "abc":
+            await rig.write_pool(name)
+        await trio.sleep(10)
+        assert rig.value("headway_controller_phase", phase="running", **ours) == 1
+        assert rig.value("headway_cache_resources", type="test.v1.Pool", **ours) == 3
+        assert rig.value("headway_queue_keys", state="in hand", **ours) == 1
+        assert rig.value("headway_queue_keys", state="ready", **ours) == rig.value("workqueue_depth", **ours) == 2
+        assert rig.value("headway_queue_oldest_seconds", **ours) == pytest.approx(10, abs=1)
+        assert rig.value("controller_runtime_active_workers", **ours) == 1
+        assert rig.value("workqueue_longest_running_processor_seconds", **ours) == pytest.approx(10, abs=1)
+        rig.pools.pause = 0
+
+
+async def test_an_unknown_write_shows_the_keys_that_it_holds_back(autojump_clock: MockClock) -> None:
+    """Until it is settled; both are counted."""
+    rig = Measured(autojump_clock)
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        await rig.write_pool("a")
+        await rig.settle()
+        ours = {"controller": "pools"}
+        rig.channel.writes(Fault.LOST)
+        rig.channel.raises(*[Fault.FAILED] * 5)
+        await rig.write_member("m", "a")
+        await trio.sleep(0.05)
+        assert rig.value("headway_held", **ours) == 1
+        [status] = [each for each in engine.status() if each.name == "pools"]
+        assert status.problem == "holds back every key: a write's outcome is unknown, and is being settled"
+        await rig.settle()
+        assert rig.value("headway_held", **ours) == 0
+        assert rig.value("headway_writes_unknown_total", **ours) == 1
+        assert rig.value("headway_writes_settled_total", **ours) == 1
+
+
+async def test_a_restart_is_counted_by_what_ended_the_run(autojump_clock: MockClock) -> None:
+    """And the term is another one afterwards."""
+    rig = Measured(autojump_clock)
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        await rig.write_pool("a")
+        await rig.settle()
+        ours = {"controller": "pools"}
+        before = rig.value("headway_controller_term", **ours)
+        await rig.restart()
+        await rig.settle()
+        assert rig.value("headway_runs_ended_total", **ours) == 1
+        assert rig.value("headway_runs_started_total", **ours) == 2
+        after = rig.value("headway_controller_term", **ours)
+        assert before is not None
+        assert after is not None
+        assert after > before
+
+
+def test_every_event_is_counted() -> None:
+    """An event that nobody counts is one that was forgotten here."""
+    told = {events.Reconciled, events.Primed, events.Priming}
+    there = {each for each in vars(events).values() if isinstance(each, type) and each.__module__ == events.__name__}
+    assert there == told | _LABELS.keys()
+    assert {name for name, _ in _LABELS.values()} | {"reconcile", "reconcile_timeouts"} == _COUNTERS.keys()
+
+
+@pytest.mark.parametrize("event", _LABELS, ids=lambda event: event.__name__)
+def test_each_event_moves_its_counter(event: type) -> None:
+    """By one, under labels of its own."""
+    metrics = Metrics()
+    fields: dict[str, Any] = {name: name for name in event.__match_args__}  # type: ignore[attr-defined]  # a dataclass has them
+    metrics(event(**fields))
+    moved = re.findall(
+        rf"^headway_{_LABELS[event][0]}_total(?:\{{(.*)\}})? 1.0$", metrics.text().decode(), re.MULTILINE
+    )
+    assert len(moved) == 1
+
+
+def test_several_reports_are_one() -> None:
+    """Each hears everything; successes are reported when one of them wants them."""
+    heard: list[object] = []
+    both = reports(heard.append, log_report())
+    assert events.hears_successes(both)
+    event = events.WriteSettled("pools", 7)
+    both(event)
+    assert heard == [event]
+    assert not events.hears_successes(reports(log_report(), log_report()))

@@ -1,0 +1,180 @@
+"""The end of an engine is bounded, or says for whom it waits (C10)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import trio
+
+import headway
+from headway import DeclarationError, field
+from headway.events import ShutdownBlocked
+
+PROGRAM = """
+    import re, sys, trio, headway
+    from headway import field
+
+    @headway.message
+    class Thing:
+        name: str = field(1)
+
+    app = headway.App("stubborn")
+    THING = app.type("test", "v1", "Thing", Thing)
+    began = trio.Event()
+
+    async def busy():
+        while True:
+            pass
+
+    async def shielding():
+        with trio.CancelScope(shield=True):
+            await trio.sleep_forever()
+
+    async def swallowing():
+        while True:
+            try:
+                await trio.sleep(1)
+            except BaseException:
+                pass
+
+    async def without_the_lock():
+        # Takes longer than the world will last, and no other thread runs meanwhile.
+        re.match(r"(a*)*b", "a" * 60)
+
+    @app.controller(manages=THING)
+    async def things(rt, request):
+        began.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            await {refusal}()
+
+    async def main():
+        async with headway.open_engine("memory:", app, shutdown_bound=0.3, hard_exit=0.6) as engine:
+            await engine.client.apply(THING.new("one", Thing()))
+            await began.wait()
+        print("ended by itself")
+
+    trio.run(main)
+"""
+
+
+def _end_of(refusal: str) -> subprocess.CompletedProcess[str]:
+    program = textwrap.dedent(PROGRAM).replace("{refusal}", refusal)
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize("refusal", ["busy", "shielding", "swallowing"])
+def test_c10_a_hard_exit_ends_a_process_whose_reconcile_refuses_to(refusal: str) -> None:
+    """It ends with its status, and the worker and the place where it stood are named."""
+    ended = _end_of(refusal)
+    assert ended.returncode == 70, ended.stderr
+    assert "ended by itself" not in ended.stdout
+    assert "worker 0 of things has not ended within 0.6 s of being told to" in ended.stderr
+    assert f"in {refusal}" in ended.stderr
+    # What the log says before that, at the bound.
+    assert "ShutdownBlocked" in ended.stdout
+
+
+def test_c10_a_hard_exit_ends_a_process_in_which_no_thread_runs_any_more() -> None:
+    """A reconcile that holds the interpreter's lock is shown by the last resort."""
+    ended = _end_of("without_the_lock")
+    assert ended.returncode == 1, ended.stderr
+    assert "in without_the_lock" in ended.stderr
+
+
+@headway.message
+class Thing:
+    """Nothing in it matters."""
+
+    name: str = field(1)
+
+
+class Stubborn:
+    """An app whose reconcile shields itself until it is let go."""
+
+    def __init__(self) -> None:
+        self.app = headway.App("stubborn")
+        self.thing = self.app.type("test", "v1", "Thing", Thing)
+        self.began = trio.Event()
+        self.let_go = trio.Event()
+        self.heard: list[ShutdownBlocked] = []
+
+        @self.app.controller(manages=self.thing)
+        async def things(_: headway.Runtime, __: headway.Request) -> None:
+            self.began.set()
+            with trio.CancelScope(shield=True):
+                await self.let_go.wait()
+
+    def report_to(self, token: trio.lowlevel.TrioToken) -> headway.events.Report:
+        def report(event: object) -> None:
+            if isinstance(event, ShutdownBlocked):
+                self.heard.append(event)
+                if len(self.heard) == 2:
+                    token.run_sync_soon(self.let_go.set)
+
+        return report
+
+
+async def test_c10_without_it_the_culprit_is_named_again_and_again() -> None:
+    """The block waits for it, and says for whom: once each bound."""
+    stubborn = Stubborn()
+    report = stubborn.report_to(trio.lowlevel.current_trio_token())
+    with trio.fail_after(20):
+        async with headway.open_engine("memory:", stubborn.app, report=report, shutdown_bound=0.05) as engine:
+            await engine.client.apply(stubborn.thing.new("one", Thing()))
+            await stubborn.began.wait()
+    first, second = stubborn.heard
+    assert first.task == second.task == "worker 0 of things"
+    assert "in things\n" in first.stack
+    assert "let_go.wait()" in first.stack
+    assert (first.seconds, second.seconds) == (0.05, 0.1)
+
+
+async def test_c10_it_is_watched_however_the_block_ends() -> None:
+    """An error and a deadline are no less of an end."""
+    for ending in ("error", "deadline"):
+        stubborn = Stubborn()
+        report = stubborn.report_to(trio.lowlevel.current_trio_token())
+        with pytest.raises(KeyError) if ending == "error" else trio.move_on_after(0.5):
+            async with headway.open_engine("memory:", stubborn.app, report=report, shutdown_bound=0.05) as engine:
+                await engine.client.apply(stubborn.thing.new("one", Thing()))
+                await stubborn.began.wait()
+                if ending == "error":
+                    raise KeyError("mine")
+                await trio.sleep_forever()
+        assert [each.task for each in stubborn.heard] == ["worker 0 of things"] * 2
+
+
+async def test_an_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
+    """What watches is gone with what it watched."""
+    stubborn = Stubborn()
+    stubborn.let_go.set()
+    heard: list[object] = []
+    async with headway.open_engine(
+        "memory:", stubborn.app, report=heard.append, shutdown_bound=5, hard_exit=20
+    ) as engine:
+        await engine.client.apply(stubborn.thing.new("one", Thing()))
+        await stubborn.began.wait()
+    assert not [each for each in heard if isinstance(each, ShutdownBlocked)]
+    assert "headway shutdown" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("given", [0, -1, float("inf"), float("nan"), "10", True])
+@pytest.mark.parametrize("name", ["shutdown_bound", "hard_exit"])
+async def test_a_bound_must_be_a_number_of_seconds(name: str, given: object) -> None:
+    """What isn't is named, with its value."""
+    with pytest.raises(DeclarationError, match=f"{name}=.* must be a number of seconds above 0"):
+        async with headway.open_engine("memory:", **{name: given}):  # type: ignore[arg-type]  # that is the point
+            pass
