@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from trio.testing import MockClock
 
 from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
 from headway.errors import HistoryGone, InvalidArgument, StoreChanged
 from headway.resource import Kind, Position, Resource, StreamItem
 from headway.rpc import InProcessChannel
 from headway.storage import MemoryBackend, Watch, Within
-from tests.helpers.calls import Calls, Interrupted
+from tests.helpers.calls import Calls, Interrupted, over_the_network
 from tests.helpers.declared import NOTE, NOTE_V2, PLANET, REGION, UNKNOWN, Note, registry
 
 
@@ -28,6 +29,47 @@ async def test_events_are_typed_and_in_order(client: Client, calls: Calls) -> No
         assert await anext(events) == Deleted(changed, 3)
         await client.write(PLANET.new("one"))
         assert await anext(events) == Progress(calls.backend.position)
+
+
+async def test_progress_comes_at_most_once_an_interval(client: Client, autojump_clock: MockClock) -> None:
+    """What is newer in between takes its place; a change doesn't wait."""
+    async with client.watch(NOTE, progress_interval=5) as events:
+        assert isinstance(await anext(events), SnapshotEnd)
+        for name in ("a", "b", "c"):
+            written = await client.write(PLANET.new(name))
+            if name == "a":
+                assert isinstance(await anext(events), Progress)
+        later = await anext(events)
+        assert isinstance(later, Progress)
+        assert later.position.revision == int(written.version)
+        assert autojump_clock.current_time() == pytest.approx(5)
+        await client.write(PLANET.new("d"))
+        await client.write(NOTE.new("one"))
+        assert isinstance(await anext(events), Upserted)
+
+
+@pytest.mark.parametrize("given", [-1, 3601, "1", True])
+async def test_an_interval_must_be_one(client: Client, given: object) -> None:
+    """What isn't is named."""
+    with pytest.raises(InvalidArgument, match=r"progress_interval .* must be from 0 to 3600 seconds"):
+        client.watch(NOTE, progress_interval=given)  # type: ignore[arg-type]  # that is the point
+
+
+async def test_over_a_network_a_burst_is_one_progress_a_second() -> None:
+    """Unless it is asked for otherwise."""
+    async with over_the_network(MemoryBackend(), registry()) as calls:
+        client = Client(calls.channel, registry())
+        seen = 0
+        async with client.watch(NOTE) as events:
+            assert isinstance(await anext(events), SnapshotEnd)
+            for number in range(50):
+                last = await client.write(PLANET.new(f"p{number}"))
+            async for event in events:
+                assert isinstance(event, Progress)
+                seen += 1
+                if event.position.revision >= int(last.version):
+                    break
+        assert seen < 10
 
 
 async def test_a_watch_is_of_everywhere_unless_told(client: Client, calls: Calls) -> None:

@@ -28,10 +28,11 @@ Line = StreamItem | Exception | Pause
 
 
 class Opening(NamedTuple):
-    """A stream was opened at this time, to resume there."""
+    """A stream was opened at this time, to resume there, with so many milliseconds between bookmarks."""
 
     time: float
     resume_after: Position | None
+    interval: int
 
 
 class ScriptedChannel:
@@ -62,7 +63,7 @@ class ScriptedChannel:
         assert path == "/headway.resource.v1.ResourceService/WatchList"
         assert isinstance(request, pb.WatchListRequest)
         assert metadata is None
-        self.openings.append(Opening(trio.current_time(), position(request.resume_after)))
+        self.openings.append(Opening(trio.current_time(), position(request.resume_after), request.bookmark_interval_ms))
         return self._opened(self._scripts.pop(0) if self._scripts else [SILENCE])
 
     @asynccontextmanager

@@ -81,7 +81,7 @@ class Following:
     @property
     def resumed(self) -> list[int | None]:
         """After which revision each stream was to go on."""
-        return [None if after is None else after.revision for _, after in self.channel.openings]
+        return [None if after is None else after.revision for _, after, _ in self.channel.openings]
 
     @property
     def waits(self) -> list[float]:
@@ -327,6 +327,15 @@ def test_another_store_than_a_reply_came_from_ends_the_following() -> None:
     following.answer_after_first_opening = at(3)
     with pytest.raises(StoreChanged):
         following.follow()
+
+
+def test_bookmarks_are_spaced_over_a_network_alone() -> None:
+    """There a burst of commits would else be as many messages to every watch of another type."""
+    for in_the_process, interval in ((True, 0), (False, 50)):
+        following = Following([SILENCE])
+        following.channel.settles_writes = in_the_process
+        following.follow()
+        assert [opening.interval for opening in following.channel.openings] == [interval]
 
 
 # --- the request -------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
@@ -242,16 +243,22 @@ class Client:
         namespace: str = "*",
         name_prefix: str = "",
         resume_after: Position | None = None,
+        progress_interval: float | None = None,
     ) -> WatchStream[T]:
         """``async with client.watch(TEAM) as events: async for event in events: ...``
 
         What is there, a SnapshotEnd, then every change in order. With ``resume_after`` only the changes after it.
+        How far the store stands while nothing of this type changes is told as Progress, at most every
+        ``progress_interval`` seconds; unless given, over a network every second, in the process at once.
         """
+        if progress_interval is None:
+            progress_interval = 0.0 if self._channel.settles_writes else 1.0
         request = pb.WatchListRequest(
             type=type.name.message(),
             tenancy=_within(type, partition, namespace),
             name_prefix=name_prefix,
             resume_after=None if resume_after is None else resume_after.message(),
+            bookmark_interval_ms=_milliseconds(progress_interval),
         )
         return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request, metadata=self._metadata))
 
@@ -297,6 +304,12 @@ class Client:
             if write:
                 self._writes.unknown(None)
             raise
+
+
+def _milliseconds(seconds: object) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= 3600:
+        raise InvalidArgument(f"progress_interval {seconds!r} must be from 0 to 3600 seconds")
+    return math.ceil(seconds * 1000)
 
 
 def _check_resource(given: object) -> None:

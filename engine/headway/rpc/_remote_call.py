@@ -69,7 +69,10 @@ class RemoteCall:
         self._size = len(body)
         headers = [("content-type", "application/grpc"), ("user-agent", USER_AGENT)]
         if metadata:
-            headers.extend(encode_metadata(metadata))
+            try:
+                headers.extend(encode_metadata(metadata))
+            except (TypeError, ValueError) as error:
+                raise NotBegun(Status.INVALID_ARGUMENT, f"metadata: {error}") from error
         await self.begin_raw(path, headers, framed(body), deadline)
 
     async def begin_raw(
