@@ -17,8 +17,9 @@ def said(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, 
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_a_forwarder_serves_what_its_upstream_serves(start: Started, server: str, tmp_path: Path) -> None:
+def test_a_forwarder_serves_what_its_upstream_serves(start: Started, tmp_path: Path) -> None:
     """Every command works through it; it needs no app, and ends cleanly with Ctrl-C."""
+    server = address_of(start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0"))
     forwarder = start("serve", "--forward", "127.0.0.1:1", "--forward", server, "--listen", "127.0.0.1:0")
     through = ("--server", address_of(forwarder))
     (tmp_path / "core.yaml").write_text(CORE)

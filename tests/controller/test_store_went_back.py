@@ -37,6 +37,11 @@ class WentBack:
         return [type(event.error) for event in self.reported if isinstance(event, events.RunEnded)]
 
 
+def _give_id(store: MemoryBackend, id: str) -> None:
+    store._store_id = id
+    store._position = store.position._replace(store_id=id)
+
+
 @asynccontextmanager
 async def went_back() -> AsyncIterator[WentBack]:
     """The runs have ended when the block begins."""
@@ -51,7 +56,7 @@ async def went_back() -> AsyncIterator[WentBack]:
 
     store, copy = MemoryBackend(), MemoryBackend()
     # A copy from before has the same id, and was opened anew.
-    copy._store_id = store.position.store_id
+    _give_id(copy, store.position.store_id)
     elsewhere = InProcessChannel(ResourceService(copy, app.registry), LeaseService(copy))
     at_copy = Client(elsewhere, app.registry)
     await at_copy.write(pool.new("old"))
@@ -111,7 +116,7 @@ async def test_runs_begin_anew_when_it_is_another_store(
 ) -> None:
     """A restore that gives the store a new id needs nobody's word."""
     async with went_back() as it:
-        it.copy._store_id = "restored"
+        _give_id(it.copy, "restored")
         await trio.sleep(120)
         assert it.seen[-1] == ["old"]
         assert any(

@@ -63,10 +63,10 @@ def admit_id(
     problem = name_problem("name", id.name) or type.tenancy_problem(partition, namespace)
     if problem:
         raise invalid(f"{field} of {type.name}: {problem}")
-    if tenancy is None or (partition, namespace) == type.default_units:
+    if (partition, namespace) == type.default_units:
         id.tenancy = type.tenancy
     else:
-        tenancy.partition, tenancy.namespace = partition, namespace
+        id.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
     return type, (partition, namespace, id.name)
 
 
