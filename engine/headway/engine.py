@@ -43,6 +43,8 @@ class Engine:
     Attributes:
         client: reads and writes resources, as nobody's controller.
         addresses: where it listens, with the ports that it was given; empty unless it was told to listen.
+        controllers: by name; ``engine.controllers["accounts"].status()`` says how one is. Where two apps have one of
+            the same name, it is here under "app/name".
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Engine:
         self.addresses = list(addresses)
         self._backend = backend
         self._supervisors = supervisors
+        self.controllers = _by_name(supervisors)
 
     async def wait_settled(self) -> None:
         """Wait until no controller owes anything: every change so far is mapped and reconciled without failure.
@@ -184,6 +187,14 @@ def _services(*services: object) -> Services:
     return Services(*services, aliases=SERVICE_ALIASES, encoders={WATCH_LIST: WatchEncoder()})
 
 
+def _by_name(supervisors: Sequence[Supervisor]) -> dict[str, Supervisor]:
+    names = [supervisor.name for supervisor in supervisors]
+    return {
+        supervisor.name if names.count(supervisor.name) == 1 else supervisor.fence_name: supervisor
+        for supervisor in supervisors
+    }
+
+
 def _report_failed(report: Report, path: str, error: BaseException) -> None:
     report(HandlerFailed(path, error))
 
@@ -245,6 +256,6 @@ def _supervisors(
         )
 
     return [
-        Supervisor(definition.name, functools.partial(make, fence_name, definition), report)
+        Supervisor(definition.name, functools.partial(make, fence_name, definition), report, fence_name=fence_name)
         for fence_name, definition in definitions.items()
     ]

@@ -25,14 +25,20 @@ from typing import Any, NoReturn
 
 import trio
 
+from headway._groups import only_error
 from headway.cache import Applied, CacheReader, Hub, OnFailure, Subscription
 from headway.client import Client, LeaseClient, RunFence
+from headway.controller._alive import Lives
+from headway.controller._callbacks import call
+from headway.controller._declared_client import Declared
 from headway.controller._definition import Definition, Enqueue
 from headway.controller._deletions import deletions_since
 from headway.controller._fence import RunWrites
 from headway.controller._mapping import Owed, RunMapping
 from headway.controller._request import Reason
+from headway.controller._results import ControllerStatus, Results
 from headway.controller._runtime import Runtime
+from headway.controller._self_triggers import SelfTriggers
 from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
 from headway.events import IndexFailed, Primed, Priming, Report, RunStarted
@@ -76,8 +82,21 @@ class Run:
         self._queue: WaitingQueue[Key, Reason] = WaitingQueue(WorkQueue(definition.backoff))
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
         self._cache = CacheReader(definition.name, definition.manages, definition.watches)
-        self._runtime = Runtime(definition, self._cache, Client(channel, registry, self._writes))
-        self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress)
+        self._self_triggers = SelfTriggers(self._writes.own)
+        self._results = Results()
+        lives, declared = Lives(self._cache), Declared(definition)
+        client = Client(channel, registry, self._writes, allow=declared)
+        self._runtime = Runtime(definition, self._cache, client, lives, declared, report)
+        self._mapping = RunMapping(
+            definition,
+            self._cache,
+            self._queue,
+            report,
+            self._note_progress,
+            own=self._writes.own,
+            self_triggers=self._self_triggers,
+            lives=lives,
+        )
         self._subscriptions: dict[TypeName, Subscription] = {}
         self._begun = False
         self._recorded = 0
@@ -85,14 +104,19 @@ class Run:
 
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
+        ended_by: BaseException | None = None
         try:
             raised = await self._start()
             await self._prime(raised.position)
             deleted = await self._deletions(raised.position, raised.settled)
             await self._live(raised.position.revision, deleted)
+        except BaseException as error:
+            ended_by = error
+            raise
         finally:
             # While the subscriptions are still there: without them the frontier would move past changes unmapped.
             await self._record_last()
+            await self._stopped(ended_by)
             self._cache.close()
             self._queue.close()
             for subscription in self._subscriptions.values():
@@ -102,6 +126,12 @@ class Run:
                     subscription.close()
             self._progress.unpark_all()
         raise EngineBug("a run ended by itself")
+
+    async def _stopped(self, ended_by: BaseException | None) -> None:
+        """Tell ``on_stop``: everything of the run has ended, and the cache can still be read as it was last."""
+        error = None if isinstance(ended_by, trio.Cancelled) else only_error(ended_by) if ended_by else None
+        with trio.CancelScope(shield=True):
+            await call(self._report, self._definition.name, "on_stop", self._definition.on_stop, self._runtime, error)
 
     def owed(self) -> Owed:
         """What this run was still to do; for the next run, when this one has ended."""
@@ -120,6 +150,26 @@ class Run:
             return 0
         distrusted = any(self._hub.shared(type).distrusted for type in self._definition.types)
         return 0 if distrusted else self._mapping.complete
+
+    def status(self) -> ControllerStatus:
+        """How the run is now."""
+        if not self._begun:
+            return ControllerStatus(self._definition.name, False, self._runtime.term)
+        counts = self._queue.statistics()
+        return ControllerStatus(
+            name=self._definition.name,
+            running=not self._queue.closed,
+            term=self._runtime.term,
+            settled=self.settled(),
+            ready=counts.ready,
+            in_hand=counts.in_hand,
+            resting=counts.delayed_by_failure,
+            scheduled=counts.scheduled,
+            unmapped=self._mapping.unmapped,
+            held=self._queue.held,
+            not_done=self._results.list(),
+            not_done_count=len(self._results.not_done),
+        )
 
     def _note_progress(self) -> None:
         if self._progress:
@@ -181,7 +231,16 @@ class Run:
         definition = self._definition
         self._begin(deleted)
         self._report(RunStarted(definition.name, self._runtime.term, starting_revision, self._queue.statistics().ready))
-        worker = Worker(definition, self._runtime, self._queue, self._report, self._note_progress)
+        await call(self._report, definition.name, "on_start", definition.on_start, self._runtime)
+        worker = Worker(
+            definition,
+            self._runtime,
+            self._queue,
+            self._report,
+            self._note_progress,
+            self._self_triggers,
+            self._results,
+        )
         async with trio.open_nursery() as nursery:
             for type in definition.types:
                 subscription = self._subscriptions[type.name]
@@ -229,7 +288,7 @@ class Run:
                 raise InvalidArgument(
                     f"{what} enqueued {given!r}: give it ids of {self._definition.manages.name}, as from TYPE.id(name)"
                 )
-            self._queue.add(given.key, reason)
+            self._mapping.add(given.key, reason)
 
         return enqueue
 

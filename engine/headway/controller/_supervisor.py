@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import trio
 
 from headway._groups import only_error
 from headway.controller._mapping import Owed
+from headway.controller._results import ControllerStatus
 from headway.controller._run import Run
 from headway.errors import EngineBug
 from headway.events import Report, RunEnded
@@ -33,12 +35,16 @@ class Supervisor:
     """Runs one controller.
 
     Attributes:
+        name: of the controller.
+        fence_name: under what the store keeps its fence, "app/name".
         run: the present run; None between two.
     """
 
-    def __init__(self, name: str, make_run: Callable[[Owed], Run], report: Report) -> None:
+    def __init__(self, name: str, make_run: Callable[[Owed], Run], report: Report, *, fence_name: str = "") -> None:
         self.name = name
+        self.fence_name = fence_name or name
         self.run: Run | None = None
+        self._last_error: BaseException | None = None
         self._make_run = make_run
         self._report = report
         self._started = trio.lowlevel.ParkingLot()
@@ -51,7 +57,7 @@ class Supervisor:
             began = trio.current_time()
             self.run = self._make_run(owed)
             self._started.unpark_all()
-            error = await self._one_run(self.run)
+            error = self._last_error = await self._one_run(self.run)
             # Invariant: the run's nurseries have closed here, so nothing of it goes on beside the next one (C7).
             owed = self.run.owed()
             self.run = None
@@ -83,6 +89,12 @@ class Supervisor:
             if run.settled() >= revision:
                 return
             await run.wait_progress()
+
+    def status(self) -> ControllerStatus:
+        """How the controller is now."""
+        run = self.run
+        status = ControllerStatus(self.name, False) if run is None else run.status()
+        return dataclasses.replace(status, last_error=self._last_error)
 
     def settled(self) -> int:
         """The revision up to which the present run owes nothing; 0 when that can't be said."""

@@ -12,12 +12,15 @@ from headway.events import Report
 
 _WARNINGS = (
     events.BookmarkRefused,
+    events.CallbackFailed,
     events.DeletionsUnknown,
     events.HandlerFailed,
     events.IndexFailed,
     events.MappingFailed,
     events.ReconcileSlow,
     events.RunEnded,
+    events.SelfTriggered,
+    events.SourceFailed,
     events.StreamEnded,
     events.StreamLagging,
     events.WriteUnknown,
@@ -39,7 +42,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     log = logger or structlog.get_logger("headway")
 
     def report(event: object) -> None:
-        failed = isinstance(event, events.Reconciled) and event.error is not None
+        failed = isinstance(event, events.Reconciled | events.DaemonEnded) and event.error is not None
         if not (failed or verbose or isinstance(event, _WARNINGS)):
             return
         fields = {field.name: _plain(getattr(event, field.name)) for field in dataclasses.fields(event)}  # type: ignore[arg-type]  # every event is a dataclass

@@ -1,0 +1,90 @@
+"""What a controller's keys came to: those that are not done, and why. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.resource import Key, ResourceId
+
+KEPT = 1000
+"""How many keys that are not done are kept with their errors; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """A key whose last reconcile didn't end well, or was put off.
+
+    Attributes:
+        outcome: ``failed`` and tried again, ``permanent`` and not tried again until something changes, or ``slowed``
+            because it triggers itself.
+        error: the class and the text of what was raised; for a slowed one what it wrote.
+        attempts: how often in a row.
+        at: when that was, on Trio's clock, in seconds.
+        until: when it is tried again, at the latest; None: not before something changes.
+    """
+
+    id: ResourceId
+    outcome: Literal["failed", "permanent", "slowed"]
+    error: str
+    attempts: int
+    at: float
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """How a controller is, at one moment.
+
+    Attributes:
+        running: its run is primed and reconciles; if not, the next fields are of no run.
+        term: of the run.
+        settled: the revision up to which nothing is owed; 0 while something is.
+        ready, in_hand, resting, scheduled: keys that could be taken, are being reconciled, rest after a failure or
+            because they trigger themselves, and wait for a time that they asked for.
+        unmapped: changes that are still to be mapped.
+        held: every key waits until a write of unknown outcome is settled.
+        not_done: up to 1,000 of the keys that are not done, by how they are called.
+        not_done_count: of all of them.
+        last_error: what ended the run before this one.
+    """
+
+    name: str
+    running: bool
+    term: int = 0
+    settled: int = 0
+    ready: int = 0
+    in_hand: int = 0
+    resting: int = 0
+    scheduled: int = 0
+    unmapped: int = 0
+    held: bool = False
+    not_done: tuple[NotDone, ...] = ()
+    not_done_count: int = 0
+    last_error: BaseException | None = None
+
+
+class Results:
+    """The keys of one run that are not done.
+
+    Attributes:
+        not_done: each with what is known of it; None beyond the first `KEPT`.
+    """
+
+    def __init__(self) -> None:
+        self.not_done: dict[Key, NotDone | None] = {}
+
+    def note(self, result: NotDone) -> None:
+        """A key isn't done."""
+        key = result.id.key
+        # Texts, and not the errors, which would keep everything alive that their tracebacks reach.
+        known = self.not_done.get(key)
+        self.not_done[key] = result if known is not None or len(self.not_done) < KEPT else None
+
+    def done(self, key: Key) -> None:
+        """A key is done."""
+        self.not_done.pop(key, None)
+
+    def list(self) -> tuple[NotDone, ...]:
+        """Those of which something is known, by partition, namespace and name."""
+        return tuple(self.not_done[key] for key in sorted(self.not_done) if self.not_done[key] is not None)  # type: ignore[misc]  # just looked at
