@@ -47,6 +47,7 @@ from headway.controller import Reason as Reason
 from headway.controller import Request as Request
 from headway.controller import RequeueAfter as RequeueAfter
 from headway.controller import Runtime as Runtime
+from headway.controller import Source as Source
 from headway.controller import every as every
 from headway.controller import from_channel as from_channel
 from headway.controller import from_iterator as from_iterator

@@ -129,7 +129,9 @@ class Run:
 
     async def _stopped(self, ended_by: BaseException | None) -> None:
         """Tell ``on_stop``: everything of the run has ended, and the cache can still be read as it was last."""
-        error = None if isinstance(ended_by, trio.Cancelled) else only_error(ended_by) if ended_by else None
+        # A nursery that was cancelled raises a group of nothing but that.
+        failed = ended_by.subgroup(Exception) if isinstance(ended_by, BaseExceptionGroup) else ended_by
+        error = only_error(failed) if isinstance(failed, Exception) else None
         with trio.CancelScope(shield=True):
             await call(self._report, self._definition.name, "on_stop", self._definition.on_stop, self._runtime, error)
 

@@ -60,14 +60,15 @@ class SelfTriggers:
         if key in self.loops and not self._caused(key, reason):
             del self.loops[key]
 
-    def rest(self, key: Key, reasons: Iterable[Reason], now: float) -> Rest | None:
+    def rest(self, key: Key, reasons: Iterable[Reason], attempt: int, now: float) -> Rest | None:
         """Whether a key that was taken for these reasons is to rest first."""
         writes: list[OwnWrite] = []
         for reason in reasons:
             write = self._caused(key, reason)
             if write is not None:
                 writes.append(write)
-            elif reason.what not in _NEUTRAL:
+            elif attempt == 1 and reason.what not in _NEUTRAL:
+                # A later attempt still has the reasons of those before it; a new one was told by `queued`.
                 self.loops.pop(key, None)
                 return None
         if not writes:

@@ -171,7 +171,7 @@ class Worker:
     def _rests(self, taken: Taken[Key, Reason]) -> bool:
         """Put the key off if it has triggered itself too often, and say whether it was."""
         now, key = trio.current_time(), taken.key
-        rest = self._self_triggers.rest(key, taken.reasons, now)
+        rest = self._self_triggers.rest(key, taken.reasons, taken.attempt, now)
         if rest is None:
             return False
         self._queue.rest(key, rest.seconds)
