@@ -39,6 +39,7 @@ from headway.controller import Conditions as Conditions
 from headway.controller import ControllerStatus as ControllerStatus
 from headway.controller import Enqueue as Enqueue
 from headway.controller import Finalizer as Finalizer
+from headway.controller import Graph as Graph
 from headway.controller import NotDone as NotDone
 from headway.controller import Outputs as Outputs
 from headway.controller import OwnWrite as OwnWrite
@@ -51,6 +52,7 @@ from headway.controller import Source as Source
 from headway.controller import every as every
 from headway.controller import from_channel as from_channel
 from headway.controller import from_iterator as from_iterator
+from headway.controller import graph as graph
 from headway.controller import process_exits as process_exits
 from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now

@@ -77,12 +77,14 @@ async def test_one_incarnation_ends_before_the_next_begins(autojump_clock: MockC
     async with staff.open() as engine:
         await staff.write_team("a")
         await staff.settle()
+        await trio.sleep(1)
         await engine.client.delete(staff.team.id("a"))
         await staff.write_team("a", "again")
         await staff.write_team("b")
         await trio.sleep(10)
         assert staff.told() == ["a begins", "b begins"]
         await staff.settle()
+        await trio.sleep(1)
         assert staff.told() == ["a begins", "b begins", "a ends", "a begins"]
         assert staff.lives[0][1] != staff.lives[3][1]
 
@@ -123,6 +125,7 @@ async def test_daemons_end_with_their_run_and_begin_with_the_next(autojump_clock
     async with staff.open() as engine:
         await staff.write_team("a")
         await staff.settle()
+        await trio.sleep(1)
         run = engine.controllers["heart"].run
         assert run is not None
         _end(run)
@@ -146,6 +149,7 @@ async def test_a_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojum
     async with staff.open() as engine:
         await staff.write_team("a")
         await staff.settle()
+        await trio.sleep(1)
         assert (await engine.client.read(staff.team, "a")).finalizers == {"heart"}
         await engine.client.delete(staff.team.id("a"))
         await trio.sleep(10)

@@ -8,6 +8,7 @@ from headway.cli._apply import apply
 from headway.cli._connection import Target
 from headway.cli._delete import delete
 from headway.cli._diff import diff
+from headway.cli._graph import graph
 from headway.cli._read import get, list_
 from headway.cli._serve import serve
 from headway.cli._status import status
@@ -66,5 +67,5 @@ def main(
     context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout)
 
 
-for _command in (apply, delete, diff, get, list_, serve, status, types, wait, watch):
+for _command in (apply, delete, diff, get, graph, list_, serve, status, types, wait, watch):
     main.add_command(_command)

@@ -52,7 +52,7 @@ def serve(
         raise Usage("--tls-key and --tls-client-authority go with --tls-certificate")
     for each in listen:
         _check_address(each, safe=insecure or tls_client_authority is not None)
-    run(_Serving(_apps(app), store, listen, tls).serve, interrupted=Exit.DONE)
+    run(_Serving(apps_at(app), store, listen, tls).serve, interrupted=Exit.DONE)
 
 
 class _Serving:
@@ -99,7 +99,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _apps(reference: str) -> list[App]:
+def apps_at(reference: str) -> list[App]:
+    """The app, or the apps, that ``module:attribute`` refers to. Raises Usage."""
     module, colon, attribute = reference.partition(":")
     if not (module and colon and attribute):
         raise Usage(f"{reference!r} is no app; write module:attribute, such as staff.app:app")

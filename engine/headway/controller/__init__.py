@@ -9,6 +9,11 @@ from headway.controller._definition import Definition as Definition
 from headway.controller._definition import Enqueue as Enqueue
 from headway.controller._definition import Source as Source
 from headway.controller._finalizer import Finalizer as Finalizer
+from headway.controller._graph import Cycle as Cycle
+from headway.controller._graph import Edge as Edge
+from headway.controller._graph import Graph as Graph
+from headway.controller._graph import Step as Step
+from headway.controller._graph import graph as graph
 from headway.controller._mapping import Owed as Owed
 from headway.controller._outputs import Outputs as Outputs
 from headway.controller._own_writes import OwnWrite as OwnWrite

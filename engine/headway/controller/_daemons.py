@@ -89,8 +89,9 @@ class Daemons:
         # Started by a reconcile, whose writes these are not.
         RECONCILING.set(None)
         try:
-            with rt.alive(resource):
-                await self._call(rt, resource)
+            with rt.alive(resource) as scope:
+                if not scope.cancel_called:
+                    await self._call(rt, resource)
         except Exception as error:  # noqa: BLE001  # raised while it was cancelled
             rt.report(DaemonEnded(rt.controller, resource.id, only_error(error), None))
         finally:
