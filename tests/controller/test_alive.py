@@ -7,7 +7,10 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from tests.helpers.resources import Account, Team
+from headway import events
+from headway.cache import CacheReader, SharedType
+from headway.controller._alive import Lives
+from tests.helpers.resources import TEAM, Account, Team, changes, chunk, end, put, removed, stored
 from tests.helpers.staff import Staff
 
 
@@ -53,6 +56,25 @@ async def test_a_scope_is_cut_when_the_deletion_begins_or_another_bears_the_name
         assert trio.current_time() - began < 2
         await trio.sleep(200)
         assert sorted(staff.ended[3:]) == [("replaced", False), ("stays", False)]
+
+
+async def test_a_scope_is_cut_though_the_deletion_and_the_next_one_come_at_once() -> None:
+    """What is held by then is another incarnation."""
+    shared = SharedType(TEAM, events.ignore)
+    shared.feed(chunk(stored("core", 3)))
+    shared.feed(end(3))
+    cache = CacheReader("teams", TEAM, [])
+    subscription = shared.subscribe([], lambda *_: None)
+    cache.open({TEAM.name: subscription})
+    lives = Lives(cache)
+    team = cache.get(TEAM, "core")
+    assert team is not None
+    with lives.scope(team) as scope:
+        shared.feed(changes(removed(stored("core", 3), 4), put(stored("core", 5, uid="core2"))))
+        lives.heard(TEAM.name, subscription.take())
+        assert scope.cancel_called
+    with lives.scope(team) as scope:
+        assert scope.cancel_called
 
 
 async def test_what_is_over_already_is_cut_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001

@@ -11,7 +11,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import ConditionState
-from tests.helpers.resources import Team
+from headway.testing import ScriptedChannel
+from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
 TRUE, FALSE, UNKNOWN = ConditionState.TRUE, ConditionState.FALSE, ConditionState.UNKNOWN
@@ -61,6 +62,44 @@ async def test_they_are_written_once_and_only_if_they_differ(autojump_clock: Moc
         assert (await staff.stored())[0] == ("Ready", FALSE, "Members", "")
         observed = await engine.client.read(staff.team, "core")
         assert observed.status["say"].observed_generation == observed.generation
+
+
+async def test_nothing_is_called_when_nothing_is_new(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """But what was concluded from a newer generation is new."""
+    channel = ScriptedChannel()
+    staff = Said(lambda conditions, _: conditions.set("Ready", True))
+
+    def calls() -> int:
+        return [call.method for call in channel.done].count("WriteStatus")
+
+    async with staff.open(through=channel.over) as engine:
+        for number, members in enumerate(("ada", "bob"), start=1):
+            await staff.write_team("core", members)
+            await staff.settle()
+            assert (calls(), staff.runs) == (number, 2 * number)
+            stored = await engine.client.read(staff.team, "core")
+            assert stored.status["say"].observed_generation == stored.generation
+
+
+async def test_a_resource_is_applied_against_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """`rt.apply` calls nothing when nothing differs, and reads nothing."""
+    channel, staff = ScriptedChannel(), Staff()
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_same_name()})
+    async def make(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        if team is not None:
+            await rt.apply(staff.account.new(team.name, Account(login=",".join(team.data.members))))
+
+    async with staff.open(through=channel.over) as engine:
+        for number, members in enumerate(("ada", "ada", "bob"), start=1):
+            team = await staff.write_team("core", members)
+            team.metadata["number"] = str(number)
+            await engine.client.write(team)
+            await staff.settle()
+        assert (await engine.client.read(staff.account, "core")).data.login == "bob"
+    methods = [call.method for call in channel.done]
+    assert (methods.count("Write"), methods.count("Read")) == (2, 0)
 
 
 async def test_what_is_not_spoken_of_stays_and_what_is_unset_goes(autojump_clock: MockClock) -> None:  # noqa: ARG001

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import DeclarationError, events
+from headway.controller._own_writes import RECONCILING
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 
@@ -34,6 +35,8 @@ class Living(Staff):
         @self.app.daemon(self.team, **options)
         async def heart(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
             assert rt.cache.get(self.team, team.id) is not None
+            # What it writes is nobody's reconcile's, though one has started it.
+            assert RECONCILING.get() is None
             self.lives.append((team.name, team.uid, "begins"))
             try:
                 if self.outcome is None:
@@ -252,6 +255,29 @@ async def test_a_call_is_cut_when_the_deletion_begins(autojump_clock: MockClock)
         await staff.write_team("a", "second")
         await trio.sleep(100)
     assert calls == ["first begins", "second begins", "ends"]
+
+
+async def test_the_next_incarnation_is_called_at_once_though_nobody_saw_the_change(
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """While the only worker is busy one is deleted and another made: its time is not that of the first."""
+    staff, calls = Staff(), list[tuple[str, float]]()
+
+    @staff.app.timer(staff.team, every=1000, concurrency=1)
+    async def check(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        calls.append((",".join(team.data.members), trio.current_time()))
+        if team.name == "busy":
+            await trio.sleep(10)
+
+    async with staff.open() as engine:
+        await staff.write_team("a", "first")
+        await staff.settle()
+        await staff.write_team("busy", "busy")
+        await trio.sleep(1)
+        await engine.client.delete(staff.team.id("a"))
+        await staff.write_team("a", "second")
+        await trio.sleep(20)
+    assert [name for name, _ in calls] == ["first", "busy", "second"]
 
 
 # --- misuse ------------------------------------------------------------------

@@ -183,6 +183,29 @@ async def test_two_keys_that_trigger_each_other_are_not_taken_for_one(autojump_c
     assert not staff.heard(events.SelfTriggered)
 
 
+async def test_a_change_of_others_ends_the_rest_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Whose reasons are those of all its attempts, so that an old one among them means nothing."""
+    staff, tries = Staff(), list[float]()
+
+    @staff.app.controller(manages=staff.team)
+    async def fail(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        tries.append(trio.current_time())
+        team.metadata["tries"] = str(len(tries))
+        await rt.client.write(team)
+        raise LookupError
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(100)
+        count, began = len(tries), trio.current_time()
+        await staff.write_team("core", "ada")
+        await trio.sleep(0.05)
+        assert tries[count] - began < 0.01
+        assert len(tries) >= count + FREE
+
+
 # --- what is remembered ------------------------------------------------------
 
 

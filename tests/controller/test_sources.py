@@ -179,8 +179,10 @@ class Pretended:
 
     def __init__(self) -> None:
         self.ended = trio.Event()
+        self.waits = 0
 
     async def wait(self) -> int:
+        self.waits += 1
         await self.ended.wait()
         return 0
 
@@ -197,6 +199,7 @@ async def test_the_end_of_a_process_reconciles_its_key(autojump_clock: MockClock
         exits.watch(staff.team.id("c"), third)
         await staff.settle()
         assert staff.seen == []
+        assert first.waits == 1
         first.ended.set()
         await trio.sleep(1)
         assert staff.seen == ["a"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ import trio
 
 import headway
 from headway import events
+from headway.rpc import Channel
 from tests.helpers.resources import Account, Team
 
 E = TypeVar("E")
@@ -27,9 +28,11 @@ class Staff:
         self.events: list[object] = []
 
     @asynccontextmanager
-    async def open(self, store: Any = "memory:") -> AsyncIterator[headway.Engine]:
+    async def open(
+        self, store: Any = "memory:", through: Callable[[Channel], Channel] | None = None
+    ) -> AsyncIterator[headway.Engine]:
         """Run it."""
-        async with headway.open_engine(store, self.app, report=self.events.append) as self.engine:
+        async with headway.open_engine(store, self.app, report=self.events.append, through=through) as self.engine:
             yield self.engine
 
     def heard(self, kind: type[E]) -> list[E]:

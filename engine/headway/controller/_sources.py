@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from headway.controller._definition import Enqueue
+from headway.controller._definition import Enqueue, Source
 from headway.controller._runtime import Runtime
 from headway.errors import DeclarationError
 from headway.events import SourceFailed
@@ -38,7 +38,7 @@ class _Source:
         return self._name
 
 
-def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concerns]) -> _Source:
+def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concerns]) -> Source:
     """``sources={"orders": headway.from_channel(receive, lambda order: TEAM.id(order.team))}``
 
     Every value that is sent into the channel makes the key or keys that ``key(value)`` gives be reconciled. When the
@@ -63,7 +63,7 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
     return _Source("from_channel", run)
 
 
-def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Concerns]) -> _Source:
+def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Concerns]) -> Source:
     """``sources={"lines": headway.from_iterator(lambda: follow(path), lambda line: TEAM.id(line))}``
 
     ``events()`` is called in each run and gives an async iterator, such as a generator, which is closed when the run
@@ -93,7 +93,7 @@ def every(
     keys: Callable[[Runtime], Iterable[ResourceId | Resource[Any]]] | None = None,
     *,
     jitter: float = 0.1,
-) -> _Source:
+) -> Source:
     """``sources={"resync": headway.every(3600)}``: have keys reconciled again and again.
 
     Args:
