@@ -198,6 +198,8 @@ async def test_the_end_of_a_process_reconciles_its_key(autojump_clock: MockClock
         exits.watch(staff.team.id("b", uid="incarnation"), second)
         exits.watch(staff.team.id("c"), third)
         await staff.settle()
+        exits.watch(staff.team.id("a"), first)
+        await trio.sleep(1)
         assert staff.seen == []
         assert first.waits == 1
         first.ended.set()
