@@ -146,11 +146,11 @@ class DaemonEnded:
 
 @dataclass(frozen=True, slots=True)
 class SourceFailed:
-    """A source's function raised for one ``event``, or gave what is no id; nothing is reconciled because of it."""
+    """A source's function raised for one ``value``, or gave what is no id; nothing is reconciled because of it."""
 
     controller: str
     source: str
-    event: Any
+    value: Any
     error: BaseException
 
 

@@ -99,7 +99,7 @@ async def test_a_key_that_fails_is_named_and_the_others_go_on(
         await trio.sleep(1)
     assert staff.seen == ["a"]
     (failed,) = staff.heard(events.SourceFailed)
-    assert (failed.controller, failed.event) == ("look", "bad")
+    assert (failed.controller, failed.value) == ("look", "bad")
     assert not staff.heard(events.RunEnded)
 
 
