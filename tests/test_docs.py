@@ -14,7 +14,11 @@ ROOT = Path(__file__).parent.parent
 PRINTS = {
     "README.md": "['ada', 'grace']\n",
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
-    "docs/guides/controllers.md": "['/ -> :8080']\nat / {'home'}\n[] set()\n",
+    "docs/guides/controllers.md": "a change of mesh.v1.Table makes mesh/tables write mesh.v1.Table\n"
+    "['/ -> :8080']\n[] running 1\n",
+    "docs/guides/mappers.md": "['core']\n['core', 'tools']\n[]\n['tools']\n",
+    "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n'nowhere' is no path\n"
+    "[] set() ['home begins', 'home ends', 'home is checked']\n",
     "docs/guides/observing.md": "running ['jobs.v1.Job: 1']\n"
     'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
     "docs/guides/network.md": "['ada', 'grace']\n",

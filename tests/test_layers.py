@@ -33,6 +33,10 @@ PURE = [
     "queue/_entry.py",
     "queue/_machine.py",
     "queue/_priorities.py",
+    "controller/_graph.py",
+    "controller/_own_writes.py",
+    "controller/_results.py",
+    "controller/_self_triggers.py",
     "mapper/*.py",
     "resource/*.py",
 ]

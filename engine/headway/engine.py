@@ -47,6 +47,8 @@ class Engine:
     Attributes:
         client: reads and writes resources, as nobody's controller.
         addresses: where it listens, with the ports that it was given; empty unless it was told to listen.
+        controllers: by name; ``engine.controllers["accounts"].status()`` says how one is. Where two apps have one of
+            the same name, it is here under "app/name".
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Engine:
         self._backend = backend
         self._supervisors = supervisors
         self._hubs = hubs
+        self.controllers = _by_name(supervisors)
 
     def accept_store(self) -> bool:
         """Go on with a store that went back (`StoreWentBack`), as it is now: an operator's decision.
@@ -238,6 +241,14 @@ def _services(*services: object) -> Services:
     return Services(*services, aliases=SERVICE_ALIASES, encoders={WATCH_LIST: WatchEncoder()})
 
 
+def _by_name(supervisors: Sequence[Supervisor]) -> dict[str, Supervisor]:
+    names = [supervisor.name for supervisor in supervisors]
+    return {
+        supervisor.name if names.count(supervisor.name) == 1 else supervisor.fence_name: supervisor
+        for supervisor in supervisors
+    }
+
+
 def _report_failed(report: Report, path: str, error: BaseException) -> None:
     report(HandlerFailed(path, error))
 
@@ -310,6 +321,6 @@ def _supervisors(
         )
 
     return [
-        Supervisor(definition.name, functools.partial(make, fence_name, definition), report)
+        Supervisor(definition.name, functools.partial(make, fence_name, definition), report, fence_name=fence_name)
         for fence_name, definition in definitions.items()
     ]

@@ -104,6 +104,10 @@ class NotWatched(CallerError, LookupError):
     """A cache was asked for a type or an index that its controller doesn't declare."""
 
 
+class NotDeclared(CallerError, LookupError):
+    """A controller's client read or wrote a type that the controller's ``reads`` or ``writes`` don't have."""
+
+
 class IndexIncomplete(CallerError):
     """An index function raised for some resources, so a read of that index can't be complete."""
 

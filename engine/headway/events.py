@@ -124,8 +124,54 @@ class ReconcileSlow:
 
 
 @dataclass(frozen=True, slots=True)
+class SelfTriggered:
+    """A key was reconciled ``count`` times in a row because of nothing but its own ``writes``: it rests for ``delay``.
+
+    ``writes`` are the last of them: each has a ``type``, a ``key``, a ``revision`` and says ``what`` it was. Any other
+    reason ends the rest at once.
+    """
+
+    controller: str
+    id: Any
+    writes: tuple[Any, ...]
+    count: int
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonEnded:
+    """A resource's daemon raised, and is called again after ``retry_after`` (None: it isn't), or (no error) is done."""
+
+    controller: str
+    id: Any
+    error: BaseException | None
+    retry_after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFailed:
+    """A source's function raised for one ``value``, or gave what is no id; nothing is reconciled because of it."""
+
+    controller: str
+    source: str
+    value: Any
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackFailed:
+    """``on_start`` or ``on_stop`` raised, or took too long; the run goes on."""
+
+    controller: str
+    callback: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class MappingFailed:
-    """A mapper raised, and is asked again after ``retry_after``; or (0.0) returned what it can't, and is not."""
+    """A mapper or predicate raised, and is asked again after ``retry_after``; or (0.0) a mapper returned what it can't,
+    and is not.
+    """
 
     controller: str
     mapper: str

@@ -69,7 +69,9 @@ class Heard:
         self.unknowns: list[OutcomeUnknown | None] = []
         self.refusals: list[pb.Fence | None] = []
 
-    def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
+    def acknowledged(
+        self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position, **_: object
+    ) -> None:
         self.acknowledgements.append((type, key, stored, position))
 
     def unknown(self, error: OutcomeUnknown | None) -> None:

@@ -52,7 +52,7 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("manages has 'Thing', which is no type", {"manages": "Thing"}),
     ("manages has test.v1.Stranger, which is not a type of app 'misused'", {"manages": STRANGER}),
     ("watches has test.v1.Stranger", {"watches": {STRANGER: headway.map_owner()}}),
-    ("watches must be a mapping", {"watches": [OTHER]}),
+    ("watches must be a mapping, such as {ACCOUNT: headway.map_owner()}, or a list", {"watches": [OTHER]}),
     ("watches[test.v1.Other] must be a mapper, such as headway.map_owner(), not None", {"watches": {OTHER: None}}),
     ("watches[test.v1.Other] must be a plain function", {"watches": {OTHER: async_mapper}}),
     ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: lonely_mapper}}),
@@ -63,6 +63,26 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("indexes[test.v1.Thing] has two indexes of one name", {"indexes": {THING: [INDEX, INDEX]}}),
     ("which the controller neither manages nor watches", {"indexes": {OTHER: [INDEX]}}),
     ("which is the engine's own", {"indexes": {THING: [headway.index_owner("headway.owner")]}}),
+    ("watches must be a mapping, or a list of headway.watch(TYPE, mapper), not 'Other'", {"watches": "Other"}),
+    ("headway.watch(...) goes into a list", {"watches": {OTHER: headway.watch(OTHER, headway.map_owner())}}),
+    ("watches has 'Other', which is no type", {"watches": {"Other": headway.map_owner()}}),
+    ("put the mappers together by headway.map_union", {"watches": [headway.watch(OTHER, headway.map_owner())] * 2}),
+    ("when must be a predicate, such as headway.content_changed(), not True", {"when": True}),
+    ("when must take old and new", {"when": headway.content_changed}),
+    ("reads index 'nam', which test.v1.Thing doesn't have", {"watches": {OTHER: headway.map_index("nam")}}),
+    ("did you mean", {"watches": {OTHER: headway.map_index("nam")}, "indexes": {THING: [INDEX]}}),
+    (
+        "goes through test.v1.Stranger, which the controller neither manages nor watches",
+        {"watches": {OTHER: headway.map_through(STRANGER, headway.map_index("x"), headway.map_owner())}},
+    ),
+    ("reads must be a list of types, such as [ACCOUNT], not 'Other'", {"reads": "Other"}),
+    ("writes must be a list of types", {"writes": {OTHER: None}}),
+    ("writes has 'Other', which is no type", {"writes": ["Other"]}),
+    ("reads has test.v1.Stranger, which is not a type of app", {"reads": [STRANGER]}),
+    ("on_start must be a function, not 3", {"on_start": 3}),
+    ("on_start must take 1 arguments", {"on_start": reconcile}),
+    ("on_stop must take 2 arguments", {"on_stop": no_arguments}),
+    ("deadline must be a number of seconds above 0, not True", {"deadline": True}),
     ("sources must be a mapping", {"sources": [reconcile]}),
     ("source 'clock' must take 2 arguments", {"sources": {"clock": no_arguments}}),
     ("source 'clock' <function plain", {"sources": {"clock": plain}}),
@@ -146,3 +166,40 @@ def test_a_requeue_needs_a_time_that_can_come(seconds: Any) -> None:
         headway.requeue_after(seconds)
     with pytest.raises(InvalidArgument, match="a number of seconds from 0 on"):
         headway.RequeueAfter(seconds)
+
+
+@pytest.mark.parametrize(("base", "maximum"), [(2.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
+def test_a_back_off_that_can_not_be_is_refused(base: float, maximum: float) -> None:
+    """Longer at first than at most, or no time at all."""
+    with pytest.raises(ValueError, match=r"Backoff\."):
+        headway.Backoff(base, maximum)
+
+
+def test_nothing_that_was_given_is_kept_by_reference() -> None:
+    """What its owner changes afterwards changes no controller, and what a controller has can't be changed."""
+    own = headway.App("own")
+    thing, other = (own.type("test", "v1", kind, Thing) for kind in ("Thing", "Other"))
+    watches: dict[Any, Any] = {other: headway.map_owner()}
+    indexes: dict[Any, Any] = {thing: [INDEX]}
+    sources: dict[str, Any] = {"clock": headway.every(1)}
+    reads, writes = [other], [other]
+    given: dict[str, Any] = {
+        "watches": watches,
+        "indexes": indexes,
+        "sources": sources,
+        "reads": reads,
+        "writes": writes,
+    }
+    own.controller(manages=thing, **given)(reconcile)
+    indexes[thing].append(INDEX)
+    for each in given.values():
+        each.clear()
+
+    made = own.controllers["reconcile"]
+    assert list(made.watches) == [other]
+    assert [index.name for index in made.indexes[thing]] == ["name"]
+    assert list(made.sources) == ["clock"]
+    assert made.reads == made.writes == frozenset({other})
+    for held in (made.watches, made.indexes, made.sources):
+        with pytest.raises(TypeError):
+            held[thing] = ()  # type: ignore[index]  # what is tested

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.controller import Reason
+from headway.controller import OwnWrite, Reason
 from headway.observe import log_report
 from headway.resource import ResourceId, TypeName
 from tests.helpers.pools import Pool
@@ -52,6 +52,22 @@ def test_a_failed_reconcile_says_where_and_why() -> None:
     assert fields["id"] == "Team core"
 
 
+FAILED = LookupError("odd")
+WRITE = OwnWrite(NAME, ID.key, 7, "written", ID.key)
+
+
+def test_a_key_that_triggers_itself_is_told_with_its_writes() -> None:
+    lines = Lines()
+    log_report(lines)(events.SelfTriggered("teams", ID, (WRITE,), 11, 0.1))
+    assert [fields["writes"] for _, _, fields in lines.lines] == ["Team core written at 7"]
+
+
+def test_a_daemon_that_is_done_is_no_warning() -> None:
+    lines = Lines()
+    log_report(lines)(events.DaemonEnded("teams", ID, None, None))
+    assert lines.lines == []
+
+
 def test_what_is_well_is_not_logged_unless_asked_for() -> None:
     """Without ``verbose`` a reconcile that is done makes no line; with it, one at debug."""
     quiet, verbose = Lines(), Lines()
@@ -65,6 +81,10 @@ def test_what_is_well_is_not_logged_unless_asked_for() -> None:
 @pytest.mark.parametrize(
     "event",
     [
+        events.CallbackFailed("teams", "on_stop", FAILED),
+        events.DaemonEnded("teams", ID, FAILED, 0.5),
+        events.SelfTriggered("teams", ID, (WRITE,), 11, 0.1),
+        events.SourceFailed("teams", "from_channel", "an event", FAILED),
         events.MappingFailed("teams", "owner", NAME, ID.key, ValueError("no"), 0.005),
         events.RunEnded("teams", ValueError("no"), 0.5),
         events.WriteUnknown("teams", None),

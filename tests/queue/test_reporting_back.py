@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from headway.queue import NotInHandError, Taken
-from tests.queue.machines import Queue, fail, make, take
+from tests.queue.machines import Queue, drain, fail, make, take
 
 # ---- reporting back
 
@@ -186,3 +186,48 @@ def test_a_share_for_the_backlog_below_one_is_refused() -> None:
     """With 0 live keys per backlog key the live keys would starve."""
     with pytest.raises(ValueError, match="live_per_backlog is 0"):
         make(live_per_backlog=0)
+
+
+# ---- rest
+
+
+def test_a_key_that_rests_keeps_its_reasons_and_is_owed() -> None:
+    """It counts no attempt, and comes when its time has come."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 1.0)
+    queue.rest("a", 5.0, 1.0)
+    assert (queue.take(5.9), queue.is_idle(), queue.owed()) == (None, False, ["a"])
+    assert queue.take(6.0) == Taken("a", ("change",), 0, 6.0, 1)
+
+
+def test_a_change_ends_the_rest() -> None:
+    """At once, and with all reasons."""
+    queue = make()
+    queue.add("a", "change", 0.0)
+    take(queue, 1.0)
+    queue.rest("a", 5.0, 1.0)
+    queue.add("a", "another", 2.0)
+    assert queue.take(2.0) == Taken("a", ("change", "another"), 0, 2.0, 1)
+
+
+def test_a_key_that_was_added_meanwhile_does_not_rest() -> None:
+    """As one that failed doesn't; neither does one that is to rest for no time."""
+    queue = make()
+    for key in "ab":
+        queue.add(key, "change", 0.0)
+        take(queue, 1.0)
+    queue.add("a", "another", 1.0)
+    queue.rest("a", 5.0, 1.0)
+    queue.rest("b", 0.0, 1.0)
+    assert drain(queue, 1.0) == ["a", "b"]
+
+
+def test_only_a_key_in_hand_can_be_put_to_rest() -> None:
+    queue = make()
+    queue.add("a", "change", 0.0)
+    with pytest.raises(NotInHandError):
+        queue.rest("a", 1.0, 0.0)
+    take(queue, 0.0)
+    with pytest.raises(ValueError, match="finite"):
+        queue.rest("a", float("inf"), 0.0)

@@ -249,6 +249,21 @@ class QueueMachine(RuleBasedStateMachine):
             wish.due = min(wish.due, now + delay)
         self.model.place(key)
 
+    @precondition(lambda self: self.model.hand)
+    @rule(data=st.data(), delay=SECONDS)
+    def rest(self, data: st.DataObject, delay: float) -> None:
+        key, now = self.some_in_hand(data), self.model.now
+        self.queue.rest(key, delay, now)
+        wish, later = self.model.hand.pop(key), self.model.wishes.get(key)
+        wish.due, wish.by_failure = (now + delay if delay else None), True
+        if later is not None:
+            wish.reasons += later.reasons
+            wish.priority = min(wish.priority, later.priority)
+            wish.due = None
+        wish.queued_at = now
+        self.model.wishes[key] = wish
+        self.model.place(key)
+
     @rule(key=KEYS)
     def report_what_is_not_in_hand(self, key: str) -> None:
         if key in self.model.hand:

@@ -21,6 +21,7 @@ COMMANDS = {
         "Show what `apply` of the same files would change, and store nothing.",
     ),
     "get": ("_read", "get", "Show one resource."),
+    "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
     "list": ("_read", "list_", "Show all resources of a type."),
     "serve": ("_serve", "serve", "Run the controllers of APP (module:attribute), and offer its resources to clients."),
     "status": ("_status", "status", "Show the conditions of a resource, by who wrote them."),

@@ -86,7 +86,7 @@ def serve(
             fail_by(error)
         except OSError as error:
             raise Usage(f"--access: {error}") from error
-    run(Serving(_apps(app), store, listen, tls, authorizer, access).serve, interrupted=Exit.DONE)
+    run(Serving(apps_at(app), store, listen, tls, authorizer, access).serve, interrupted=Exit.DONE)
 
 
 def _check_together(context: click.Context, *, forwards: bool) -> None:
@@ -161,7 +161,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _apps(reference: str) -> list[App]:
+def apps_at(reference: str) -> list[App]:
+    """The app, or the apps, that ``module:attribute`` refers to. Raises Usage."""
     module, colon, attribute = reference.partition(":")
     if not (module and colon and attribute):
         raise Usage(f"{reference!r} is no app; write module:attribute, such as staff.app:app")

@@ -13,7 +13,7 @@ from grpclib import GRPCError
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
-from headway.client._writes import PlainWrites, Writes
+from headway.client._writes import Allow, PlainWrites, Writes
 from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -51,8 +51,17 @@ class Client:
     again.
     """
 
-    def __init__(self, channel: Channel, registry: Registry, writes: Writes | None = None, *, token: str = "") -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        registry: Registry,
+        writes: Writes | None = None,
+        *,
+        token: str = "",
+        allow: Allow | None = None,
+    ) -> None:
         self._channel = channel
+        self._allow = allow
         self._metadata = {"x-consul-token": token} if token else None
         self._registry = registry
         self._writes: Writes = writes or PlainWrites()
@@ -213,7 +222,7 @@ class Client:
             id=resource.id.message(), key=key, status=status, fence=self._writes.fence, store_id=self._writes.store_id
         )
         reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)
-        return self._stored(resource.type, reply.resource, reply.position)
+        return self._stored(resource.type, reply.resource, reply.position, status_key=key)
 
     async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
         """Delete. What isn't there is deleted already; with a uid only that incarnation is deleted.
@@ -230,7 +239,7 @@ class Client:
         )
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
-        self._writes.acknowledged(type, id.key, left, self._acknowledged_at(reply.position))
+        self._writes.acknowledged(type, id.key, left, self._acknowledged_at(reply.position), deleted=True)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return type.view(left)
@@ -260,6 +269,8 @@ class Client:
             resume_after=None if resume_after is None else resume_after.message(),
             bookmark_interval_ms=_milliseconds(progress_interval),
         )
+        if self._allow is not None:
+            self._allow("WatchList", request)
         return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request, metadata=self._metadata))
 
     async def _write(self, type: ResourceType[T], message: pb.Resource) -> Resource[T]:
@@ -267,10 +278,13 @@ class Client:
         reply = await self._call("Write", request, pb.WriteResponse, write=True)
         return self._stored(type, reply.resource, reply.position)
 
-    def _stored(self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None) -> Resource[T]:
+    def _stored(
+        self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None, *, status_key: str = ""
+    ) -> Resource[T]:
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("a write was answered without the resource"))
-        self._writes.acknowledged(type, resource_key(stored), stored, self._acknowledged_at(at))
+        at_position = self._acknowledged_at(at)
+        self._writes.acknowledged(type, resource_key(stored), stored, at_position, status_key=status_key)
         return type.view(stored)
 
     def _acknowledged_at(self, message: pb.Position | None) -> Position:
@@ -285,6 +299,8 @@ class Client:
         return error
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
+        if self._allow is not None:
+            self._allow(method, request)
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from headway.errors import OutcomeUnknown
@@ -21,10 +22,21 @@ class Writes(Protocol):
         """The store that the writer's view is of: any other one refuses its writes. Empty: whichever it is."""
         ...
 
-    def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
+    def acknowledged(
+        self,
+        type: ResourceType[Any],
+        key: Key,
+        stored: pb.Resource | None,
+        position: Position,
+        *,
+        status_key: str = "",
+        deleted: bool = False,
+    ) -> None:
         """A write was answered: at ``position`` this is what bears the name; None: nothing does.
 
-        Called before the call returns to its caller, without a checkpoint between.
+        ``status_key`` is that of a WriteStatus, and ``deleted`` says that it was a Delete: those two may have found it
+        so already, and a revision that is another writer's. Called before the call returns to its caller, without a
+        checkpoint between.
         """
         ...
 
@@ -37,13 +49,26 @@ class Writes(Protocol):
         ...
 
 
+Allow = Callable[[str, Any], None]
+"""``allow(method, request)`` raises when the client's owner may not make this call."""
+
+
 class PlainWrites:
     """Meets `Writes` for a client that is no controller's: no fence, nobody to tell."""
 
     fence = None
     store_id = ""
 
-    def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
+    def acknowledged(
+        self,
+        type: ResourceType[Any],
+        key: Key,
+        stored: pb.Resource | None,
+        position: Position,
+        *,
+        status_key: str = "",
+        deleted: bool = False,
+    ) -> None:
         """Tell nobody."""
 
     def unknown(self, error: OutcomeUnknown | None) -> None:

@@ -1,26 +1,24 @@
-"""What can be said of a controller, and of the app that it belongs to. Misuse fails here, when it is declared."""
+"""A controller as it was declared, and the functions that a declaration is made of."""
 
 from __future__ import annotations
 
-import inspect
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headway.cache import Index, index_owner
 from headway.controller._request import Request, Result
-from headway.errors import DeclarationError
-from headway.mapper import Mapper
+from headway.mapper import OWNER_INDEX, Predicate, Watch
 from headway.queue import Backoff
-from headway.resource import Hooks, Payload, Registry, ResourceId, ResourceType, Scope, name_problem
+from headway.resource import Payload, ResourceId, ResourceType
 
 if TYPE_CHECKING:
     from headway.controller._runtime import Runtime
 
 T = TypeVar("T", bound=Payload)
 
-Reconciler = Callable[["Runtime", Request], Awaitable[Result]]
+Reconciler = Callable[["Runtime", Request[T]], Awaitable[Result]]
 Enqueue = Callable[[ResourceId], None]
 """Have a managed resource reconciled. Raises InvalidArgument for an id of another type."""
 Source = Callable[["Runtime", Enqueue], Awaitable[None]]
@@ -28,29 +26,38 @@ Source = Callable[["Runtime", Enqueue], Awaitable[None]]
 resources that something outside the store concerns. One that returns has ended quietly; one that raises ends the run,
 which is then started again."""
 Initialiser = Callable[["Runtime"], Awaitable[None]]
+OnStart = Callable[["Runtime"], Awaitable[None] | None]
+"""``on_start(rt)``: the run is primed, and nothing has been mapped or reconciled yet."""
+OnStop = Callable[["Runtime", BaseException | None], Awaitable[None] | None]
+"""``on_stop(rt, error)``: everything of the run has ended, because of the error, or (None) because it was stopped."""
 
-OWNER_INDEX = "headway.owner"
-"""The index by owner that every watched type of a controller has; `Runtime.outputs` reads it."""
+DeclaredAs = Literal["controller", "daemon", "timer"]
 
-_FORM = """
-    @app.controller(manages=TEAM, watches={ACCOUNT: headway.map_owner()}, concurrency=8)
-    async def accounts(rt: headway.Runtime, request: headway.Request) -> None: ..."""
+
+def _none() -> Mapping[Any, Any]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A controller as it was declared by `App.controller`, whose arguments these are."""
+    """A controller as it was declared by `App.controller`, whose arguments these are. Nobody else holds its parts."""
 
     name: str
-    reconcile: Reconciler
+    reconcile: Reconciler[Any]
     manages: ResourceType[Any]
-    watches: Mapping[ResourceType[Any], Mapper]
-    indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]] = field(default_factory=dict)
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    when: Predicate[Any] | None = None
+    watches: Mapping[ResourceType[Any], Watch[Any]] = field(default_factory=_none)
+    indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]] = field(default_factory=_none)
+    sources: Mapping[str, Source] = field(default_factory=_none)
+    reads: frozenset[ResourceType[Any]] | None = None
+    writes: frozenset[ResourceType[Any]] | None = None
     initialiser: Initialiser | None = None
+    on_start: OnStart | None = None
+    on_stop: OnStop | None = None
     concurrency: int = 1
     deadline: float = 300.0
     backoff: Backoff = field(default_factory=Backoff)
+    declared_as: DeclaredAs = "controller"
 
     @property
     def types(self) -> list[ResourceType[Any]]:
@@ -58,177 +65,12 @@ class Definition:
         return [self.manages, *(type for type in self.watches if type is not self.manages)]
 
     def indexes_of(self, type: ResourceType[Any]) -> list[Index[Any]]:
-        """The indexes on a type, with the one by owner that every type has but the managed one."""
+        """The indexes on a type, with the one by owner that every type has but the managed one, unless it is needed."""
         declared = list(self.indexes.get(type, ()))
-        return declared if type is self.manages else [index_owner(OWNER_INDEX), *declared]
+        if type is self.manages and not self._needs_owner_index():
+            return declared
+        return [index_owner(OWNER_INDEX), *declared]
 
-
-class App:
-    """Types and controllers that belong together. ``headway.open_engine(store, app)`` runs them.
-
-    Args:
-        name: what the app is called; its controllers' fences are kept under ``name/controller``.
-    """
-
-    def __init__(self, name: str) -> None:
-        problem = name_problem("an app's name", name)
-        if problem:
-            raise DeclarationError(f"{problem}: headway.App('staff')")
-        self.name = name
-        self.registry = Registry()
-        self.controllers: dict[str, Definition] = {}
-
-    def type(
-        self,
-        group: str,
-        version: str,
-        kind: str,
-        payload: type[T],
-        *,
-        scope: Scope = Scope.NAMESPACE,
-        hooks: Hooks[T] | None = None,
-    ) -> ResourceType[T]:
-        """Declare and register a type: ``TEAM = app.type("staff", "v1", "Team", Team)``."""
-        declared: ResourceType[T] = ResourceType(group, version, kind, payload, scope=scope, hooks=hooks)
-        self.registry.register(declared)
-        return declared
-
-    def controller(
-        self,
-        *,
-        manages: ResourceType[Any],
-        watches: Mapping[ResourceType[Any], Mapper] | None = None,
-        indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]] | None = None,
-        sources: Mapping[str, Source] | None = None,
-        initialiser: Initialiser | None = None,
-        concurrency: int = 1,
-        deadline: float = 300.0,
-        backoff: Backoff | None = None,
-        name: str = "",
-    ) -> Callable[[Reconciler], Reconciler]:
-        """Declare a controller; decorates its reconciler, an async function of a Runtime and a Request.
-
-        Args:
-            manages: the type whose resources are reconciled.
-            watches: further types, each with the mapper from its changes to managed resources.
-            indexes: indexes on any of these types, for reads of the cache.
-            sources: what else, outside the store, makes a key be reconciled, by name.
-            initialiser: runs first in every run, before anything is cached; when it fails the run does.
-            concurrency: how many keys are reconciled at once; one key never is.
-            deadline: seconds that a reconcile may take before it is cancelled and counts as failed.
-            backoff: between the attempts of a key that fails: 5 ms, doubling up to 1,000 s, unless given.
-            name: the function's own name, with hyphens, unless given.
-
-        Raises DeclarationError, with the right form.
-        """
-
-        def declare(reconcile: Reconciler) -> Reconciler:
-            named = name or getattr(reconcile, "__name__", "").replace("_", "-").strip("-")
-            _check_shapes(named, watches=watches, indexes=indexes, sources=sources, backoff=backoff)
-            definition = Definition(
-                name=named,
-                reconcile=reconcile,
-                manages=manages,
-                watches=dict(watches or {}),
-                indexes={type: tuple(each) for type, each in (indexes or {}).items()},
-                sources=dict(sources or {}),
-                initialiser=initialiser,
-                concurrency=concurrency,
-                deadline=deadline,
-                backoff=backoff or Backoff(),
-            )
-            _check(definition, self)
-            self.controllers[definition.name] = definition
-            return reconcile
-
-        return declare
-
-
-def _check_shapes(name: str, *, backoff: object, **mappings: object) -> None:
-    """What has to hold before a Definition can be made of it."""
-    problem = None
-    for field_name, given in mappings.items():
-        if given is not None and not isinstance(given, Mapping):
-            problem = f"{field_name} must be a mapping, such as {{ACCOUNT: ...}}, not {given!r}"
-        elif field_name == "indexes" and given:
-            for type, each in given.items():
-                if not isinstance(each, Sequence):
-                    problem = f"indexes[{type!r}] must be a list of indexes, not {each!r}"
-    if backoff is not None and not isinstance(backoff, Backoff):
-        problem = f"backoff must be a headway.Backoff(base, maximum), not {backoff!r}"
-    if problem:
-        raise DeclarationError(f"controller {name!r}: {problem}. The form is:{_FORM}")
-
-
-def _check(definition: Definition, app: App) -> None:
-    for problem in (
-        name_problem("a controller's name", definition.name),
-        f"the name {definition.name!r} is taken" if definition.name in app.controllers else None,
-        _function_problem("the reconciler", definition.reconcile, 2),
-        _types_problem(definition, app),
-        _indexes_problem(definition),
-        _numbers_problem(definition),
-        *(_function_problem(f"source {name!r}", each, 2) for name, each in definition.sources.items()),
-        None if definition.initialiser is None else _function_problem("the initialiser", definition.initialiser, 1),
-    ):
-        if problem:
-            raise DeclarationError(f"controller {definition.name!r}: {problem}. The form is:{_FORM}")
-
-
-def _function_problem(what: str, function: object, arguments: int) -> str | None:
-    if not callable(function):
-        return f"{what} must be an async function, not {function!r}"
-    if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # asks whether it is async, not whether it is callable
-    ):
-        return f"{what} {function!r} must be an async function (`async def`)"
-    try:
-        inspect.signature(function).bind(*(None for _ in range(arguments)))
-    except TypeError:
-        return f"{what} must take {arguments} arguments, and takes {inspect.signature(function)}"
-    return None
-
-
-def _types_problem(definition: Definition, app: App) -> str | None:
-    for field_name, type in [("manages", definition.manages), *(("watches", each) for each in definition.watches)]:
-        given: object = type
-        if not isinstance(given, ResourceType):
-            return f"{field_name} has {given!r}, which is no type: use what app.type(...) returned"
-        if type.name not in app.registry or app.registry.resolve(type.name) is not type:
-            return f"{field_name} has {type.name}, which is not a type of app {app.name!r}: declare it by app.type(...)"
-    for type, mapper in definition.watches.items():
-        given = mapper
-        if not callable(given):
-            return f"watches[{type.name}] must be a mapper, such as headway.map_owner(), not {given!r}"
-        if inspect.iscoroutinefunction(given):
-            return f"watches[{type.name}] must be a plain function: a mapper must not wait, and {given!r} is async"
-        try:
-            inspect.signature(given).bind(None, None)
-        except TypeError:
-            return f"watches[{type.name}] must take a resource and a cache, and takes {inspect.signature(given)}"
-    return None
-
-
-def _indexes_problem(definition: Definition) -> str | None:
-    for type, indexes in definition.indexes.items():
-        if type is not definition.manages and type not in definition.watches:
-            return f"indexes has {type!r}, which the controller neither manages nor watches"
-        given: list[object] = list(indexes)
-        names = [index.name for index in given if isinstance(index, Index)]
-        if len(names) < len(given):
-            return f"indexes[{type.name}] must hold indexes, such as headway.index('team', lambda account: ...)"
-        if OWNER_INDEX in names:
-            return f"indexes[{type.name}] has an index named {OWNER_INDEX!r}, which is the engine's own"
-        if len(set(names)) != len(names):
-            return f"indexes[{type.name}] has two indexes of one name: {names}"
-    return None
-
-
-def _numbers_problem(definition: Definition) -> str | None:
-    concurrency: object = definition.concurrency
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        return f"concurrency must be a whole number from 1 on, not {concurrency!r}"
-    deadline: object = definition.deadline
-    if not isinstance(deadline, int | float) or math.isnan(deadline) or deadline <= 0:
-        return f"deadline must be a number of seconds above 0, not {deadline!r}"
-    return None
+    def _needs_owner_index(self) -> bool:
+        wanted = ((None, OWNER_INDEX), (self.manages, OWNER_INDEX))
+        return any(need in wanted for watch in self.watches.values() for need in watch.needs)

@@ -15,6 +15,7 @@ import trio
 
 from headway.cache import Hub, SharedType
 from headway.client import LeaseClient, RunFence
+from headway.controller._own_writes import OwnWrites
 from headway.controller._request import Reason
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteSettled, WriteUnknown
@@ -40,14 +41,25 @@ class RunWrites:
         self._queue = queue
         self._report = report
         self._on_settled = on_settled
+        self.own = OwnWrites()
         self.fence: pb.Fence | None = None
         self.store_id = ""
         # How many unknown writes there have been; settled when `settle` has dealt with as many.
         self.unknown_writes = 0
         self._tainted = trio.Event()
 
-    def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
+    def acknowledged(
+        self,
+        type: ResourceType[Any],
+        key: Key,
+        stored: pb.Resource | None,
+        position: Position,
+        *,
+        status_key: str = "",
+        deleted: bool = False,
+    ) -> None:
         """Show the write in the cache before the call returns."""
+        self.own.note(type.name, key, stored, position, status_key=status_key, deleted=deleted)
         shared = self._hub.known(type)
         if shared is not None:
             shared.reply(key, stored, position)

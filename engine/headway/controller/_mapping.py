@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 import trio
 
 from headway.cache import Applied, CacheReader, Found, Subscription
+from headway.controller._alive import Lives
 from headway.controller._definition import Definition
+from headway.controller._own_writes import OwnWrites
 from headway.controller._request import Reason
+from headway.controller._self_triggers import SelfTriggers
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
-from headway.mapper import MapItem, Mapper, MapQueue, ids_of, mapper_name
+from headway.mapper import MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
 from headway.resource import Key, Resource, ResourceType, TypeName
 
@@ -48,14 +51,22 @@ class RunMapping:
         queue: WaitingQueue[Key, Reason],
         report: Report,
         on_progress: Callable[[], None],
+        *,
+        own: OwnWrites,
+        self_triggers: SelfTriggers,
+        lives: Lives,
     ) -> None:
         self._definition = definition
+        self._own = own
+        self._self_triggers = self_triggers
+        self._lives = lives
         self._cache = cache
         self._queue = queue
         self._report = report
         self._on_progress = on_progress
         self._items = MapQueue()
-        self._mappers = {type.name: (type, mapper) for type, mapper in definition.watches.items()}
+        self._manages = definition.manages.name
+        self._watches = {type.name: watch for type, watch in definition.watches.items()}
         self._subscriptions: Mapping[TypeName, Subscription] = {}
         self._kept = trio.Event()
 
@@ -72,6 +83,11 @@ class RunMapping:
     def owes_nothing(self) -> bool:
         """Whether every change that has come has been mapped."""
         return not self._items and not any(each.pending for each in self._subscriptions.values())
+
+    @property
+    def unmapped(self) -> int:
+        """How many changes are taken and not mapped, or have failed to be."""
+        return len(self._items)
 
     def add_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
         """Map these behind the live changes."""
@@ -111,7 +127,9 @@ class RunMapping:
     async def watch(self, type: TypeName, subscription: Subscription) -> None:
         """The long-lived watch of one type: take its feed and map what is ready, for ever."""
         while True:
-            self._items.push(type, await subscription.next())
+            applied = await subscription.next()
+            self._items.push(type, applied)
+            self._lives.heard(type, applied)
             await self.map_ready()
 
     async def map_ready(self) -> None:
@@ -142,41 +160,61 @@ class RunMapping:
             self._on_progress()
 
     def _map(self, item: MapItem) -> None:
-        applied = item.applied
+        applied, definition = item.applied, self._definition
         priority: Priority = BACKLOG if item.backlog else LIVE
         reason = Reason("started" if item.backlog else "changed", item.type, applied.key, applied.revision)
-        if item.type == self._definition.manages.name:
-            self._queue.add(applied.key, reason, priority=priority)
-        watched = self._mappers.get(item.type)
-        if watched is None:
-            return
+        # Whose function is at work, should it raise.
+        asked: object = definition.when
         try:
-            keys = self._keys(item, *watched)
+            if item.type == self._manages and (
+                definition.when is None or self._passes(item, definition.manages, definition.when)
+            ):
+                self.add(applied.key, reason, priority)
+            watch = self._watches.get(item.type)
+            if watch is None:
+                return
+            asked = watch.when
+            if watch.when is not None and not self._passes(item, watch.type, watch.when):
+                return
+            asked = watch.mapper
+            keys = self._keys(item, watch)
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the change is kept
-            self._keep(item, error)
+            delay = definition.backoff.delay(item.failures)
+            self._items.keep(item, trio.current_time() + delay)
+            self._kept.set()
+            self._fail(item, asked, error, delay)
         else:
             for key in keys:
-                self._queue.add(key, reason, priority=priority)
+                self.add(key, reason, priority)
 
-    def _keys(self, item: MapItem, type: ResourceType[Any], mapper: Mapper) -> list[Key]:
+    def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
+        """Queue a key, and end the rest of one that has only triggered itself."""
+        if self._self_triggers.loops:
+            self._self_triggers.queued(key, reason)
+        self._queue.add(key, reason, priority=priority)
+
+    def _passes(self, item: MapItem, type: ResourceType[Any], when: Predicate[Any]) -> bool:
+        applied = item.applied
+        return when.passes(type, applied.old, applied.new, self._own.is_own(item.type, applied))
+
+    def _keys(self, item: MapItem, watch: Watch[Any]) -> list[Key]:
         keys: list[Key] = []
         problems: list[str] = []
-        for state in (item.applied.old, item.applied.new):
-            if state is not None:
-                found, wrong = ids_of(mapper(Resource(type, state), self._cache), self._definition.manages)
-                keys += found
-                problems += wrong
+        old, new = item.applied.old, item.applied.new
+        states = (
+            None if old is None else Resource(watch.type, old),
+            None if new is None else Resource(watch.type, new),
+        )
+        for answer in ask(watch.mapper, *states, self._cache):
+            found, wrong = ids_of(answer, self._definition.manages)
+            keys += found
+            problems += wrong
         if problems:
             # Mapping again would give the same: what is right is queued, what is wrong is named.
-            self._fail(item, DeclarationError("; ".join(problems)), 0.0)
+            self._fail(item, watch.mapper, DeclarationError("; ".join(problems)), 0.0)
         return list(dict.fromkeys(keys)) if len(keys) > 1 else keys
 
-    def _keep(self, item: MapItem, error: Exception) -> None:
-        delay = self._definition.backoff.delay(item.failures)
-        self._items.keep(item, trio.current_time() + delay)
-        self._kept.set()
-        self._fail(item, error, delay)
-
-    def _fail(self, item: MapItem, error: Exception, delay: float) -> None:
-        name = mapper_name(self._mappers[item.type][1])
-        self._report(MappingFailed(self._definition.name, name, item.type, item.applied.key, error, delay))
+    def _fail(self, item: MapItem, asked: object, error: Exception, delay: float) -> None:
+        self._report(
+            MappingFailed(self._definition.name, mapper_name(asked), item.type, item.applied.key, error, delay)
+        )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
+
+from typing_extensions import TypeVar
 
 from headway.errors import InvalidArgument
-from headway.resource import Key, ResourceId, TypeName
+from headway.resource import Key, Payload, ResourceId, TypeName
+
+P = TypeVar("P", bound=Payload, default=Any)
 
 
 class Reason(NamedTuple):
@@ -31,8 +35,10 @@ class Reason(NamedTuple):
         return f"{self.type.kind} {self.key[2]} {self.what} at {self.revision}"
 
 
-class Request(NamedTuple):
+class Request(NamedTuple, Generic[P]):
     """One call of a reconciler: a resource of the managed type, which need not exist (any more).
+
+    ``Request[Team]`` is one of a controller that manages teams; `Runtime.resource` gives the team.
 
     Attributes:
         id: type, tenancy and name, without a uid: whatever bears the name now.

@@ -25,14 +25,20 @@ from typing import Any, NoReturn
 
 import trio
 
+from headway._groups import only_error
 from headway.cache import Applied, CacheReader, Hub, OnFailure, SharedType, Subscription
 from headway.client import Client, LeaseClient, RunFence
+from headway.controller._alive import Lives
+from headway.controller._callbacks import call
+from headway.controller._declared_client import Declared
 from headway.controller._definition import Definition, Enqueue
 from headway.controller._deletions import deletions_since
 from headway.controller._fence import RunWrites
 from headway.controller._mapping import Owed, RunMapping
 from headway.controller._request import Reason
+from headway.controller._results import Results
 from headway.controller._runtime import Runtime
+from headway.controller._self_triggers import SelfTriggers
 from headway.controller._status import ControllerStatus, Phase, TypeStatus
 from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, PrimingStalled, RemoteError, StoreChanged
@@ -81,8 +87,21 @@ class Run:
         self._queue: WaitingQueue[Key, Reason] = WaitingQueue(WorkQueue(definition.backoff))
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
         self._cache = CacheReader(definition.name, definition.manages, definition.watches)
-        self._runtime = Runtime(definition, self._cache, Client(channel, registry, self._writes))
-        self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress)
+        self._self_triggers = SelfTriggers(self._writes.own)
+        self._results = Results()
+        lives, declared = Lives(self._cache), Declared(definition)
+        client = Client(channel, registry, self._writes, allow=declared)
+        self._runtime = Runtime(definition, self._cache, client, lives, declared, report)
+        self._mapping = RunMapping(
+            definition,
+            self._cache,
+            self._queue,
+            report,
+            self._note_progress,
+            own=self._writes.own,
+            self_triggers=self._self_triggers,
+            lives=lives,
+        )
         self._subscriptions: dict[TypeName, Subscription] = {}
         self._worker: Worker | None = None
         self._begun = False
@@ -94,6 +113,7 @@ class Run:
 
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
+        ended_by: BaseException | None = None
         try:
             for type in self._definition.types:
                 # A store that went back is written to no more than it is read. (No stream is opened for the question.)
@@ -106,9 +126,13 @@ class Run:
             await self._prime(raised.position)
             deleted = await self._deletions(raised.position, raised.settled)
             await self._live(raised.position.revision, deleted)
+        except BaseException as error:
+            ended_by = error
+            raise
         finally:
             # While the subscriptions are still there: without them the frontier would move past changes unmapped.
             await self._record_last()
+            await self._stopped(ended_by)
             self._cache.close()
             self._queue.close()
             for subscription in self._subscriptions.values():
@@ -118,6 +142,14 @@ class Run:
                     subscription.close()
             self._progress.unpark_all()
         raise EngineBug("a run ended by itself")
+
+    async def _stopped(self, ended_by: BaseException | None) -> None:
+        """Tell ``on_stop``: everything of the run has ended, and the cache can still be read as it was last."""
+        # A nursery that was cancelled raises a group of nothing but that.
+        failed = ended_by.subgroup(Exception) if isinstance(ended_by, BaseExceptionGroup) else ended_by
+        error = only_error(failed) if isinstance(failed, Exception) else None
+        with trio.CancelScope(shield=True):
+            await call(self._report, self._definition.name, "on_stop", self._definition.on_stop, self._runtime, error)
 
     def owed(self) -> Owed:
         """What this run was still to do; for the next run, when this one has ended."""
@@ -144,22 +176,25 @@ class Run:
         queue = self._queue.statistics() if self._begun else None
         oldest = queue.oldest_queued_at if queue is not None else None
         return ControllerStatus(
-            self._definition.name,
-            self._phase,
-            now - self._phase_began,
-            self._runtime.term,
-            self._starting_revision,
-            tuple(
+            name=self._definition.name,
+            phase=self._phase,
+            seconds=now - self._phase_began,
+            term=self._runtime.term,
+            starting_revision=self._starting_revision,
+            settled=self.settled(),
+            types=tuple(
                 TypeStatus(name, shared.gate.primed, shared.gate.frontier, self._starting_revision, shared.resources)
                 for name, shared in known
                 if shared is not None
             ),
-            self._definition.concurrency,
-            queue,
-            () if self._worker is None else self._worker.running(),
-            None if oldest is None else max(now - oldest, 0.0),
-            "a write's outcome is unknown, and is being settled" if self._queue.held else "",
-            self._begun and not self._mapping.owes_nothing,
+            concurrency=self._definition.concurrency,
+            queue=queue,
+            running=() if self._worker is None else self._worker.running(),
+            oldest_wait=None if oldest is None else max(now - oldest, 0.0),
+            holding="a write's outcome is unknown, and is being settled" if self._queue.held else "",
+            unmapped=self._mapping.unmapped if self._begun else 0,
+            not_done=self._results.list(),
+            not_done_count=len(self._results.not_done),
         )
 
     def _enter(self, phase: Phase) -> None:
@@ -241,7 +276,16 @@ class Run:
         definition = self._definition
         self._begin(deleted)
         self._report(RunStarted(definition.name, self._runtime.term, starting_revision, self._queue.statistics().ready))
-        worker = self._worker = Worker(definition, self._runtime, self._queue, self._report, self._note_progress)
+        await call(self._report, definition.name, "on_start", definition.on_start, self._runtime)
+        worker = self._worker = Worker(
+            definition,
+            self._runtime,
+            self._queue,
+            self._report,
+            self._note_progress,
+            self._self_triggers,
+            self._results,
+        )
         async with trio.open_nursery() as nursery:
             for type in definition.types:
                 subscription = self._subscriptions[type.name]
@@ -290,7 +334,7 @@ class Run:
                 raise InvalidArgument(
                     f"{what} enqueued {given!r}: give it ids of {self._definition.manages.name}, as from TYPE.id(name)"
                 )
-            self._queue.add(given.key, reason)
+            self._mapping.add(given.key, reason)
 
         return enqueue
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.controller._results import NotDone
 from headway.queue import QueueStatistics
 from headway.resource import TypeName
 
@@ -38,13 +39,16 @@ class ControllerStatus:
     Attributes:
         seconds: how long it has been in this phase.
         term: the present run's; 0 before it has one.
+        settled: the revision up to which nothing is owed; 0 while something is.
         types: empty while no run is there.
         concurrency: how many keys it may reconcile at once.
         queue: None unless it is running.
         running: how long each reconcile that is in hand has been running.
         oldest_wait: how long the key that has waited longest has been ready; None: no key is.
         holding: why every key is held back; empty: none is.
-        unmapped: whether changes have come that are not mapped yet.
+        unmapped: changes that are still to be mapped.
+        not_done: up to 1,000 of the keys whose last reconcile didn't end well, by how they are called.
+        not_done_count: of all of them.
         restarts: how many runs have ended.
         error: what ended the last run, as class and text; empty while none has failed.
     """
@@ -54,13 +58,16 @@ class ControllerStatus:
     seconds: float
     term: int = 0
     starting_revision: int = 0
+    settled: int = 0
     types: tuple[TypeStatus, ...] = ()
     concurrency: int = 1
     queue: QueueStatistics | None = None
     running: tuple[float, ...] = ()
     oldest_wait: float | None = None
     holding: str = ""
-    unmapped: bool = False
+    unmapped: int = 0
+    not_done: tuple[NotDone, ...] = ()
+    not_done_count: int = 0
     restarts: int = 0
     error: str = ""
 

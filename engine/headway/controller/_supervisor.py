@@ -11,7 +11,7 @@ import trio
 from headway._groups import only_error
 from headway.controller._mapping import Owed
 from headway.controller._run import Run
-from headway.controller._status import ControllerStatus
+from headway.controller._status import ControllerStatus, Phase
 from headway.errors import EngineBug
 from headway.events import Report, RunEnded
 
@@ -35,18 +35,21 @@ class Supervisor:
     """Runs one controller.
 
     Attributes:
+        name: of the controller.
+        fence_name: under what the store keeps its fence, "app/name".
         run: the present run; None between two.
     """
 
-    def __init__(self, name: str, make_run: Callable[[Owed], Run], report: Report) -> None:
+    def __init__(self, name: str, make_run: Callable[[Owed], Run], report: Report, *, fence_name: str = "") -> None:
         self.name = name
+        self.fence_name = fence_name or name
         self.run: Run | None = None
         self._make_run = make_run
         self._report = report
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
         self._error = ""
-        self._ended_at = 0.0
+        self._ended_at = trio.current_time()
 
     async def supervise(self) -> None:
         """Start a run, and another one when it has ended, until cancelled. What one still owes the next one gets."""
@@ -70,7 +73,9 @@ class Supervisor:
     def status(self) -> ControllerStatus:
         """What the controller is doing now."""
         if self.run is None:
-            status = ControllerStatus(self.name, "resting", trio.current_time() - self._ended_at)
+            # Before the first run nothing has ended yet.
+            phase: Phase = "resting" if self._restarts else "starting"
+            status = ControllerStatus(self.name, phase, trio.current_time() - self._ended_at)
         else:
             status = self.run.status()
         return dataclasses.replace(status, restarts=self._restarts, error=self._error)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import trio
 
 from headway.controller._definition import Definition
+from headway.controller._own_writes import RECONCILING, Reconciling
 from headway.controller._request import Reason, Request, RequeueAfter
+from headway.controller._results import NotDone, Results
 from headway.controller._runtime import Runtime
+from headway.controller._self_triggers import SelfTriggers
 from headway.errors import NonsenseResult, PermanentFailure, ReconcileTimeout
-from headway.events import Reconciled, ReconcileSlow, Report, hears_successes
+from headway.events import Reconciled, ReconcileSlow, Report, SelfTriggered, hears_successes
 from headway.queue import Taken, WaitingQueue
 from headway.resource import Key, ResourceId
 
@@ -34,6 +37,8 @@ class Worker:
         queue: WaitingQueue[Key, Reason],
         report: Report,
         on_done: Callable[[], None],
+        self_triggers: SelfTriggers,
+        results: Results,
     ) -> None:
         self._definition = definition
         self._type = definition.manages.name
@@ -42,15 +47,19 @@ class Worker:
         self._report = report
         self._reports_all = hears_successes(report)
         self._on_done = on_done
+        self._self_triggers = self_triggers
+        self._results = results
         self._started: dict[Key, float] = {}
 
     async def work(self) -> None:
         """Reconcile key after key until cancelled. A cancelled reconcile's key stays in hand, and so is still owed."""
+        reconciling = Reconciling()
+        RECONCILING.set(reconciling)
         taken = await self._queue.take()
         while taken is not None:
-            taken = await self._work_on(taken)
+            taken = await self._work_on(taken, reconciling)
 
-    async def _work_on(self, taken: Taken[Key, Reason] | None) -> Taken[Key, Reason] | None:
+    async def _work_on(self, taken: Taken[Key, Reason] | None, reconciling: Reconciling) -> Taken[Key, Reason] | None:
         """Reconcile from ``taken`` on until a deadline has passed; returns the key that comes after that.
 
         One cancel scope serves until then: to open one for each reconcile would cost more than all the rest of it. Its
@@ -61,18 +70,21 @@ class Worker:
         began, due, in_a_row = 0.0, 0.0, 0
         running: tuple[Taken[Key, Reason], ResourceId] | None = None
         beside: Exception | None = None
+        own_writes = self._self_triggers.writes
         try:
             with trio.CancelScope() as scope:
                 # A deadline that passes while a key is being taken leaves a scope that is of no use to the key.
                 while taken is not None and not scope.cancel_called:
-                    key = taken.key
-                    id = ResourceId(self._type, key[2], key[0], key[1])
-                    began, running = trio.current_time(), (taken, id)
-                    if began + limit > due + limit * _EARLY:
-                        scope.deadline = due = began + limit
-                    result, error = await self._call(taken, id, began)
-                    running = None
-                    self._done(taken, id, began, result, error)
+                    if not (own_writes and self._rests(taken)):
+                        key = taken.key
+                        id = ResourceId(self._type, key[2], key[0], key[1])
+                        began, running = trio.current_time(), (taken, id)
+                        if began + limit > due + limit * _EARLY:
+                            scope.deadline = due = began + limit
+                        reconciling.key = key
+                        result, error = await self._call(taken, id, began)
+                        running = None
+                        self._done(taken, id, began, result, error, reconciling)
                     in_a_row += 1
                     taken = self._queue.take_nowait() if in_a_row % _IN_A_ROW else None
                     if taken is None:
@@ -86,7 +98,7 @@ class Worker:
         if running is not None:
             taken, id = running
             timeout = ReconcileTimeout(f"{id}: the reconcile took longer than {limit} s")
-            self._done(taken, id, began, None, beside or timeout)
+            self._done(taken, id, began, None, beside or timeout, reconciling)
         return await self._queue.take()
 
     async def _call(
@@ -114,8 +126,16 @@ class Worker:
         began: float,
         result: RequeueAfter | None,
         error: Exception | None,
+        reconciling: Reconciling,
     ) -> None:
+        if self._self_triggers.loops:
+            self._self_triggers.ended(taken.key, wrote=reconciling.wrote)
+        reconciling.key, reconciling.wrote = None, False
         outcome, retry_after = self._settle(taken.key, result, error)
+        if error is not None:
+            self._not_done(taken, id, "permanent" if retry_after is None else "failed", error, retry_after)
+        elif self._results.not_done:
+            self._results.done(taken.key)
         if self._reports_all or error is not None:
             seconds = trio.current_time() - began
             name = self._definition.name
@@ -141,6 +161,34 @@ class Worker:
         """How long each reconcile in hand has been running, in seconds."""
         now = trio.current_time()
         return tuple(now - began for began in self._started.values())
+
+    def _not_done(
+        self,
+        taken: Taken[Key, Reason],
+        id: ResourceId,
+        outcome: Literal["failed", "permanent"],
+        error: Exception,
+        retry_after: float | None,
+    ) -> None:
+        now = trio.current_time()
+        until = None if retry_after is None else now + retry_after
+        text = f"{type(error).__name__}: {error}"
+        self._results.note(NotDone(id, outcome, text, taken.attempt, now, until))
+
+    def _rests(self, taken: Taken[Key, Reason]) -> bool:
+        """Put the key off if it has triggered itself too often, and say whether it was."""
+        now, key = trio.current_time(), taken.key
+        rest = self._self_triggers.rest(key, taken.reasons, taken.attempt, now)
+        if rest is None:
+            return False
+        self._queue.rest(key, rest.seconds)
+        if not rest.again:
+            id = ResourceId(self._type, key[2], key[0], key[1])
+            self._report(SelfTriggered(self._definition.name, id, rest.writes, rest.runs, rest.seconds))
+            writes = ", ".join(map(str, rest.writes))
+            text = f"triggers itself by what it writes: {writes}"
+            self._results.note(NotDone(id, "slowed", text, rest.runs, now, now + rest.seconds))
+        return True
 
     async def watchdog(self) -> None:
         """Name the reconciles that are running for long, again and again, for ever."""

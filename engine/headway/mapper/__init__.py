@@ -1,14 +1,43 @@
 """Whose concern: from a changed resource to the ids that want a reconcile.
 
 A mapper is asked for the old state and for the new one, so it never has to remember who used to be concerned. Nothing
-here waits or queues. Open `_mappers.py` first, then `_map_queue.py`.
+here waits or queues. Open `_mappers.py` first, then `_ready.py`, `_predicates.py` and `_map_queue.py`.
 """
 
 from headway.mapper._map_queue import MapItem as MapItem
 from headway.mapper._map_queue import MapQueue as MapQueue
+from headway.mapper._mappers import OWNER_INDEX as OWNER_INDEX
+from headway.mapper._mappers import ChangeMapper as ChangeMapper
+from headway.mapper._mappers import Concerned as Concerned
 from headway.mapper._mappers import Mapper as Mapper
+from headway.mapper._mappers import ReadyMapper as ReadyMapper
+from headway.mapper._mappers import ask as ask
 from headway.mapper._mappers import ids_of as ids_of
-from headway.mapper._mappers import map_index as map_index
-from headway.mapper._mappers import map_owner as map_owner
-from headway.mapper._mappers import map_same_name as map_same_name
+from headway.mapper._mappers import listed as listed
 from headway.mapper._mappers import mapper_name as mapper_name
+from headway.mapper._predicates import Predicate as Predicate
+from headway.mapper._predicates import When as When
+from headway.mapper._predicates import all_of as all_of
+from headway.mapper._predicates import any_of as any_of
+from headway.mapper._predicates import content_changed as content_changed
+from headway.mapper._predicates import data_changed as data_changed
+from headway.mapper._predicates import deletion_begun as deletion_begun
+from headway.mapper._predicates import metadata_changed as metadata_changed
+from headway.mapper._predicates import none_of as none_of
+from headway.mapper._predicates import not_own_writes as not_own_writes
+from headway.mapper._predicates import predicate as predicate
+from headway.mapper._predicates import status_changed as status_changed
+from headway.mapper._ready import Reference as Reference
+from headway.mapper._ready import map_change as map_change
+from headway.mapper._ready import map_index as map_index
+from headway.mapper._ready import map_owned as map_owned
+from headway.mapper._ready import map_owner as map_owner
+from headway.mapper._ready import map_reference as map_reference
+from headway.mapper._ready import map_references as map_references
+from headway.mapper._ready import map_same_name as map_same_name
+from headway.mapper._ready import map_self as map_self
+from headway.mapper._ready import map_through as map_through
+from headway.mapper._ready import map_union as map_union
+from headway.mapper._ready import only_if as only_if
+from headway.mapper._watch import Watch as Watch
+from headway.mapper._watch import watch as watch

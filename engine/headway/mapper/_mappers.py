@@ -1,61 +1,148 @@
-"""Ready-made mappers, and what every mapper must give."""
+"""What a mapper is, and what every mapper must give."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
 
 from headway.cache import CacheReader
 from headway.errors import DeclarationError
-from headway.resource import Key, Resource, ResourceId, ResourceType
+from headway.resource import Key, Payload, Resource, ResourceId, ResourceType
 
-Mapper = Callable[[Resource[Any], CacheReader], "Iterable[ResourceId | Resource[Any]]"]
+T = TypeVar("T", bound=Payload, default=Any)
+
+Concerned = Iterable[ResourceId | Resource[Any]]
+"""Ids, or resources, of the managed type; none is an empty list."""
+
+OWNER_INDEX = "headway.owner"
+"""The index by owner that every watched type of a controller has, and the managed one where a mapper needs it."""
+
+Need = tuple[ResourceType[Any] | None, str]
+"""An index by name, on a type, or (None) on the type that is mapped to."""
+
+
+class ReadyMapper(Generic[T]):
+    """A mapper of one state, ready-made or put together.
+
+    Attributes:
+        name: what it is called in reports.
+        towards: maps to resources of the given type, which is the managed one when the engine asks.
+        needs: the indexes that it reads.
+    """
+
+    __slots__ = ("name", "needs", "towards")
+
+    def __init__(
+        self,
+        name: str,
+        towards: Callable[[Resource[T], CacheReader, ResourceType[Any]], Concerned],
+        needs: frozenset[Need] = frozenset(),
+    ) -> None:
+        self.name = name
+        self.towards = towards
+        self.needs = needs
+
+    def __call__(self, resource: Resource[T], cache: CacheReader) -> Concerned:
+        return self.towards(resource, cache, cache.manages)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class ChangeMapper(Generic[T]):
+    """A mapper that is asked once a change, for both of its states at once. Made by `map_change`."""
+
+    __slots__ = ("function", "name", "needs")
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[Resource[T] | None, Resource[T] | None, CacheReader], Concerned],
+        needs: frozenset[Need] = frozenset(),
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.needs = needs
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+StateMapper = Callable[[Resource[T], CacheReader], Concerned]
+Mapper = StateMapper[T] | ChangeMapper[T]
 """``mapper(resource, cache)`` gives the managed resources that are concerned by ``resource``.
 
 It is called with a changed resource's old state and with its new one, when the cache of every type of the controller
 has reached the change. It must depend on its arguments alone, must not change them, and must not wait. It returns
-ids, or resources, of the managed type; none is an empty list.
+ids, or resources, of the managed type; none is an empty list. One made by `map_change` gets both states at once.
 """
 
 
-def map_owner() -> Mapper:
-    """The owner, where it is of the managed type."""
-
-    def owner(resource: Resource[Any], cache: CacheReader) -> Iterable[ResourceId]:
-        id = resource.owner
-        return [] if id is None or id.type.unversioned != cache.manages.kind else [id]
-
-    return owner
+def ask(mapper: Mapper[T], old: Resource[T] | None, new: Resource[T] | None, cache: CacheReader) -> list[object]:
+    """What a mapper answers to a change: one answer for each time it has to be asked, as it gave it."""
+    if isinstance(mapper, ChangeMapper):
+        return [mapper.function(old, new, cache)]
+    return [mapper(state, cache) for state in (old, new) if state is not None]
 
 
-def map_same_name() -> Mapper:
-    """The managed resource with the same name and tenancy."""
-
-    def same_name(resource: Resource[Any], cache: CacheReader) -> Iterable[ResourceId]:
-        return [resource.id._replace(type=cache.manages.name, uid="")]
-
-    return same_name
+def towards(mapper: StateMapper[T], resource: Resource[T], cache: CacheReader, target: ResourceType[Any]) -> object:
+    """What a mapper of one state gives when it is to map to ``target``."""
+    return mapper.towards(resource, cache, target) if isinstance(mapper, ReadyMapper) else mapper(resource, cache)
 
 
-def map_index(name: str) -> Mapper:
-    """The managed resources that have the changed resource's id (without its uid) as a value of the named index.
-
-    The index is one on the managed type, and says what each of its resources refers to.
-    """
-    given: object = name
-    if not isinstance(given, str):
-        raise DeclarationError(f"map_index takes the name of an index on the managed type, not {given!r}")
-
-    def by_index(resource: Resource[Any], cache: CacheReader) -> Iterable[Resource[Any]]:
-        return cache.index(cache.manages, name, resource.id.without_uid())
-
-    by_index.__name__ = f"map_index({name!r})"
-    return by_index
+def listed(answer: object) -> Iterator[Any]:
+    """What is in an answer. What is no list stands for itself, so that `ids_of` names it."""
+    if isinstance(answer, str | Resource | ResourceId) or not isinstance(answer, Iterable):
+        yield answer
+    else:
+        yield from answer
 
 
-def mapper_name(mapper: Mapper) -> str:
-    """What a mapper is called in reports."""
+def needs_of(*mappers: object) -> frozenset[Need]:
+    """The indexes that these mappers read, as far as they say so."""
+    none: frozenset[Need] = frozenset()
+    return none.union(*(each.needs for each in mappers if isinstance(each, ReadyMapper | ChangeMapper)))
+
+
+def mapper_name(mapper: object) -> str:
+    """What a mapper, or a predicate, is called in reports."""
     return getattr(mapper, "__qualname__", None) or repr(mapper)
+
+
+def mapper_problem(mapper: object) -> str | None:
+    """What is wrong with a mapper, or None."""
+    if isinstance(mapper, ChangeMapper):
+        return None
+    return function_problem(
+        mapper, 2, "a mapper, such as headway.map_owner(),", "a resource and a cache", "a mapper must not wait"
+    )
+
+
+def function_problem(function: object, arguments: int, what: str, takes: str, why: str) -> str | None:
+    """What is wrong with a function that must be a plain one of so many arguments, or None."""
+    if not callable(function):
+        return f"must be {what} not {function!r}"
+    called = getattr(function, "__call__", None)  # noqa: B004  # asks whether it is async, not whether it is callable
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called):
+        return f"must be a plain function: {why}, and {function!r} is async"
+    try:
+        inspect.signature(function).bind(*(None for _ in range(arguments)))
+    except TypeError:
+        return f"must take {takes}, and takes {inspect.signature(function)}"
+    except ValueError:
+        # Some builtins don't say what they take; what they give is looked at anyway.
+        return None
+    return None
+
+
+def check_function(where: str, function: object, arguments: int, takes: str, form: str) -> None:
+    """Raise DeclarationError for a function that isn't a plain one of so many arguments."""
+    problem = function_problem(function, arguments, "a function,", takes, "it must not wait")
+    if problem:
+        raise DeclarationError(f"{where} {problem}. The form is: {form}")
 
 
 def ids_of(result: object, managed: ResourceType[Any]) -> tuple[list[Key], list[str]]:

@@ -13,6 +13,7 @@ from headway.events import Report
 _WARNINGS = (
     events.BookmarkRefused,
     events.CallDelayed,
+    events.CallbackFailed,
     events.DeletionsUnknown,
     events.HandlerFailed,
     events.IndexFailed,
@@ -21,10 +22,13 @@ _WARNINGS = (
     events.ReconcileSlow,
     events.RunEnded,
     events.ShutdownBlocked,
+    events.SelfTriggered,
+    events.SourceFailed,
     events.StreamEnded,
     events.StreamLagging,
     events.WriteUnknown,
 )
+_MAY_FAIL = (events.DaemonEnded, events.LeaseEnded, events.Reconciled)
 _PACKAGE = os.path.dirname(events.__file__) + os.sep
 _INFOS = (
     events.LeaseAwaited,
@@ -49,7 +53,9 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     log = logger or structlog.get_logger("headway")
 
     def report(event: object) -> None:
-        failed = isinstance(event, events.Reconciled | events.LeaseEnded) and event.error is not None
+        failed = (
+            isinstance(event, events.Reconciled | events.LeaseEnded | events.DaemonEnded) and event.error is not None
+        )
         if not (failed or verbose or isinstance(event, _WARNINGS)):
             return
         fields = {field.name: _plain(getattr(event, field.name)) for field in dataclasses.fields(event)}  # type: ignore[arg-type]  # every event is a dataclass

@@ -114,6 +114,10 @@ _COUNTERS = {
     "index_failures": ("Resources left out of an index, because its function raised.", ["controller", "type", "index"]),
     "writes_unknown": ("Writes whose outcome was unknown, each of which holds back every key.", ["controller"]),
     "writes_settled": ("Times that unknown writes were settled.", ["controller"]),
+    "self_triggers": ("Times that a key was put off because it triggers itself.", ["controller"]),
+    "daemons_ended": ("Daemons that ended, by the class of the error.", ["controller", "error"]),
+    "source_failures": ("Values of a source that came to nothing.", ["controller", "source"]),
+    "callback_failures": ("Callbacks that failed.", ["controller", "callback"]),
     "calls_delayed": ("Calls of a run for its fence that failed and are made again.", ["controller", "call"]),
     "leases_awaited": ("Times that a lease was found to be another's.", ["lease"]),
     "leases_taken": ("Terms of a lease that this process has had.", ["lease"]),
@@ -147,6 +151,10 @@ def _name(event: Any) -> Iterable[str]:
     return (event.name,)
 
 
+def _class(error: BaseException | None) -> str:
+    return "" if error is None else type(error).__name__
+
+
 def _type(event: Any) -> Iterable[str]:
     return (str(event.type),)
 
@@ -161,14 +169,15 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.IndexFailed: ("index_failures", lambda event: (event.controller, str(event.type), event.index)),
     events.WriteUnknown: ("writes_unknown", _controller),
     events.WriteSettled: ("writes_settled", _controller),
+    events.SelfTriggered: ("self_triggers", _controller),
+    events.DaemonEnded: ("daemons_ended", lambda event: (event.controller, _class(event.error))),
+    events.SourceFailed: ("source_failures", lambda event: (event.controller, event.source)),
+    events.CallbackFailed: ("callback_failures", lambda event: (event.controller, event.callback)),
     events.CallDelayed: ("calls_delayed", lambda event: (event.controller, event.call)),
     events.LeaseAwaited: ("leases_awaited", _name),
     events.LeaseTaken: ("leases_taken", _name),
     events.LeaseDelayed: ("leases_delayed", _name),
-    events.LeaseEnded: (
-        "leases_ended",
-        lambda event: (event.name, "" if event.error is None else type(event.error).__name__),
-    ),
+    events.LeaseEnded: ("leases_ended", lambda event: (event.name, _class(event.error))),
     events.StaleRefused: ("stale_refused", lambda event: (str(event.type), event.what)),
     events.StreamOpened: (
         "streams_opened",
@@ -178,7 +187,7 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.StreamLagging: ("streams_lagging", _type),
     events.BookmarkRefused: ("bookmarks_refused", _type),
     events.RunStarted: ("runs_started", _controller),
-    events.RunEnded: ("runs_ended", lambda event: (event.controller, type(event.error).__name__)),
+    events.RunEnded: ("runs_ended", lambda event: (event.controller, _class(event.error))),
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),

@@ -160,7 +160,7 @@ class WorkQueue(Generic[K, R]):
         """Hand out the next ready key; None when there is none or the queue is closed.
 
         The key is in hand from now on, until it is reported back by exactly one of `succeeded`, `failed`,
-        `requeue_after` and `dropped`.
+        `requeue_after`, `dropped` and `rest`.
         """
         if self._closed:
             return None
@@ -251,6 +251,27 @@ class WorkQueue(Generic[K, R]):
             NotInHandError: the key isn't in hand.
         """
         self.succeeded(key, now)
+
+    def rest(self, key: K, delay: float, now: float) -> None:
+        """Report that the key in hand is to rest: its run is put off for `delay` seconds, and is still owed.
+
+        It keeps its reasons and its failures; as with a failed key, a change ends the rest.
+
+        Raises:
+            NotInHandError: the key isn't in hand.
+            ValueError: `delay` isn't finite.
+        """
+        _check_finite("delay", delay)
+        entry = self._in_hand(key)
+        following, entry.following = entry.following, None
+        if following is not None:
+            entry.absorb(following)
+        if following is not None or delay <= 0:
+            self._ready(entry, now)
+        else:
+            entry.state = "backing off"
+            self._backing_off += 1
+            self._delays.put(entry, now + delay)
 
     def close(self) -> None:
         """Stop: adds are ignored, nothing is handed out. Keys in hand can still be reported back."""

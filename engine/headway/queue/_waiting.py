@@ -155,6 +155,16 @@ class WaitingQueue(Generic[K, R]):
         self._machine.dropped(key, trio.current_time())
         self._reported_back()
 
+    def rest(self, key: K, delay: float) -> None:
+        """Report that the key in hand is to rest; see `WorkQueue.rest`.
+
+        Raises:
+            NotInHandError: the key isn't in hand.
+            ValueError: `delay` isn't finite.
+        """
+        self._machine.rest(key, delay, trio.current_time())
+        self._reported_back()
+
     def close(self) -> None:
         """Stop: whoever waits in `take`, now or later, gets None; adds are ignored. See `WorkQueue.close`."""
         self._machine.close()

@@ -1,0 +1,264 @@
+"""An app: types and controllers that belong together. Misuse fails here, when something is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
+
+from typing_extensions import Unpack
+
+from headway.cache import Index
+from headway.controller._checks import (
+    check,
+    check_backoff,
+    frozen_indexes,
+    frozen_mapping,
+    frozen_types,
+    frozen_watches,
+    function_problem,
+    refuse,
+    seconds_problem,
+)
+from headway.controller._daemons import Daemons
+from headway.controller._definition import DeclaredAs, Definition, Initialiser, OnStart, OnStop, Reconciler, Source
+from headway.controller._runtime import Runtime
+from headway.controller._timers import Timers
+from headway.errors import DeclarationError
+from headway.mapper import Mapper, Watch, When, predicate
+from headway.queue import Backoff
+from headway.resource import Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
+
+T = TypeVar("T", bound=Payload)
+
+Watches = Mapping[ResourceType[Any], Mapper[Any]] | Sequence[Watch[Any]]
+Lived = Callable[[Runtime, Resource[T]], Awaitable[None]]
+"""``async def lived(rt, resource)``: a daemon or a timer."""
+
+_DAEMON_FORM = """
+    @app.daemon(TEAM)
+    async def heartbeat(rt: headway.Runtime, team: headway.Resource[Team]) -> None: ..."""
+_TIMER_FORM = """
+    @app.timer(TEAM, every=60)
+    async def check(rt: headway.Runtime, team: headway.Resource[Team]) -> None: ..."""
+
+
+class LivedOptions(TypedDict, total=False):
+    """What can be said of a daemon or a timer; as of `App.controller`."""
+
+    watches: Watches
+    indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]]
+    reads: Sequence[ResourceType[Any]]
+    writes: Sequence[ResourceType[Any]]
+    initialiser: Initialiser
+    on_start: OnStart
+    on_stop: OnStop
+    concurrency: int
+    deadline: float
+    backoff: Backoff
+    name: str
+
+
+class App:
+    """Types and controllers that belong together. ``headway.open_engine(store, app)`` runs them.
+
+    Args:
+        name: what the app is called; its controllers' fences are kept under ``name/controller``.
+    """
+
+    def __init__(self, name: str) -> None:
+        problem = name_problem("an app's name", name)
+        if problem:
+            raise DeclarationError(f"{problem}: headway.App('staff')")
+        self.name = name
+        self.registry = Registry()
+        self.controllers: dict[str, Definition] = {}
+
+    def type(
+        self,
+        group: str,
+        version: str,
+        kind: str,
+        payload: type[T],
+        *,
+        scope: Scope = Scope.NAMESPACE,
+        hooks: Hooks[T] | None = None,
+    ) -> ResourceType[T]:
+        """Declare and register a type: ``TEAM = app.type("staff", "v1", "Team", Team)``."""
+        declared: ResourceType[T] = ResourceType(group, version, kind, payload, scope=scope, hooks=hooks)
+        self.registry.register(declared)
+        return declared
+
+    def controller(
+        self,
+        *,
+        manages: ResourceType[T],
+        when: When[T] | None = None,
+        watches: Watches | None = None,
+        indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]] | None = None,
+        sources: Mapping[str, Source] | None = None,
+        reads: Sequence[ResourceType[Any]] | None = None,
+        writes: Sequence[ResourceType[Any]] | None = None,
+        initialiser: Initialiser | None = None,
+        on_start: OnStart | None = None,
+        on_stop: OnStop | None = None,
+        concurrency: int = 1,
+        deadline: float = 300.0,
+        backoff: Backoff | None = None,
+        name: str = "",
+    ) -> Callable[[Reconciler[T]], Reconciler[T]]:
+        """Declare a controller; decorates its reconciler, an async function of a Runtime and a Request.
+
+        Args:
+            manages: the type whose resources are reconciled.
+            when: which changes of the managed type make it be reconciled; all, unless given.
+            watches: further types, each with the mapper from its changes to managed resources; or a list of
+                ``headway.watch(TYPE, mapper, when=...)``.
+            indexes: indexes on any of these types, for reads of the cache.
+            sources: what else, outside the store, makes a key be reconciled, by name.
+            reads: what the run's client may read besides what is managed, watched and written; all, unless given.
+            writes: what the run's client may write, outputs and statuses included; all, unless given.
+            initialiser: runs first in every run, before anything is cached; when it fails the run does.
+            on_start: is called in every run once it is primed, before the first mapper and the first reconcile.
+            on_stop: is called with what ended the run (None: it was stopped) when everything else of it has ended.
+            concurrency: how many keys are reconciled at once; one key never is.
+            deadline: seconds that a reconcile may take before it is cancelled and counts as failed.
+            backoff: between the attempts of a key that fails: 5 ms, doubling up to 1,000 s, unless given.
+            name: the function's own name, with hyphens, unless given.
+
+        What is given is copied: changing it afterwards changes nothing. Raises DeclarationError, with the right form.
+        """
+
+        def declare(reconcile: Reconciler[T]) -> Reconciler[T]:
+            named = name or _name_of(reconcile)
+            check_backoff(named, backoff)
+            self._add(
+                Definition(
+                    name=named,
+                    reconcile=reconcile,
+                    manages=manages,
+                    when=_when(named, when),
+                    watches=frozen_watches(named, watches),
+                    indexes=frozen_indexes(named, indexes),
+                    sources=frozen_mapping(named, "sources", sources),
+                    reads=frozen_types(named, "reads", reads),
+                    writes=frozen_types(named, "writes", writes),
+                    initialiser=initialiser,
+                    on_start=on_start,
+                    on_stop=on_stop,
+                    concurrency=concurrency,
+                    deadline=deadline,
+                    backoff=backoff or Backoff(),
+                )
+            )
+            return reconcile
+
+        return declare
+
+    def daemon(
+        self, type: ResourceType[T], *, finalizer: bool = False, **options: Unpack[LivedOptions]
+    ) -> Callable[[Lived[T]], Lived[T]]:
+        """Declare a daemon; decorates ``async def daemon(rt, resource)``, which runs once for each resource of a type.
+
+        It lives in a task of its own while the resource does: it is cancelled when the resource's deletion begins, or
+        another one bears the name, and has ended before the next one of that name begins. One that raises is called
+        again, after 0.5 s, doubling up to 60 s (``backoff``); one that returns is done with this resource for this run.
+        Underneath it is a controller, and its options are a controller's; its tasks end with the controller's run.
+
+        Args:
+            type: of the resources.
+            finalizer: a deleted resource stays until its daemon has ended.
+
+        Raises DeclarationError, with the right form.
+        """
+
+        def declare(function: Lived[T]) -> Lived[T]:
+            named = options.get("name") or _name_of(function)
+            problem = function_problem("the daemon", function, 2)
+            if problem:
+                raise refuse(named, problem, _DAEMON_FORM)
+            backoff = options.setdefault("backoff", Backoff(0.5, 60.0))
+            check_backoff(named, backoff)
+            daemons = Daemons(function, finalizer=finalizer, backoff=backoff)
+            self._lived("daemon", named, type, daemons.reconcile, {"daemons": daemons.host}, options)
+            return function
+
+        return declare
+
+    def timer(
+        self, type: ResourceType[T], *, every: float, jitter: float = 0.1, **options: Unpack[LivedOptions]
+    ) -> Callable[[Lived[T]], Lived[T]]:
+        """Declare a timer; decorates ``async def timer(rt, resource)``, called again and again for each resource.
+
+        First when the resource is there, or the run has begun, then ``every`` so many seconds, give or take the part
+        ``jitter`` of them, from the end of one call to the start of the next. A call is cancelled when the resource's
+        deletion begins, or at the ``deadline``; one that raises is repeated with the controller's back-off. Underneath
+        it is a controller, and its options are a controller's.
+
+        Raises DeclarationError, with the right form.
+        """
+
+        def declare(function: Lived[T]) -> Lived[T]:
+            named = options.get("name") or _name_of(function)
+            given: object = jitter
+            for problem in (
+                function_problem("the timer", function, 2),
+                seconds_problem("every", every),
+                None
+                if isinstance(given, int | float) and 0 <= given < 1
+                else f"jitter must be a part, from 0 to below 1, not {given!r}",
+            ):
+                if problem:
+                    raise refuse(named, problem, _TIMER_FORM)
+            timers = Timers(function, every, jitter)
+            self._lived("timer", named, type, timers.reconcile, {}, options)
+            return function
+
+        return declare
+
+    def _lived(
+        self,
+        declared_as: DeclaredAs,
+        name: str,
+        type: ResourceType[T],
+        reconcile: Reconciler[T],
+        sources: Mapping[str, Source],
+        options: LivedOptions,
+    ) -> None:
+        check_backoff(name, options.get("backoff"))
+        self._add(
+            Definition(
+                name=name,
+                reconcile=reconcile,
+                manages=type,
+                watches=frozen_watches(name, options.get("watches")),
+                indexes=frozen_indexes(name, options.get("indexes")),
+                sources=frozen_mapping(name, "sources", sources),
+                reads=frozen_types(name, "reads", options.get("reads")),
+                writes=frozen_types(name, "writes", options.get("writes")),
+                initialiser=options.get("initialiser"),
+                on_start=options.get("on_start"),
+                on_stop=options.get("on_stop"),
+                concurrency=options.get("concurrency", 8),
+                deadline=options.get("deadline", 300.0),
+                backoff=options.get("backoff") or Backoff(),
+                declared_as=declared_as,
+            )
+        )
+
+    def _add(self, definition: Definition) -> None:
+        check(definition, self.name, self.registry, self.controllers)
+        self.controllers[definition.name] = definition
+
+
+def _name_of(function: object) -> str:
+    name: str = getattr(function, "__name__", "")
+    return name.replace("_", "-").strip("-")
+
+
+def _when(name: str, given: When[T] | None) -> Any:
+    if given is None:
+        return None
+    try:
+        return predicate("when", given)
+    except DeclarationError as error:
+        raise refuse(name, str(error)) from error

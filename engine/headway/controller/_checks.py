@@ -1,0 +1,203 @@
+"""What can be wrong with a declaration. Every misuse is named, with what was given and the right form."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from headway.cache import Index
+from headway.controller._definition import Definition
+from headway.errors import DeclarationError
+from headway.mapper import OWNER_INDEX, Watch
+from headway.mapper import watch as watched
+from headway.queue import Backoff
+from headway.resource import Registry, ResourceType, did_you_mean, name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+FORM = """
+    @app.controller(manages=TEAM, watches={ACCOUNT: headway.map_owner()}, concurrency=8)
+    async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None: ..."""
+
+
+def refuse(name: str, problem: str, form: str = FORM) -> DeclarationError:
+    """The error for a problem of a controller's declaration."""
+    return DeclarationError(f"controller {name!r}: {problem}. The form is:{form}")
+
+
+def frozen_mapping(name: str, field: str, given: object) -> Mapping[Any, Any]:
+    """A copy of a mapping that was given, which nobody can change."""
+    if given is None:
+        return MappingProxyType({})
+    if not isinstance(given, Mapping):
+        raise refuse(name, f"{field} must be a mapping, such as {{ACCOUNT: ...}}, not {given!r}")
+    return MappingProxyType(dict(given))
+
+
+def frozen_indexes(name: str, given: object) -> Mapping[ResourceType[Any], Sequence[Index[Any]]]:
+    """A copy of the indexes that were given."""
+    indexes = frozen_mapping(name, "indexes", given)
+    for type, each in indexes.items():
+        if not isinstance(each, Sequence):
+            raise refuse(name, f"indexes[{type!r}] must be a list of indexes, not {each!r}")
+    return MappingProxyType({type: tuple(each) for type, each in indexes.items()})
+
+
+def frozen_watches(name: str, given: object) -> Mapping[ResourceType[Any], Watch[Any]]:
+    """The watches that were given, as a mapping of mappers or as a list of `headway.watch(...)`."""
+    found: dict[ResourceType[Any], Watch[Any]] = {}
+    if isinstance(given, Mapping):
+        listed: list[object] = [_paired(name, type, mapper) for type, mapper in given.items()]
+    elif given is None or (isinstance(given, Sequence) and not isinstance(given, str)):
+        listed = list(given or ())
+    else:
+        raise refuse(name, f"watches must be a mapping, or a list of headway.watch(TYPE, mapper), not {given!r}")
+    for each in listed:
+        if not isinstance(each, Watch):
+            raise refuse(
+                name,
+                "watches must be a mapping, such as {ACCOUNT: headway.map_owner()}, or a list of "
+                f"headway.watch(ACCOUNT, headway.map_owner()), and has {each!r}",
+            )
+        if each.type in found:
+            raise refuse(name, f"watches has {each.type.name} twice: put the mappers together by headway.map_union")
+        found[each.type] = each
+    return MappingProxyType(found)
+
+
+def _paired(name: str, type: object, mapper: object) -> Watch[Any]:
+    if not isinstance(type, ResourceType):
+        raise refuse(name, f"watches has {type!r}, which is no type: use what app.type(...) returned")
+    if isinstance(mapper, Watch):
+        raise refuse(name, f"watches[{type.name}] must be a mapper; headway.watch(...) goes into a list")
+    given: Any = mapper
+    try:
+        return watched(type, given)
+    except DeclarationError as error:
+        raise refuse(name, str(error)) from error
+
+
+def frozen_types(name: str, field: str, given: object) -> frozenset[ResourceType[Any]] | None:
+    """The types of ``reads`` or ``writes``; None where nothing is declared."""
+    if given is None:
+        return None
+    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+        raise refuse(name, f"{field} must be a list of types, such as [ACCOUNT], not {given!r}")
+    types = list(given)
+    for each in types:
+        if not isinstance(each, ResourceType):
+            raise refuse(name, f"{field} has {each!r}, which is no type: use what app.type(...) returned")
+    return frozenset(types)
+
+
+def check_backoff(name: str, given: object) -> None:
+    """Raise for what is no back-off."""
+    if given is not None and not isinstance(given, Backoff):
+        raise refuse(name, f"backoff must be a headway.Backoff(base, maximum), not {given!r}")
+
+
+def check(definition: Definition, app: str, registry: Registry, taken: Container[str]) -> None:
+    """Raise for the first thing that is wrong with a definition."""
+    for problem in (
+        name_problem("a controller's name", definition.name),
+        f"the name {definition.name!r} is taken" if definition.name in taken else None,
+        function_problem("the reconciler", definition.reconcile, 2),
+        *_types_problems(definition, app, registry),
+        _indexes_problem(definition),
+        _needs_problem(definition),
+        _numbers_problem(definition),
+        *(function_problem(f"source {name!r}", each, 2) for name, each in definition.sources.items()),
+        _optional("the initialiser", definition.initialiser, 1),
+        _optional("on_start", definition.on_start, 1, plain=True),
+        _optional("on_stop", definition.on_stop, 2, plain=True),
+    ):
+        if problem:
+            raise refuse(definition.name, problem)
+
+
+def _optional(what: str, function: object, arguments: int, *, plain: bool = False) -> str | None:
+    return None if function is None else function_problem(what, function, arguments, plain=plain)
+
+
+def function_problem(what: str, function: object, arguments: int, *, plain: bool = False) -> str | None:
+    """What is wrong with a function that must be async (or, ``plain``, may be) and take so many arguments."""
+    if not callable(function):
+        return f"{what} must be {'a' if plain else 'an async'} function, not {function!r}"
+    if (
+        not plain
+        and not inspect.iscoroutinefunction(function)
+        and not inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004  # asks whether it is async, not whether it is callable
+        )
+    ):
+        return f"{what} {function!r} must be an async function (`async def`)"
+    try:
+        inspect.signature(function).bind(*(None for _ in range(arguments)))
+    except TypeError:
+        return f"{what} must take {arguments} arguments, and takes {inspect.signature(function)}"
+    return None
+
+
+def _types_problems(definition: Definition, app: str, registry: Registry) -> Iterator[str]:
+    for field, types in (
+        ("manages", [definition.manages]),
+        ("watches", list(definition.watches)),
+        ("reads", sorted(definition.reads or (), key=str)),
+        ("writes", sorted(definition.writes or (), key=str)),
+    ):
+        for type in types:
+            given: object = type
+            if not isinstance(given, ResourceType):
+                yield f"{field} has {given!r}, which is no type: use what app.type(...) returned"
+            elif type.name not in registry or registry.resolve(type.name) is not type:
+                yield f"{field} has {type.name}, which is not a type of app {app!r}: declare it by app.type(...)"
+
+
+def _indexes_problem(definition: Definition) -> str | None:
+    for type, indexes in definition.indexes.items():
+        if type is not definition.manages and type not in definition.watches:
+            return f"indexes has {type!r}, which the controller neither manages nor watches"
+        given: list[object] = list(indexes)
+        names = [index.name for index in given if isinstance(index, Index)]
+        if len(names) < len(given):
+            return f"indexes[{type.name}] must hold indexes, such as headway.index('team', lambda account: ...)"
+        if OWNER_INDEX in names:
+            return f"indexes[{type.name}] has an index named {OWNER_INDEX!r}, which is the engine's own"
+        if len(set(names)) != len(names):
+            return f"indexes[{type.name}] has two indexes of one name: {names}"
+    return None
+
+
+def _needs_problem(definition: Definition) -> str | None:
+    """A mapper that reads an index which isn't there would fail with every change, and only then."""
+    for watch in definition.watches.values():
+        for on, name in sorted(watch.needs, key=str):
+            type = on or definition.manages
+            if type not in definition.types:
+                return f"{watch} goes through {type.name}, which the controller neither manages nor watches"
+            names = [index.name for index in definition.indexes_of(type)]
+            if name not in names:
+                hint = did_you_mean(name, [each for each in names if each != OWNER_INDEX])
+                return (
+                    f"{watch} reads index {name!r}, which {type.name} doesn't have{hint}: "
+                    f"add it by indexes={{{type.name.kind.upper()}: [headway.index({name!r}, ...)]}}"
+                )
+    return None
+
+
+def _numbers_problem(definition: Definition) -> str | None:
+    concurrency: object = definition.concurrency
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
+        return f"concurrency must be a whole number from 1 on, not {concurrency!r}"
+    return seconds_problem("deadline", definition.deadline)
+
+
+def seconds_problem(what: str, given: object) -> str | None:
+    """What is wrong with a number of seconds that must be above 0, or None."""
+    if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given) or given <= 0:
+        return f"{what} must be a number of seconds above 0, not {given!r}"
+    return None

@@ -1,0 +1,116 @@
+"""Daemons: a task for each resource, that lives and dies with it.
+
+A daemon is a controller. Its source holds the nursery of the tasks, so that they end with the run (C7, C10); its
+reconciler starts a task for a resource that has none, and awaits one that is over before it lets the next begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
+
+import trio
+
+from headway._groups import only_error
+from headway.controller._definition import Enqueue
+from headway.controller._own_writes import RECONCILING
+from headway.controller._request import Request
+from headway.controller._runtime import Runtime
+from headway.events import DaemonEnded
+from headway.queue import Backoff
+from headway.resource import Key, Resource, ResourceId
+
+_LASTED = 60.0
+"""A daemon that raises after so many seconds is called again as after its first failure."""
+
+Daemon = Callable[[Runtime, Resource[Any]], Awaitable[None]]
+
+
+class _Life:
+    """One resource's task."""
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.ended = trio.Event()
+
+
+class _Host:
+    """The tasks of one run."""
+
+    def __init__(self) -> None:
+        self.nursery: trio.Nursery | None = None
+        self.opened = trio.Event()
+        # Invariant: one for each key at most; it is replaced when it has ended.
+        self.lives: dict[Key, _Life] = {}
+
+
+class Daemons:
+    """What is declared by `App.daemon`."""
+
+    def __init__(self, daemon: Daemon, *, finalizer: bool, backoff: Backoff) -> None:
+        self._daemon = daemon
+        self._finalizer = finalizer
+        self._backoff = backoff
+        self._hosts: WeakKeyDictionary[Runtime, _Host] = WeakKeyDictionary()
+
+    async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:  # noqa: ARG002  # the form of a source
+        """The source: holds the run's tasks."""
+        host = self._hosts.setdefault(rt, _Host())
+        async with trio.open_nursery() as host.nursery:
+            host.opened.set()
+            await trio.sleep_forever()
+        raise AssertionError("sleep_forever returned")
+
+    async def reconcile(self, rt: Runtime, request: Request[Any]) -> None:
+        """Have a task for the resource while it is there, and none when it is not."""
+        host = self._hosts.setdefault(rt, _Host())
+        await host.opened.wait()
+        resource = rt.resource(request)
+        if resource is None or not self._finalizer:
+            await self._keep(host, rt, request.id.key, None if resource is None or resource.is_deleting else resource)
+            return
+        async with rt.finalizer(resource) as guarded:
+            await self._keep(host, rt, request.id.key, guarded.resource if guarded.alive else None)
+
+    async def _keep(self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | None) -> None:
+        life = host.lives.get(key)
+        if life is not None and (resource is None or life.uid != resource.uid):
+            # Its scope was cut when the run heard what is seen here.
+            await life.ended.wait()
+            del host.lives[key]
+            life = None
+        if life is None and resource is not None:
+            life = host.lives[key] = _Life(resource.uid)
+            assert host.nursery is not None
+            host.nursery.start_soon(self._live, rt, resource, life, name=f"daemon {rt.controller} of {resource.id}")
+
+    async def _live(self, rt: Runtime, resource: Resource[Any], life: _Life) -> None:
+        # Started by a reconcile, whose writes these are not.
+        RECONCILING.set(None)
+        try:
+            with rt.alive(resource) as scope:
+                if not scope.cancel_called:
+                    await self._call(rt, resource)
+        except Exception as error:  # noqa: BLE001  # raised while it was cancelled
+            rt.report(DaemonEnded(rt.controller, resource.id, only_error(error), None))
+        finally:
+            life.ended.set()
+
+    async def _call(self, rt: Runtime, resource: Resource[Any]) -> None:
+        failures = 0
+        id: ResourceId = resource.id
+        while True:
+            began = trio.current_time()
+            try:
+                await self._daemon(rt, rt.cache.get(resource.type, id) or resource)
+            except Exception as error:  # noqa: BLE001  # a user's function may raise anything; it is called again
+                if trio.current_time() - began >= _LASTED:
+                    failures = 0
+                delay = self._backoff.delay(failures)
+                failures += 1
+                rt.report(DaemonEnded(rt.controller, id, only_error(error), delay))
+            else:
+                rt.report(DaemonEnded(rt.controller, id, None, None))
+                return
+            await trio.sleep(delay)

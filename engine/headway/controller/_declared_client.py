@@ -1,0 +1,51 @@
+"""The types that a controller has said it reads and writes: the others are refused to its client."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from headway.controller._definition import Definition
+from headway.errors import NotDeclared
+from headway.resource import Kind, ResourceType, TypeName, type_name
+
+
+class Declared:
+    """Meets `client.Allow` for a controller; nothing is refused where nothing is declared."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._controller = definition.name
+        self._writes = None if definition.writes is None else _kinds(definition.writes)
+        self._reads: frozenset[Kind] | None = None
+        if definition.reads is not None:
+            self._reads = _kinds([*definition.reads, *definition.types, *(definition.writes or ())])
+
+    def __call__(self, method: str, request: Any) -> None:
+        """Raise NotDeclared for a call that the controller has not declared."""
+        if method in ("Write", "WriteStatus", "Delete"):
+            id = request.resource.id if method == "Write" else request.id
+            self.check_write(type_name(None if id is None else id.type))
+        elif self._reads is not None:
+            if method == "ListByOwner":
+                raise NotDeclared(
+                    f"controller {self._controller} declares its `reads`, and list_by_owner reads every type: "
+                    "list each type by itself, or leave `reads` out"
+                )
+            type = type_name(request.id.type if method == "Read" else request.type)
+            if type.unversioned not in self._reads:
+                raise self._not("reads", type)
+
+    def check_write(self, type: TypeName) -> None:
+        """Raise NotDeclared for a type that the controller has not said it writes."""
+        if self._writes is not None and type.unversioned not in self._writes:
+            raise self._not("writes", type)
+
+    def _not(self, declaration: str, type: TypeName) -> NotDeclared:
+        return NotDeclared(
+            f"controller {self._controller} doesn't declare that it {declaration} {type}: "
+            f"add it, @app.controller(..., {declaration}=[..., {type.kind.upper()}])"
+        )
+
+
+def _kinds(types: Collection[ResourceType[Any]]) -> frozenset[Kind]:
+    return frozenset(type.kind for type in types)

@@ -1,0 +1,107 @@
+"""What a run has written itself, told by revision. Pure.
+
+A write that a run has had acknowledged comes back to it as a change. Whether a change is such an echo decides whether
+`not_own_writes` turns it away, so in doubt it isn't: a change that was taken for the run's own would be lost.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from headway.cache import Applied
+from headway.resource import Key, Position, TypeName, pb
+
+KEPT = 10_000
+"""How many writes are remembered. Older ones count as others'."""
+
+
+class OwnWrite(NamedTuple):
+    """A write that was acknowledged.
+
+    Attributes:
+        what: ``written``, ``deleted`` or ``status``.
+        by: the key whose reconcile wrote it; None: no reconcile did.
+    """
+
+    type: TypeName
+    key: Key
+    revision: int
+    what: str
+    by: Key | None
+    status_key: str = ""
+
+    def __str__(self) -> str:
+        what = f"status {self.status_key} written" if self.what == "status" else self.what
+        return f"{self.type.kind} {self.key[2]} {what} at {self.revision}"
+
+
+class Reconciling:
+    """What a worker is reconciling, seen from the tasks in which that happens."""
+
+    __slots__ = ("key", "wrote")
+
+    def __init__(self) -> None:
+        self.key: Key | None = None
+        self.wrote = False
+
+
+RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)
+"""Set once in each worker's task; the tasks that a reconcile starts inherit it."""
+
+
+class OwnWrites:
+    """The writes of one run.
+
+    Attributes:
+        latest: by revision, the oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.latest: OrderedDict[int, OwnWrite] = OrderedDict()
+
+    def note(
+        self,
+        type: TypeName,
+        key: Key,
+        stored: pb.Resource | None,
+        position: Position,
+        *,
+        status_key: str,
+        deleted: bool,
+    ) -> None:
+        """A write of ours was answered."""
+        reconciling = RECONCILING.get()
+        by = None
+        if reconciling is not None:
+            by, reconciling.wrote = reconciling.key, True
+        what = "deleted" if deleted else "status" if status_key else "written"
+        revision = position.revision if stored is None else int(stored.version)
+        self.latest[revision] = OwnWrite(type, key, revision, what, by, status_key)
+        if len(self.latest) > KEPT:
+            self.latest.popitem(last=False)
+
+    def find(self, type: TypeName | None, key: Key | None, revision: int) -> OwnWrite | None:
+        """The write of ours that was answered with this revision of this resource.
+
+        A deletion, or a status, that was so already is answered with a revision that may be another writer's.
+        """
+        write = self.latest.get(revision)
+        return write if write is not None and write.type == type and write.key == key else None
+
+    def is_own(self, type: TypeName, applied: Applied) -> bool:
+        """Whether a change is ours for certain."""
+        write = self.find(type, applied.key, applied.revision)
+        if write is None or write.what == "deleted":
+            return False
+        return write.what == "written" or _is_status_alone(applied, write.status_key)
+
+
+def _is_status_alone(applied: Applied, key: str) -> bool:
+    """Whether a change is that of one status: then who was answered with its revision has written it."""
+    old, new = applied.old, applied.new
+    if old is None or new is None or old.generation != new.generation:
+        return False
+    mine, theirs = new.status.get(key), old.status.get(key)
+    return mine != theirs and {**new.status, key: None} == {**old.status, key: None}

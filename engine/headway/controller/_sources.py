@@ -1,0 +1,205 @@
+"""Ready-made sources: what happens outside the store, and which keys it concerns."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from headway.controller._definition import Enqueue, Source
+from headway.controller._runtime import Runtime
+from headway.errors import DeclarationError
+from headway.events import SourceFailed
+from headway.mapper import listed
+from headway.resource import Resource, ResourceId
+
+E = TypeVar("E")
+
+Concerns = ResourceId | Resource[Any] | None | Iterable[ResourceId | Resource[Any]]
+"""An id or resource of the managed type, any number of them, or None. They need not be in the store."""
+
+
+class _Source:
+    """Meets `Source`."""
+
+    def __init__(self, name: str, run: Callable[[Runtime, Enqueue], Awaitable[None]]) -> None:
+        self._name = name
+        self._run = run
+
+    async def __call__(self, rt: Runtime, enqueue: Enqueue) -> None:
+        await self._run(rt, enqueue)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concerns]) -> Source:
+    """``sources={"orders": headway.from_channel(receive, lambda order: TEAM.id(order.team))}``
+
+    Every value that is sent into the channel makes the key or keys that ``key(value)`` gives be reconciled. When the
+    channel ends, the source ends quietly. A run that ends leaves the channel open, for the next one. A ``key`` that
+    raises, or gives something else, is reported (`SourceFailed`), and nothing is reconciled because of that value.
+    """
+    _check("from_channel", key)
+    given: object = channel
+    if not isinstance(given, trio.abc.ReceiveChannel):
+        raise DeclarationError(
+            f"from_channel takes the receiving end of a channel, not {given!r}. The form is: "
+            "send, receive = trio.open_memory_channel(100); headway.from_channel(receive, lambda name: TEAM.id(name))"
+        )
+
+    async def run(rt: Runtime, enqueue: Enqueue) -> None:
+        try:
+            while True:
+                _concern(rt, enqueue, "from_channel", await channel.receive(), key)
+        except (trio.EndOfChannel, trio.ClosedResourceError):
+            return
+
+    return _Source("from_channel", run)
+
+
+def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Concerns]) -> Source:
+    """``sources={"lines": headway.from_iterator(lambda: follow(path), lambda line: TEAM.id(line))}``
+
+    ``events()`` is called in each run and gives an async iterator, such as a generator, which is closed when the run
+    ends. One that ends ends the source quietly; one that raises ends the run, which is then started again. ``key`` is
+    as in `from_channel`.
+    """
+    _check("from_iterator", key)
+    _check_form(
+        events, 0, "from_iterator takes a function that gives an async iterator: from_iterator(lambda: follow(), key)"
+    )
+
+    async def run(rt: Runtime, enqueue: Enqueue) -> None:
+        iterator: Any = events()
+        if not hasattr(iterator, "__anext__"):
+            raise DeclarationError(f"{rt.controller}: from_iterator's function gave {iterator!r}, no async iterator")
+        async with AsyncExitStack() as stack:
+            if hasattr(iterator, "aclose"):
+                await stack.enter_async_context(aclosing(iterator))
+            async for event in iterator:
+                _concern(rt, enqueue, "from_iterator", event, key)
+
+    return _Source("from_iterator", run)
+
+
+def every(
+    seconds: float,
+    keys: Callable[[Runtime], Iterable[ResourceId | Resource[Any]]] | None = None,
+    *,
+    jitter: float = 0.1,
+) -> Source:
+    """``sources={"resync": headway.every(3600)}``: have keys reconciled again and again.
+
+    Args:
+        seconds: between two times; the first time is so long after the run's start.
+        keys: which, each time; all managed resources unless given.
+        jitter: the part of ``seconds`` by which each time may come earlier or later.
+    """
+    form = "The form is: headway.every(3600, jitter=0.1)"
+    if not _is_number(seconds) or seconds <= 0:
+        raise DeclarationError(f"every: seconds must be a number above 0, not {seconds!r}. {form}")
+    if not _is_number(jitter) or not 0 <= jitter < 1:
+        raise DeclarationError(f"every: jitter must be a part, from 0 to below 1, not {jitter!r}. {form}")
+    if keys is not None:
+        _check_form(keys, 1, "every: keys takes a runtime: every(60, lambda rt: rt.cache.list(TEAM))")
+
+    async def run(rt: Runtime, enqueue: Enqueue) -> None:
+        while True:
+            await trio.sleep(seconds * random.uniform(1 - jitter, 1 + jitter))
+            _concern(rt, enqueue, "every", rt, lambda rt: rt.cache.list(rt.cache.manages) if keys is None else keys(rt))
+
+    return _Source(f"every({seconds})", run)
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)
+
+
+class Waitable(Protocol):
+    """What can be waited for: a `trio.Process`, or anything with ``async def wait()``."""
+
+    async def wait(self) -> object:
+        """Return when it has ended."""
+        ...
+
+
+class ProcessExits:
+    """A source that reconciles a key when a process of it has ended. Made by `process_exits`.
+
+    What is watched is watched on by the controller's next run, when one has ended.
+    """
+
+    def __init__(self) -> None:
+        # What is waited for, and what waits for a task of the present run.
+        self._watched: set[tuple[ResourceId, Waitable]] = set()
+        self._new: list[tuple[ResourceId, Waitable]] = []
+        self._added = trio.Event()
+
+    def watch(self, id: ResourceId | Resource[Any], process: Waitable) -> None:
+        """Have ``id`` reconciled when ``process`` ends. Telling it twice changes nothing."""
+        watched = ((id.id if isinstance(id, Resource) else id).without_uid(), process)
+        if watched not in self._watched:
+            self._watched.add(watched)
+            self._new.append(watched)
+            self._added.set()
+
+    @property
+    def watched(self) -> int:
+        """How many processes are waited for."""
+        return len(self._watched)
+
+    async def __call__(self, rt: Runtime, enqueue: Enqueue) -> None:  # noqa: ARG002  # the form of a source
+        """The source."""
+        self._new = list(self._watched)
+        async with trio.open_nursery() as nursery:
+            while True:
+                new, self._new, self._added = self._new, [], trio.Event()
+                for watched in new:
+                    nursery.start_soon(self._wait, watched, enqueue, name=f"the exit of {watched[1]!r}")
+                await self._added.wait()
+
+    async def _wait(self, watched: tuple[ResourceId, Waitable], enqueue: Enqueue) -> None:
+        await watched[1].wait()
+        self._watched.discard(watched)
+        enqueue(watched[0])
+
+    def __repr__(self) -> str:
+        return "process_exits()"
+
+
+def process_exits() -> ProcessExits:
+    """``exits = headway.process_exits()``, ``sources={"exits": exits}``, and ``exits.watch(request.id, process)``."""
+    return ProcessExits()
+
+
+def _concern(rt: Runtime, enqueue: Enqueue, source: str, event: E, key: Callable[[E], Concerns]) -> None:
+    try:
+        for each in listed(_none_is_nobody(key(event))):
+            enqueue(each.id if isinstance(each, Resource) else each)
+    except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the other events go on
+        rt.report(SourceFailed(rt.controller, source, event, error))
+
+
+def _none_is_nobody(given: Concerns) -> object:
+    return () if given is None else given
+
+
+def _check(source: str, key: object) -> None:
+    _check_form(key, 1, f"{source} takes a function from an event to an id: {source}(..., lambda name: TEAM.id(name))")
+
+
+def _check_form(function: object, arguments: int, form: str) -> None:
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise DeclarationError(f"{form}; and was given {function!r}")
+    try:
+        inspect.signature(function).bind(*(None for _ in range(arguments)))
+    except TypeError as error:
+        raise DeclarationError(f"{form}; and was given {function!r}, which can't be called so: {error}") from error
+    except ValueError:
+        return

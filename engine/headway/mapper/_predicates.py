@@ -1,0 +1,166 @@
+"""Predicates: which changes a controller wants to hear of.
+
+A predicate decides what is lost: a change that it turns away makes nobody look. So the ready-made ones turn away
+updates alone. Creations (and with them all that is there when a run begins), deletions, and the beginning of a
+deletion always pass them, and pass what is made of them. A function of yours is asked for everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from headway.errors import DeclarationError
+from headway.mapper._mappers import function_problem, mapper_name
+from headway.resource import Payload, Resource, ResourceType, is_marked, pb
+
+T = TypeVar("T", bound=Payload, default=Any)
+
+Passes = Callable[[ResourceType[Any], "pb.Resource | None", "pb.Resource | None", bool], bool]
+"""(type, old, new, whether this run itself wrote it)."""
+
+
+class Predicate(Generic[T]):
+    """Lets a change through, or not. Made by the functions of this module.
+
+    Attributes:
+        name: what it is called in reports.
+        updates_only: creations, deletions and the beginnings of deletions pass without being asked about.
+    """
+
+    __slots__ = ("_passes", "name", "updates_only")
+
+    def __init__(self, name: str, passes: Passes, *, updates_only: bool) -> None:
+        self.name = name
+        self.updates_only = updates_only
+        self._passes = passes
+
+    def passes(
+        self, type: ResourceType[Any], old: pb.Resource | None, new: pb.Resource | None, own: bool = False
+    ) -> bool:
+        """Whether the change is let through. Raises what a function of the user's raises."""
+        if self.updates_only and (
+            old is None or new is None or (is_marked(new.metadata) and not is_marked(old.metadata))
+        ):
+            return True
+        return self._passes(type, old, new, own)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+When = Callable[["Resource[T] | None", "Resource[T] | None"], bool] | Predicate[T]
+"""A predicate: a ready-made one, or a function of the old and the new state that returns True or False."""
+
+
+def _update(name: str, differs: Callable[[pb.Resource, pb.Resource], bool]) -> Predicate[Any]:
+    def passes(_: ResourceType[Any], old: pb.Resource | None, new: pb.Resource | None, __: bool) -> bool:
+        assert old is not None
+        assert new is not None
+        return differs(old, new)
+
+    return Predicate(name, passes, updates_only=True)
+
+
+def content_changed() -> Predicate[Any]:
+    """A Write changed the resource, not only a status: its generation is another one."""
+    return _update("content_changed()", lambda old, new: old.generation != new.generation)
+
+
+def data_changed() -> Predicate[Any]:
+    """The payload is another one."""
+    return _update("data_changed()", lambda old, new: old.data != new.data)
+
+
+def metadata_changed(*keys: str) -> Predicate[Any]:
+    """The metadata differ; with keys: any of these entries does."""
+    if not keys:
+        return _update("metadata_changed()", lambda old, new: old.metadata != new.metadata)
+    _check_texts("metadata_changed", keys)
+    return _update(
+        f"metadata_changed({', '.join(map(repr, keys))})",
+        lambda old, new: any(old.metadata.get(key) != new.metadata.get(key) for key in keys),
+    )
+
+
+def status_changed(*keys: str) -> Predicate[Any]:
+    """A status differs; with keys: one of those that are kept under these names does."""
+    if not keys:
+        return _update("status_changed()", lambda old, new: old.status != new.status)
+    _check_texts("status_changed", keys)
+    return _update(
+        f"status_changed({', '.join(map(repr, keys))})",
+        lambda old, new: any(old.status.get(key) != new.status.get(key) for key in keys),
+    )
+
+
+def deletion_begun() -> Predicate[Any]:
+    """No update but the beginning of the deletion; creations and deletions pass as well."""
+    return _update("deletion_begun()", lambda _, __: False)
+
+
+def not_own_writes() -> Predicate[Any]:
+    """What others wrote, and not what this run of the controller did.
+
+    A write whose outcome is unknown passes, and so does what a former run wrote.
+    """
+    return Predicate("not_own_writes()", lambda _, __, ___, own: not own, updates_only=True)
+
+
+def all_of(*predicates: When[T]) -> Predicate[T]:
+    """What passes every one of these."""
+    made = _made("all_of", predicates)
+    return _combined("all_of", made, lambda *change: all(each.passes(*change) for each in made))
+
+
+def any_of(*predicates: When[T]) -> Predicate[T]:
+    """What passes at least one of these."""
+    made = _made("any_of", predicates)
+    return _combined("any_of", made, lambda *change: any(each.passes(*change) for each in made))
+
+
+def none_of(*predicates: When[T]) -> Predicate[T]:
+    """What passes none of these. What always passes the ready-made ones passes this too, if all of them are such."""
+    made = _made("none_of", predicates)
+    return _combined("none_of", made, lambda *change: not any(each.passes(*change) for each in made))
+
+
+def _combined(name: str, made: list[Predicate[Any]], passes: Passes) -> Predicate[Any]:
+    return Predicate(
+        f"{name}({', '.join(each.name for each in made)})", passes, updates_only=all(each.updates_only for each in made)
+    )
+
+
+def _made(where: str, given: tuple[object, ...]) -> list[Predicate[Any]]:
+    if not given:
+        raise DeclarationError(f"{where} takes predicates, such as headway.content_changed(), and got none")
+    return [predicate(where, each) for each in given]
+
+
+def predicate(where: str, given: object) -> Predicate[Any]:
+    """What is given as a predicate, as one. Raises DeclarationError when it can't be."""
+    if isinstance(given, Predicate):
+        return given
+    problem = function_problem(
+        given, 2, "a predicate, such as headway.content_changed(),", "old and new", "a predicate must not wait"
+    )
+    if problem or not callable(given):
+        raise DeclarationError(f"{where} {problem}")
+    function: Callable[[Any, Any], object] = given
+
+    def passes(type: ResourceType[Any], old: pb.Resource | None, new: pb.Resource | None, _: bool) -> bool:
+        answer = function(None if old is None else Resource(type, old), None if new is None else Resource(type, new))
+        if not isinstance(answer, bool):
+            # One that forgot its `return` would turn everything away, and nobody would hear of it.
+            raise DeclarationError(f"it returned {answer!r}: a predicate returns True or False")
+        return answer
+
+    return Predicate(mapper_name(function), passes, updates_only=False)
+
+
+def _check_texts(where: str, keys: tuple[object, ...]) -> None:
+    for key in keys:
+        if not isinstance(key, str):
+            raise DeclarationError(f"{where} takes keys, such as {where}('colour'), not {key!r}")

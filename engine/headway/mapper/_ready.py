@@ -1,0 +1,241 @@
+"""The ready-made mappers: whose concern a resource is by owner, name, reference or index, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from typing_extensions import TypeVar
+
+from headway.cache import CacheReader, Index
+from headway.errors import DeclarationError
+from headway.mapper._mappers import (
+    OWNER_INDEX,
+    ChangeMapper,
+    Concerned,
+    Mapper,
+    Need,
+    ReadyMapper,
+    StateMapper,
+    ask,
+    check_function,
+    listed,
+    mapper_name,
+    mapper_problem,
+    needs_of,
+    towards,
+)
+from headway.resource import DEFAULT_TENANCY, Payload, Resource, ResourceId, ResourceType, Scope, pb, type_name
+
+T = TypeVar("T", bound=Payload, default=Any)
+
+Reference = ResourceId | pb.Reference | str | None
+"""What a resource refers to: an id, a reference, or a name; None, or an empty name, is nothing."""
+
+
+def map_self() -> ReadyMapper[Any]:
+    """The changed resource itself, where it is of the managed type."""
+    return ReadyMapper("map_self()", _self)
+
+
+def _self(resource: Resource[Any], _: CacheReader, target: ResourceType[Any]) -> Concerned:
+    return [resource.id] if resource.type.kind == target.kind else []
+
+
+def map_owner() -> ReadyMapper[Any]:
+    """The owner, where it is of the managed type."""
+    return ReadyMapper("map_owner()", _owner)
+
+
+def _owner(resource: Resource[Any], _: CacheReader, target: ResourceType[Any]) -> Concerned:
+    id = resource.owner
+    return [] if id is None or id.type.unversioned != target.kind else [id]
+
+
+def map_owned() -> ReadyMapper[Any]:
+    """The managed resources that the changed one owns. What owns nothing concerns nobody."""
+    return ReadyMapper("map_owned()", _owned, frozenset({(None, OWNER_INDEX)}))
+
+
+def _owned(resource: Resource[Any], cache: CacheReader, target: ResourceType[Any]) -> Concerned:
+    return cache.index(target, OWNER_INDEX, resource.uid)
+
+
+def map_same_name() -> ReadyMapper[Any]:
+    """The managed resource with the same name and tenancy."""
+    return ReadyMapper("map_same_name()", _same_name)
+
+
+def _same_name(resource: Resource[Any], _: CacheReader, target: ResourceType[Any]) -> Concerned:
+    return [resource.id._replace(type=target.name, uid="")]
+
+
+def map_reference(refers_to: Callable[[Resource[T]], Reference]) -> ReadyMapper[T]:
+    """The managed resource that the changed one refers to: ``map_reference(lambda route: route.data.service)``.
+
+    The function gives an id, a reference or a name; a name is one in the changed resource's own tenancy. None, or an
+    empty name, is nobody, and so is something of another type than the managed one.
+    """
+    check_function("map_reference", refers_to, 1, "a resource", "map_reference(lambda route: route.data.service)")
+    return ReadyMapper(
+        f"map_reference({mapper_name(refers_to)})",
+        lambda resource, _, target: _referred([refers_to(resource)], resource, target),
+    )
+
+
+def map_references(refers_to: Callable[[Resource[T]], Iterable[Reference]]) -> ReadyMapper[T]:
+    """As `map_reference`, for a function that gives any number of them: ``lambda team: team.data.members``."""
+    check_function("map_references", refers_to, 1, "a resource", "map_references(lambda team: team.data.members)")
+    return ReadyMapper(
+        f"map_references({mapper_name(refers_to)})",
+        lambda resource, _, target: _referred(listed(refers_to(resource)), resource, target),
+    )
+
+
+def _referred(given: Iterable[Any], resource: Resource[Any], target: ResourceType[Any]) -> Concerned:
+    found: list[Any] = []
+    for each in given:
+        if isinstance(each, str):
+            if each:
+                found.append(_named(each, resource.id, target))
+        elif isinstance(each, ResourceId | pb.Reference):
+            id = each if isinstance(each, ResourceId) else _of_reference(each, target)
+            if id.type.unversioned == target.kind:
+                found.append(id)
+        elif each is not None:
+            # Whatever it is, it is no id, and gets named.
+            found.append(each)
+    return found
+
+
+def _named(name: str, beside: ResourceId, target: ResourceType[Any]) -> ResourceId:
+    """A name in the tenancy of what refers to it, as far as the type's scope has one."""
+    partition, namespace = DEFAULT_TENANCY[target.scope]
+    return ResourceId(
+        target.name,
+        name,
+        (beside.partition or partition) if target.scope is not Scope.CLUSTER else "",
+        (beside.namespace or namespace) if target.scope is Scope.NAMESPACE else "",
+    )
+
+
+def _of_reference(reference: pb.Reference, target: ResourceType[Any]) -> ResourceId:
+    partition, namespace = DEFAULT_TENANCY[target.scope]
+    tenancy = reference.tenancy or pb.Tenancy()
+    return ResourceId(
+        type_name(reference.type), reference.name, tenancy.partition or partition, tenancy.namespace or namespace
+    )
+
+
+def map_index(index: str | Index[Any], *, value: Callable[[Resource[T]], Hashable] | None = None) -> ReadyMapper[T]:
+    """The managed resources that have the changed resource's id (without its uid) as a value of an index.
+
+    The index, given by its name or as itself, is one on the managed type, and says what each of its resources refers
+    to. Where it holds something else than ids, ``value`` gives it: ``map_index("team", value=lambda team: team.name)``.
+    """
+    name: object = index.name if isinstance(index, Index) else index
+    if not isinstance(name, str):
+        raise DeclarationError(f"map_index takes an index on the managed type, or the name of an index, not {name!r}")
+    if value is not None:
+        check_function("map_index: value", value, 1, "a resource", "map_index('team', value=lambda team: team.name)")
+
+    def by_index(resource: Resource[T], cache: CacheReader, target: ResourceType[Any]) -> Concerned:
+        wanted = resource.id.without_uid() if value is None else value(resource)
+        return cache.index(target, name, wanted)
+
+    return ReadyMapper(f"map_index({name!r})", by_index, frozenset({(None, name)}))
+
+
+def map_union(*mappers: Mapper[T]) -> Mapper[T]:
+    """Whoever any of these mappers gives; each of them once."""
+    _check("map_union", *mappers)
+    name = f"map_union({', '.join(map(mapper_name, mappers))})"
+    states = [each for each in mappers if not isinstance(each, ChangeMapper)]
+    if len(states) == len(mappers):
+        return ReadyMapper(
+            name,
+            lambda resource, cache, target: [
+                each for mapper in states for each in listed(towards(mapper, resource, cache, target))
+            ],
+            needs_of(*mappers),
+        )
+    return ChangeMapper(
+        name,
+        lambda old, new, cache: [
+            each for mapper in mappers for answer in ask(mapper, old, new, cache) for each in listed(answer)
+        ],
+        needs_of(*mappers),
+    )
+
+
+def only_if(condition: Callable[[Resource[T]], bool], mapper: Mapper[T]) -> Mapper[T]:
+    """As ``mapper``, which gets only the states for which ``condition(resource)`` is true.
+
+    A resource for which it has become false, or true, still concerns whoever it did, or does, by its other state.
+    """
+    check_function("only_if", condition, 1, "a resource", "only_if(lambda pod: pod.data.ready, headway.map_owner())")
+    _check("only_if", mapper)
+    name, needs = f"only_if({mapper_name(condition)}, {mapper_name(mapper)})", needs_of(mapper)
+    if isinstance(mapper, ChangeMapper):
+
+        def states(old: Resource[T] | None, new: Resource[T] | None, cache: CacheReader) -> Concerned:
+            old = old if old is not None and condition(old) else None
+            new = new if new is not None and condition(new) else None
+            return [] if old is None and new is None else mapper.function(old, new, cache)
+
+        return ChangeMapper(name, states, needs)
+    return ReadyMapper(
+        name,
+        lambda resource, cache, target: listed(towards(mapper, resource, cache, target)) if condition(resource) else [],
+        needs,
+    )
+
+
+def map_change(
+    function: Callable[[Resource[T] | None, Resource[T] | None, CacheReader], Concerned],
+) -> ChangeMapper[T]:
+    """A mapper by old and new state at once: ``map_change(lambda old, new, cache: ...)``.
+
+    Of a creation, and of what was there when the run began, the old state is None; of a deletion the new one is.
+    Whoever was concerned by the old state and isn't by the new one wants to hear of it too.
+    """
+    check_function("map_change", function, 3, "old, new and a cache", "map_change(lambda old, new, cache: [...])")
+    return ChangeMapper(f"map_change({mapper_name(function)})", function)
+
+
+def map_through(type: ResourceType[Any], first: StateMapper[T], then: StateMapper[Any]) -> ReadyMapper[T]:
+    """By way of a third type: ``first`` gives resources of ``type``, and ``then`` maps each of them that is there.
+
+    ``map_through(POD, map_index("node"), map_owner())``: a changed node concerns the owners of the pods that have it as
+    a value of the index "node". The ready-made mappers map to ``type`` where they are ``first``. Changes of ``type``
+    itself are no concern of this one: watch it, by ``then``.
+    """
+    given: object = type
+    if not isinstance(given, ResourceType):
+        raise DeclarationError(f"map_through goes through a type, as app.type(...) returned it, not {given!r}")
+    _check("map_through", first, then)
+    both: list[object] = [first, then]
+    if any(isinstance(each, ChangeMapper) for each in both):
+        raise DeclarationError("map_through takes mappers of one state, and map_change(...) makes one of two")
+
+    def through(resource: Resource[T], cache: CacheReader, target: ResourceType[Any]) -> Concerned:
+        found: dict[ResourceId, Any] = {}
+        for each in listed(towards(first, resource, cache, type)):
+            between = each if isinstance(each, Resource) else cache.get(type, each)
+            if between is not None:
+                found.setdefault(between.id, between)
+        return [each for between in found.values() for each in listed(towards(then, between, cache, target))]
+
+    reads: set[Need] = {(on or type, name) for on, name in needs_of(first)}
+    return ReadyMapper(
+        f"map_through({type.name}, {mapper_name(first)}, {mapper_name(then)})", through, needs_of(then) | reads
+    )
+
+
+def _check(where: str, *mappers: object) -> None:
+    if not mappers:
+        raise DeclarationError(f"{where} takes mappers, such as headway.map_owner(), and got none")
+    for each in mappers:
+        problem = mapper_problem(each)
+        if problem:
+            raise DeclarationError(f"{where}: each mapper {problem}")

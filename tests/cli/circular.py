@@ -1,0 +1,30 @@
+"""An app with a cycle, for the tests of `headway graph`."""
+
+import headway
+from headway import field
+
+
+@headway.message
+class Side:
+    text: str = field(1)
+
+
+app = headway.App("ring")
+LEFT = app.type("ring", "v1", "Left", Side)
+RIGHT = app.type("ring", "v1", "Right", Side)
+THIRD = app.type("ring", "v1", "Third", Side)
+
+
+@app.controller(manages=THIRD, watches={RIGHT: headway.map_same_name()}, writes=[LEFT])
+async def lefts(_: headway.Runtime, __: headway.Request[Side]) -> None:
+    """Only declared."""
+
+
+@app.controller(manages=THIRD, watches={LEFT: headway.map_same_name()}, writes=[RIGHT])
+async def rights(_: headway.Runtime, __: headway.Request[Side]) -> None:
+    """Only declared."""
+
+
+@app.timer(LEFT, every=60, writes=[])
+async def clock(_: headway.Runtime, __: headway.Resource[Side]) -> None:
+    """Only declared."""

@@ -1,0 +1,144 @@
+"""Scopes that are cut when their resource begins to be deleted."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.cache import CacheReader, SharedType
+from headway.controller._alive import Lives
+from tests.helpers.resources import TEAM, Account, Team, changes, chunk, end, put, removed, stored
+from tests.helpers.staff import Staff
+
+
+class Watched(Staff):
+    """A controller that sits in the scope of a team, and says how that ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.ended = list[str](), list[tuple[str, bool]]()
+
+        @self.app.controller(manages=self.team, concurrency=4)
+        async def sit(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            team = rt.resource(request)
+            if team is None or team.uid in self.entered:
+                return
+            self.entered.append(team.uid)
+            with rt.alive(team) as scope:
+                await trio.sleep(100)
+            self.ended.append((team.name, scope.cancelled_caught))
+
+
+async def test_a_scope_is_cut_when_the_deletion_begins_or_another_bears_the_name(
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    staff = Watched()
+    async with staff.open() as engine:
+        await staff.write_team("gone")
+        held = staff.team.new("held")
+        held.finalizers = {"others"}
+        await engine.client.write(held)
+        await staff.write_team("stays")
+        await staff.write_team("replaced")
+        await trio.sleep(1)
+        assert len(staff.entered) == 4
+        began = trio.current_time()
+        await staff.write_team("stays", "changed")
+        await engine.client.delete(staff.team.id("gone"))
+        await engine.client.delete(staff.team.id("held"))
+        await engine.client.delete(staff.team.id("replaced"))
+        await staff.write_team("replaced", "again")
+        await trio.sleep(1)
+        assert sorted(staff.ended) == [("gone", True), ("held", True), ("replaced", True)]
+        assert trio.current_time() - began < 2
+        await trio.sleep(200)
+        assert sorted(staff.ended[3:]) == [("replaced", False), ("stays", False)]
+
+
+async def test_a_scope_is_cut_though_the_deletion_and_the_next_one_come_at_once() -> None:
+    """What is held by then is another incarnation."""
+    shared = SharedType(TEAM, events.ignore)
+    shared.feed(chunk(stored("core", 3)))
+    shared.feed(end(3))
+    cache = CacheReader("teams", TEAM, [])
+    subscription = shared.subscribe([], lambda *_: None)
+    cache.open({TEAM.name: subscription})
+    lives = Lives(cache)
+    team = cache.get(TEAM, "core")
+    assert team is not None
+    with lives.scope(team) as scope:
+        shared.feed(changes(removed(stored("core", 3), 4), put(stored("core", 5, uid="core2"))))
+        lives.heard(TEAM.name, subscription.take())
+        assert scope.cancel_called
+    with lives.scope(team) as scope:
+        assert scope.cancel_called
+
+
+async def test_what_is_over_already_is_cut_at_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A resource that is gone, or marked, when the scope is entered."""
+    staff, caught = Staff(), list[bool]()
+
+    @staff.app.controller(manages=staff.team)
+    async def late(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        if team is not None and not team.is_deleting:
+            await rt.client.delete(team)
+            with rt.alive(team) as scope:
+                await trio.sleep(100)
+            caught.append(scope.cancelled_caught)
+        elif team is not None:
+            with rt.alive(team) as scope:
+                await trio.sleep(100)
+            caught.append(scope.cancelled_caught)
+
+    async with staff.open() as engine:
+        await staff.write_team("core")
+        await staff.settle()
+        held = staff.team.new("held")
+        held.finalizers = {"others"}
+        await engine.client.write(held)
+        await trio.sleep(1)
+        assert caught[:2] == [True, True]
+        assert all(caught)
+
+
+async def test_a_resource_that_was_read_ahead_of_the_cache_is_alive(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """What the cache doesn't have yet isn't gone; what it has had is."""
+    staff, held = Staff(), list[bool]()
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()})
+    async def read(rt: headway.Runtime, _: headway.Request[Team]) -> None:
+        made = await staff.engine.client.write(staff.account.new("ada", Account(login="ada")))
+        held.append(rt.cache.get(staff.account, "ada") is None)
+        with rt.alive(made) as scope:
+            await trio.sleep(1)
+        held.append(scope.cancelled_caught)
+        with rt.alive(made) as scope:
+            await staff.engine.client.delete(made)
+            await trio.sleep(100)
+        held.append(scope.cancelled_caught)
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert held == [True, False, True]
+
+
+async def test_a_type_that_is_not_cached_has_no_scope(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Nobody would hear of its deletion."""
+    staff, raised = Staff(), list[str]()
+
+    @staff.app.controller(manages=staff.team)
+    async def sit(rt: headway.Runtime, _: headway.Request[Team]) -> None:
+        made = await rt.client.write(staff.account.new("ada"))
+        with pytest.raises(headway.NotWatched) as caught, rt.alive(made):
+            """Not entered."""
+        raised.append(str(caught.value))
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert "neither manages nor watches staff.v1.Account" in raised[0]

@@ -1,0 +1,99 @@
+"""on_start and on_stop: when they are called, what they can read, and what happens when they fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from tests.helpers.resources import Team
+from tests.helpers.staff import Staff
+
+
+class Called(Staff):
+    """A controller that says what is called, in order."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        staff = self
+
+        async def started(rt: headway.Runtime) -> None:
+            await trio.sleep(1)
+            self.log.append(f"started with {[each.name for each in rt.cache.list(self.team)]}")
+
+        def stopped(rt: headway.Runtime, error: BaseException | None) -> None:
+            try:
+                held = str([each.name for each in rt.cache.list(staff.team)])
+            except headway.NotPrimed:
+                held = "nothing primed"
+            self.log.append(f"stopped with {held} by {error!r}")
+
+        @self.app.controller(manages=self.team, **{"on_start": started, "on_stop": stopped, **options})
+        async def look(_: headway.Runtime, request: headway.Request[Team]) -> None:
+            self.log.append(f"reconciled {request.id.name}")
+
+
+async def test_they_are_called_around_the_reconciles_and_can_read_the_cache(
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """on_start before the first reconcile, on_stop after the last; an engine that ends stops it without an error."""
+    staff = Called()
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert staff.log == ["started with ['core']", "reconciled core", "stopped with ['core'] by None"]
+
+
+async def test_a_run_that_fails_says_by_what_also_while_it_is_primed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Then on_start was not called, and nothing can be read."""
+    runs = 0
+
+    async def initialiser(_: headway.Runtime) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise LookupError("not yet")
+
+    async def source(_: headway.Runtime, __: headway.Enqueue) -> None:
+        if runs == 2:
+            await trio.sleep(5)
+            raise LookupError("gone")
+
+    staff = Called(initialiser=initialiser, sources={"odd": source})
+    async with staff.open():
+        await trio.sleep(10)
+        assert staff.log == [
+            "stopped with nothing primed by LookupError('not yet')",
+            "started with []",
+            "stopped with [] by LookupError('gone')",
+            "started with []",
+        ]
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_callback_that_fails_is_reported_and_the_run_goes_on(
+    slow: bool,
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """One that takes longer than 10 s is cancelled, also when the engine ends."""
+
+    async def failing(*_: object) -> None:
+        if slow:
+            await trio.sleep(1000)
+        raise LookupError("odd")
+
+    staff = Called(on_start=failing, on_stop=failing)
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+        ending = trio.current_time()
+    assert staff.log == ["reconciled core"]
+    assert trio.current_time() - ending == pytest.approx(10 if slow else 0, abs=0.5)
+    failed = [(event.callback, type(event.error).__name__) for event in staff.heard(events.CallbackFailed)]
+    error = "TooSlowError" if slow else "LookupError"
+    assert failed == [("on_start", error), ("on_stop", error)]

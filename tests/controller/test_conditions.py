@@ -1,0 +1,185 @@
+"""Conditions: written once, if they say something new; also when the block raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import ConditionState
+from headway.testing import ScriptedChannel
+from tests.helpers.resources import Account, Team
+from tests.helpers.staff import Staff
+
+TRUE, FALSE, UNKNOWN = ConditionState.TRUE, ConditionState.FALSE, ConditionState.UNKNOWN
+Body = Callable[[headway.Conditions[Team], headway.Resource[Team]], None]
+
+
+class Said(Staff):
+    """A controller whose whole reconcile is ``body``, within its conditions."""
+
+    def __init__(self, body: Body, failure: str | None = "Ready") -> None:
+        super().__init__()
+        self.runs = 0
+
+        @self.app.controller(manages=self.team, backoff=headway.Backoff(1.0, 1000.0))
+        async def say(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            team = rt.resource(request)
+            assert team is not None
+            self.runs += 1
+            async with rt.conditions(team, failure=failure) as conditions:
+                body(conditions, team)
+
+    async def stored(self) -> list[tuple[str, ConditionState, str, str]]:
+        status = (await self.engine.client.read(self.team, "core")).status.get("say")
+        return [(each.type, each.state, each.reason, each.message) for each in status.conditions] if status else []
+
+
+async def test_they_are_written_once_and_only_if_they_differ(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
+        conditions.set("Ready", None)
+        conditions.set("Ready", len(team.data.members) > 0, reason="Members")
+        conditions.set("Odd", UNKNOWN, "who knows")
+
+    staff = Said(body)
+    async with staff.open() as engine:
+        await staff.write_team("core", "ada")
+        await staff.settle()
+        expected = [("Ready", TRUE, "Members", ""), ("Odd", UNKNOWN, "", "who knows")]
+        assert await staff.stored() == expected
+        # Once for the team, and once for the status of it, which then says nothing new.
+        assert staff.runs == 2
+        version = (await engine.client.read(staff.team, "core")).version
+        await engine.client.write_status(await engine.client.read(staff.team, "core"), "x", [headway.Condition("Y")])
+        await staff.settle()
+        assert int((await engine.client.read(staff.team, "core")).version) == int(version) + 1
+        await staff.write_team("core")
+        await staff.settle()
+        assert (await staff.stored())[0] == ("Ready", FALSE, "Members", "")
+        observed = await engine.client.read(staff.team, "core")
+        assert observed.status["say"].observed_generation == observed.generation
+
+
+async def test_nothing_is_called_when_nothing_is_new(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """But what was concluded from a newer generation is new."""
+    channel = ScriptedChannel()
+    staff = Said(lambda conditions, _: conditions.set("Ready", True))
+
+    def calls() -> int:
+        return [call.method for call in channel.done].count("WriteStatus")
+
+    async with staff.open(through=channel.over) as engine:
+        for number, members in enumerate(("ada", "bob"), start=1):
+            await staff.write_team("core", members)
+            await staff.settle()
+            assert (calls(), staff.runs) == (number, 2 * number)
+            stored = await engine.client.read(staff.team, "core")
+            assert stored.status["say"].observed_generation == stored.generation
+
+
+async def test_a_resource_is_applied_against_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """`rt.apply` calls nothing when nothing differs, and reads nothing."""
+    channel, staff = ScriptedChannel(), Staff()
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_same_name()})
+    async def make(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        if team is not None:
+            await rt.apply(staff.account.new(team.name, Account(login=",".join(team.data.members))))
+
+    async with staff.open(through=channel.over) as engine:
+        for number, members in enumerate(("ada", "ada", "bob"), start=1):
+            team = await staff.write_team("core", members)
+            team.metadata["number"] = str(number)
+            await engine.client.write(team)
+            await staff.settle()
+        assert (await engine.client.read(staff.account, "core")).data.login == "bob"
+    methods = [call.method for call in channel.done]
+    assert (methods.count("Write"), methods.count("Read")) == (2, 0)
+
+
+async def test_what_is_not_spoken_of_stays_and_what_is_unset_goes(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
+        if team.data.members == ["a"]:
+            conditions.set("First", True)
+            conditions.set("Second", True)
+        elif team.data.members == ["b"] and "First" in conditions:
+            conditions.unset("First")
+            conditions.unset("Never")
+
+    staff = Said(body)
+    async with staff.open():
+        for members, expected in (("a", ["First", "Second"]), ("c", ["First", "Second"]), ("b", ["Second"])):
+            await staff.write_team("core", members)
+            await staff.settle()
+            assert [each[0] for each in await staff.stored()] == expected
+
+
+async def test_a_block_that_raises_says_why(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """What it had set is written too, and the error is the reconcile's."""
+
+    def body(conditions: headway.Conditions[Team], team: headway.Resource[Team]) -> None:
+        conditions.set("Half", True)
+        if not team.data.members:
+            raise LookupError("nobody")
+        conditions.set("Ready", True)
+
+    staff = Said(body)
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(0.5)
+        assert await staff.stored() == [("Half", TRUE, "", ""), ("Ready", FALSE, "LookupError", "nobody")]
+        assert set(staff.errors()) == {"LookupError('nobody')"}
+        assert staff.runs == 2
+        await staff.write_team("core", "ada")
+        await staff.settle()
+        assert await staff.stored() == [("Half", TRUE, "", ""), ("Ready", TRUE, "", "")]
+
+
+async def test_nobody_is_told_of_a_resource_that_is_gone(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team)
+    async def say(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        if team is not None:
+            async with rt.conditions(team) as conditions:
+                await staff.engine.client.delete(team)
+                conditions.set("Ready", True)
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert not staff.errors()
+
+
+async def test_a_block_that_can_not_write_raises_what_it_had_raised(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A generation that was never given can't be said: the write fails, and is a note to the error."""
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, writes=[])
+    async def say(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        async with rt.conditions(team, failure="Ready"):
+            raise LookupError("nobody")
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(0.001)
+    (error, *_) = [event.error for event in staff.heard(headway.events.Reconciled) if event.error]
+    assert repr(error) == "LookupError('nobody')"
+    assert "could not be written" in error.__notes__[0]
+
+
+@pytest.mark.parametrize(("type", "state"), [("", True), ("Ready", "True"), ("Ready", 7)])
+def test_a_condition_needs_a_type_and_a_state(type: str, state: Any) -> None:
+    staff = Staff()
+    client: Any = None
+    conditions = headway.Conditions(client, staff.team.new("core"), "say", None)
+    with pytest.raises(headway.InvalidArgument, match="condition"):
+        conditions.set(type, state)

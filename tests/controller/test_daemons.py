@@ -1,0 +1,310 @@
+"""Daemons and timers: they live and die with their resource, and with their controller's run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import DeclarationError, events
+from headway.controller._own_writes import RECONCILING
+from tests.helpers.resources import Team
+from tests.helpers.staff import Staff
+
+
+class Living(Staff):
+    """A daemon that says when it begins and ends.
+
+    Attributes:
+        lives: (name, uid, "begins" or "ends") in order.
+        linger: seconds that it takes to end.
+        outcome: what it does, unless it waits for ever.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.lives: list[tuple[str, str, str]] = []
+        self.linger = 0.0
+        self.outcome: Callable[[str], None] | None = None
+
+        @self.app.daemon(self.team, **options)
+        async def heart(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+            assert rt.cache.get(self.team, team.id) is not None
+            # What it writes is nobody's reconcile's, though one has started it.
+            assert RECONCILING.get() is None
+            self.lives.append((team.name, team.uid, "begins"))
+            try:
+                if self.outcome is None:
+                    await trio.sleep_forever()
+                else:
+                    self.outcome(team.name)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(self.linger)
+                self.lives.append((team.name, team.uid, "ends"))
+
+    def told(self) -> list[str]:
+        return [f"{name} {what}" for name, _, what in self.lives]
+
+
+async def test_a_daemon_lives_while_its_resource_does(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """One task each; a change of the resource is nothing to it, the beginning of the deletion ends it."""
+    staff = Living()
+    async with staff.open() as engine:
+        await staff.write_team("a")
+        held = staff.team.new("b")
+        held.finalizers = {"others"}
+        await engine.client.write(held)
+        await trio.sleep(1)
+        assert sorted(staff.told()) == ["a begins", "b begins"]
+        await staff.write_team("a", "changed")
+        await trio.sleep(1)
+        assert len(staff.lives) == 2
+        await engine.client.delete(staff.team.id("b"))
+        await staff.settle()
+        assert staff.told()[2:] == ["b ends"]
+        await engine.client.delete(staff.team.id("a"))
+        await staff.settle()
+        assert staff.told()[3:] == ["a ends"]
+
+
+async def test_one_incarnation_ends_before_the_next_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """However long it takes to end; the others don't wait for it."""
+    staff = Living()
+    staff.linger = 50.0
+    async with staff.open() as engine:
+        await staff.write_team("a")
+        await staff.settle()
+        await trio.sleep(1)
+        await engine.client.delete(staff.team.id("a"))
+        await staff.write_team("a", "again")
+        await staff.write_team("b")
+        await trio.sleep(10)
+        assert staff.told() == ["a begins", "b begins"]
+        await staff.settle()
+        await trio.sleep(1)
+        assert staff.told() == ["a begins", "b begins", "a ends", "a begins"]
+        assert staff.lives[0][1] != staff.lives[3][1]
+
+
+async def test_a_daemon_that_raises_is_called_again_with_growing_rests(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It is reported, the other's goes on, and one that returns is done."""
+    staff, times = Living(), list[float]()
+
+    def outcome(name: str) -> None:
+        if name == "bad":
+            times.append(trio.current_time())
+            if len(times) < 5:
+                raise LookupError(f"life {len(times)}")
+
+    staff.outcome = outcome
+    async with staff.open():
+        await staff.write_team("bad")
+        await staff.write_team("good")
+        await trio.sleep(100)
+        rests = [round(b - a, 3) for a, b in itertools.pairwise(times)]
+        assert rests == [0.5, 1, 2, 4]
+        assert staff.told().count("good begins") == 1
+    ended = [(event.id.name, event.retry_after, str(event.error)) for event in staff.heard(events.DaemonEnded)]
+    assert ended.count(("good", None, "None")) == 1
+    assert [each for each in ended if each[0] == "bad"] == [
+        ("bad", 0.5, "life 1"),
+        ("bad", 1.0, "life 2"),
+        ("bad", 2.0, "life 3"),
+        ("bad", 4.0, "life 4"),
+        ("bad", None, "None"),
+    ]
+
+
+async def test_daemons_end_with_their_run_and_begin_with_the_next(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Nothing of a run outlives it, so a resource never has two."""
+    staff = Living(watches={})
+    staff.linger = 5.0
+    async with staff.open() as engine:
+        await staff.write_team("a")
+        await staff.settle()
+        await trio.sleep(1)
+        run = engine.controllers["heart"].run
+        assert run is not None
+        _end(run)
+        await trio.sleep(1)
+        assert staff.told() == ["a begins"]
+        await trio.sleep(100)
+        assert staff.told() == ["a begins", "a ends", "a begins"]
+    assert staff.told() == ["a begins", "a ends", "a begins", "a ends"]
+
+
+def _end(run: Any) -> None:
+    """End a run as another store does."""
+    for subscription in run._subscriptions.values():
+        subscription.fail(headway.StoreChanged("replaced"))
+        subscription.wake()
+
+
+async def test_a_finalizer_keeps_the_resource_until_its_daemon_has_ended(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    staff = Living(finalizer=True)
+    staff.linger = 20.0
+    async with staff.open() as engine:
+        await staff.write_team("a")
+        await staff.settle()
+        await trio.sleep(1)
+        assert (await engine.client.read(staff.team, "a")).finalizers == {"heart"}
+        await engine.client.delete(staff.team.id("a"))
+        await trio.sleep(10)
+        assert await engine.client.get(staff.team, "a") is not None
+        assert staff.told() == ["a begins"]
+        await staff.settle()
+        assert await engine.client.get(staff.team, "a") is None
+        assert staff.told() == ["a begins", "a ends"]
+
+
+async def test_a_daemon_s_writes_are_no_reconcile_s(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A daemon that writes its own resource again and again isn't taken for a key that triggers itself."""
+    staff = Staff()
+
+    @staff.app.daemon(staff.team)
+    async def count(rt: headway.Runtime, team: headway.Resource[Team]) -> None:
+        for number in range(50):
+            current = rt.cache.get(staff.team, team.id)
+            assert current is not None
+            current.metadata["count"] = str(number)
+            await rt.client.write(current)
+            await trio.sleep(1)
+
+    async with staff.open() as engine:
+        await staff.write_team("a")
+        await trio.sleep(100)
+        assert (await engine.client.read(staff.team, "a")).metadata["count"] == "49"
+    assert not staff.heard(events.SelfTriggered)
+
+
+# --- timers ------------------------------------------------------------------
+
+
+async def test_a_timer_is_called_again_and_again(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """First at once, then from the end of one call to the start of the next; a change makes no call of its own."""
+    staff, calls = Staff(), list[tuple[str, float]]()
+
+    @staff.app.timer(staff.team, every=10, jitter=0)
+    async def check(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        calls.append((team.name, trio.current_time()))
+        await trio.sleep(1)
+
+    async with staff.open() as engine:
+        began = trio.current_time()
+        await staff.write_team("a")
+        await trio.sleep(5)
+        await staff.write_team("a", "changed")
+        await trio.sleep(20)
+        assert [round(at - began) for _, at in calls] == [0, 11, 22]
+        await engine.client.delete(staff.team.id("a"))
+        await trio.sleep(50)
+        assert len(calls) == 3
+
+
+async def test_a_timer_s_times_differ_by_the_jitter(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    staff, calls = Staff(), list[float]()
+
+    @staff.app.timer(staff.team, every=10, jitter=0.5)
+    async def check(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+        calls.append(trio.current_time())
+
+    async with staff.open():
+        await staff.write_team("a")
+        await trio.sleep(400)
+    rests = [b - a for a, b in itertools.pairwise(calls)]
+    assert 5 <= min(rests) < 9
+    assert 11 < max(rests) <= 15.001
+
+
+async def test_a_timer_that_raises_is_repeated_with_back_off(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    staff, calls = Staff(), list[float]()
+
+    @staff.app.timer(staff.team, every=100, jitter=0, backoff=headway.Backoff(1.0, 8.0))
+    async def check(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+        calls.append(trio.current_time())
+        if len(calls) < 4:
+            raise LookupError
+
+    async with staff.open():
+        await staff.write_team("a")
+        await trio.sleep(150)
+    assert [round(b - a) for a, b in itertools.pairwise(calls)] == [1, 2, 4, 100]
+
+
+async def test_a_call_is_cut_when_the_deletion_begins(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """And the next incarnation has a call of its own at once."""
+    staff, calls = Staff(), list[str]()
+
+    @staff.app.timer(staff.team, every=1000)
+    async def check(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        calls.append(f"{','.join(team.data.members)} begins")
+        await trio.sleep(50)
+        calls.append("ends")
+
+    async with staff.open() as engine:
+        await staff.write_team("a", "first")
+        await trio.sleep(1)
+        await engine.client.delete(staff.team.id("a"))
+        await trio.sleep(1)
+        await staff.write_team("a", "second")
+        await trio.sleep(100)
+    assert calls == ["first begins", "second begins", "ends"]
+
+
+async def test_the_next_incarnation_is_called_at_once_though_nobody_saw_the_change(
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """While the only worker is busy one is deleted and another made: its time is not that of the first."""
+    staff, calls = Staff(), list[tuple[str, float]]()
+
+    @staff.app.timer(staff.team, every=1000, concurrency=1)
+    async def check(_: headway.Runtime, team: headway.Resource[Team]) -> None:
+        calls.append((",".join(team.data.members), trio.current_time()))
+        if team.name == "busy":
+            await trio.sleep(10)
+
+    async with staff.open() as engine:
+        await staff.write_team("a", "first")
+        await staff.settle()
+        await staff.write_team("busy", "busy")
+        await trio.sleep(1)
+        await engine.client.delete(staff.team.id("a"))
+        await staff.write_team("a", "second")
+        await trio.sleep(20)
+    assert [name for name, _ in calls] == ["first", "busy", "second"]
+
+
+# --- misuse ------------------------------------------------------------------
+
+
+async def lonely(_: headway.Runtime) -> None:
+    """Takes no resource."""
+
+
+async def fine(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+    """As it should be."""
+
+
+MISUSES: list[tuple[str, Callable[[Staff], object]]] = [
+    ("the daemon must take 2 arguments", lambda staff: staff.app.daemon(staff.team)(lonely)),  # type: ignore[arg-type]
+    ("the timer must take 2 arguments", lambda staff: staff.app.timer(staff.team, every=1)(lonely)),  # type: ignore[arg-type]
+    ("every must be a number of seconds above 0, not 0", lambda staff: staff.app.timer(staff.team, every=0)(fine)),
+    ("jitter must be a part", lambda staff: staff.app.timer(staff.team, every=1, jitter=1)(fine)),
+    ("manages has 'Team'", lambda staff: staff.app.daemon("Team")(fine)),  # type: ignore[arg-type]
+    ("backoff must be", lambda staff: staff.app.daemon(staff.team, backoff=5)(fine)),  # type: ignore[arg-type]
+    ("the name 'fine' is taken", lambda staff: [staff.app.daemon(staff.team)(fine) for _ in range(2)]),
+]
+
+
+@pytest.mark.parametrize(("says", "misuse"), MISUSES, ids=[str(number) for number in range(len(MISUSES))])
+def test_a_misuse_is_refused_when_it_is_declared(says: str, misuse: Callable[[Staff], object]) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        misuse(Staff())
+    assert says in str(caught.value)
+    assert "The form is:" in str(caught.value)

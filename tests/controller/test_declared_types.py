@@ -1,0 +1,150 @@
+"""Declared reads and writes: an undeclared one is an error that shows how it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+import headway
+from headway.errors import NotDeclared
+from tests.helpers.resources import Account, Team
+from tests.helpers.staff import Staff
+
+Body = Callable[[headway.Runtime, Staff, headway.Resource[Team]], Awaitable[object]]
+
+
+async def tried(body: Body, **declared: Any) -> str:
+    """What ``body`` was refused with in a controller of teams that also watches accounts; empty: it wasn't."""
+    staff, refusals = Staff(), list[str]()
+    declared = {field: [getattr(staff, name) for name in names] for field, names in declared.items()}
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, **declared)
+    async def look(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        if team.data.members:
+            return
+        try:
+            await body(rt, staff, team)
+        except NotDeclared as error:
+            refusals.append(str(error))
+        else:
+            refusals.append("")
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert not staff.errors()
+    assert not staff.heard(headway.events.WriteUnknown)
+    return refusals[0]
+
+
+async def outputs(rt: headway.Runtime, staff: Staff, team: headway.Resource[Team]) -> None:
+    async with rt.outputs(staff.account, owner=team) as wanted:
+        await wanted.apply("ada", Account(login="ada"))
+
+
+WRITES: list[Body] = [
+    lambda rt, staff, _: rt.client.write(staff.account.new("ada")),
+    lambda rt, staff, _: rt.client.apply(staff.account.new("ada")),
+    lambda rt, staff, _: rt.apply(staff.account.new("ada")),
+    lambda rt, staff, _: rt.client.delete(staff.account.id("ada")),
+    outputs,
+]
+
+
+@pytest.mark.parametrize("body", WRITES)
+async def test_a_write_of_a_type_that_is_not_among_the_writes_is_refused(
+    body: Body,
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """Outputs are writes; what is declared may be written, and everything where nothing is declared."""
+    expected = (
+        "controller look doesn't declare that it writes staff.v1.Account: "
+        "add it, @app.controller(..., writes=[..., ACCOUNT])"
+    )
+    assert await tried(body, writes=["team"]) == expected
+    assert await tried(body, writes=["account"]) == ""
+    assert await tried(body, reads=[]) == ""
+
+
+async def test_a_status_is_a_write(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    async def say(rt: headway.Runtime, _: Staff, team: headway.Resource[Team]) -> None:
+        await rt.client.write_status(team, "look", [headway.Condition("Ready", headway.ConditionState.TRUE)])
+
+    assert "doesn't declare that it writes staff.v1.Team" in await tried(say, writes=["account"])
+    assert await tried(say, writes=["team"]) == ""
+
+
+Read = Callable[[headway.Runtime, headway.ResourceType[Any]], Awaitable[object]]
+
+
+async def one(rt: headway.Runtime, of: headway.ResourceType[Any]) -> None:
+    await rt.client.get(of, "x")
+
+
+async def all_of_them(rt: headway.Runtime, of: headway.ResourceType[Any]) -> None:
+    await rt.client.list(of)
+
+
+async def in_pages(rt: headway.Runtime, of: headway.ResourceType[Any]) -> None:
+    async for _ in rt.client.pages(of):
+        """Nothing to look at."""
+
+
+READS: list[Read] = [one, all_of_them, in_pages]
+
+
+@pytest.mark.parametrize("read", READS)
+async def test_a_read_of_a_type_that_is_nowhere_declared_is_refused(
+    read: Read,
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    """What is managed, watched or written may be read without being named."""
+    staff = Staff()
+    other, written = (staff.app.type("staff", "v1", kind, Account) for kind in ("Other", "Written"))
+    refused: dict[str, str] = {}
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, reads=[], writes=[written])
+    async def look(rt: headway.Runtime, _: headway.Request[Team]) -> None:
+        for type in (staff.team, staff.account, written, other):
+            try:
+                await read(rt, type)
+            except NotDeclared as error:
+                refused[type.name.kind] = str(error)
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert list(refused) == ["Other"]
+    assert (
+        "doesn't declare that it reads staff.v1.Other: add it, @app.controller(..., reads=[..., OTHER])"
+        in (refused["Other"])
+    )
+    assert not staff.errors()
+
+
+async def test_what_reads_every_type_is_refused_where_reads_are_declared(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    async def owned(rt: headway.Runtime, _: Staff, team: headway.Resource[Team]) -> None:
+        await rt.client.list_by_owner(team)
+
+    assert "list_by_owner reads every type" in await tried(owned, reads=["team", "account"])
+    assert await tried(owned, writes=[]) == ""
+
+
+async def test_a_watch_is_a_read(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    staff, refused = Staff(), list[str]()
+
+    @staff.app.controller(manages=staff.team, reads=[])
+    async def look(rt: headway.Runtime, _: headway.Request[Team]) -> None:
+        with pytest.raises(NotDeclared) as caught:
+            rt.client.watch(staff.account)
+        refused.append(str(caught.value))
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert len(refused) == 1

@@ -1,0 +1,165 @@
+"""The graph of what controllers do: as data, as Mermaid, and its cycles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+import headway
+from headway import DeclarationError
+from tests.helpers.resources import Account
+
+
+async def nothing(_: headway.Runtime, __: headway.Request[Any]) -> None:
+    """Nothing to do."""
+
+
+Said = tuple[str, Iterable[str], "Iterable[str] | None"]
+
+
+def declared(controllers: Mapping[str, Said], types: str = "") -> headway.App:
+    """An app of controllers by name: (manages, watches, writes), each type by one letter."""
+    app = headway.App("app")
+    letters = set(types)
+    for manages, watches, writes in controllers.values():
+        letters |= {manages, *watches, *(writes or ())}
+    known = {letter: app.type("tt", "v1", f"T{letter}", Account) for letter in sorted(letters)}
+    for name, (manages, watches, writes) in controllers.items():
+        app.controller(
+            manages=known[manages],
+            watches={known[each]: headway.map_same_name() for each in watches},
+            writes=None if writes is None else [known[each] for each in writes],
+            name=name,
+        )(nothing)
+    return app
+
+
+def ways(app: headway.App) -> list[str]:
+    """The cycles, each as its types."""
+    return ["".join(name.removeprefix("tt.v1.T") for name in cycle.types) for cycle in headway.graph(app).cycles]
+
+
+def test_everything_that_is_declared_is_in_it() -> None:
+    """Also a type that nobody has to do with, and what maps and filters by what name."""
+    app = declared({}, "XYZ")
+    x, y, z = (next(each for each in app.registry if each.name.kind == f"T{kind}") for kind in "XYZ")
+    app.controller(
+        manages=x,
+        when=headway.content_changed(),
+        watches=[headway.watch(y, headway.map_owner(), when=headway.data_changed())],
+        reads=[z],
+        writes=[y],
+        sources={"clock": headway.every(60)},
+        name="maker",
+    )(nothing)
+
+    @app.daemon(x)
+    async def heart(_: headway.Runtime, __: headway.Resource[Account]) -> None:
+        """Nothing to do."""
+
+    data = headway.graph(app).data()
+    assert json.loads(json.dumps(data)) == data
+    assert data["types"] == ["tt.v1.TX", "tt.v1.TY", "tt.v1.TZ"]
+    heart_data, maker = data["controllers"]
+    assert (heart_data["name"], heart_data["declared_as"], heart_data["declares_writes"]) == (
+        "app/heart",
+        "daemon",
+        False,
+    )
+    assert maker == {
+        "name": "app/maker",
+        "declared_as": "controller",
+        "sources": ["clock: every(60)"],
+        "declares_writes": True,
+        "manages": [{"type": "tt.v1.TX", "by": "when content_changed()"}],
+        "watches": [{"type": "tt.v1.TY", "by": "map_owner() when data_changed()"}],
+        "reads": [{"type": "tt.v1.TZ"}],
+        "writes": [{"type": "tt.v1.TY"}],
+    }
+
+
+def test_the_flowchart_is_always_the_same() -> None:
+    """However the app was put together."""
+    one = declared({"a": ("X", "Y", "Y"), "b": ("Z", "", None)}, "W")
+    other = declared({"b": ("Z", "", None), "a": ("X", "Y", "Y")}, "W")
+    text = headway.graph(one).mermaid()
+    assert text == headway.graph(other).mermaid()
+    assert text == (
+        "flowchart TD\n"
+        "  tt_v1_TW[tt.v1.TW]\n"
+        "  tt_v1_TX[tt.v1.TX]\n"
+        "  tt_v1_TY[tt.v1.TY]\n"
+        "  tt_v1_TZ[tt.v1.TZ]\n"
+        "  app_a(app/a)\n"
+        "  app_b(app/b)\n"
+        "  tt_v1_TX -->|manages| app_a\n"
+        "  tt_v1_TY -->|watches| app_a\n"
+        "  app_a -->|writes| tt_v1_TY\n"
+        "  tt_v1_TZ -->|manages| app_b\n"
+    )
+
+
+CYCLES: list[tuple[str, dict[str, Said], list[str]]] = [
+    ("none", {"a": ("X", "YZ", None), "b": ("Y", "Z", "W")}, []),
+    ("watches what manages it, and writes neither", {"a": ("X", "Y", ""), "b": ("Y", "X", "")}, []),
+    ("watches itself", {"a": ("X", "X", None)}, ["X"]),
+    ("writes what it manages", {"a": ("X", "", "X")}, ["X"]),
+    ("writes what it watches", {"a": ("X", "Y", "Y")}, ["Y"]),
+    ("two watch each other", {"a": ("X", "Y", None), "b": ("Y", "X", None)}, ["XY"]),
+    ("three in a ring", {"a": ("X", "Y", None), "b": ("Y", "Z", None), "c": ("Z", "X", None)}, ["XZY"]),
+    ("by writes alone", {"a": ("A", "Y", "X"), "b": ("B", "X", "Y")}, ["XY"]),
+    ("writes and watches", {"a": ("X", "", "Y"), "b": ("Z", "Y", None), "c": ("X", "Z", None)}, ["XYZ"]),
+]
+
+
+@pytest.mark.parametrize(("name", "controllers", "expected"), CYCLES, ids=[name for name, *_ in CYCLES])
+def test_a_cycle_is_found(name: str, controllers: Any, expected: list[str]) -> None:  # noqa: ARG001  # it is the id
+    assert ways(declared(controllers)) == expected
+
+
+def test_a_cycle_is_explained() -> None:
+    """Step by step, with who does what."""
+    (cycle,) = headway.graph(declared({"a": ("A", "Y", "X"), "b": ("B", "X", "Y")})).cycles
+    assert str(cycle) == (
+        "a change of tt.v1.TX makes app/b write tt.v1.TY; a change of tt.v1.TY makes app/a write tt.v1.TX"
+    )
+
+
+TYPES = st.sets(st.sampled_from("UVWXYZ"), max_size=3)
+
+
+@hypothesis.given(
+    st.dictionaries(
+        st.sampled_from(["a", "b", "c", "d"]),
+        st.tuples(st.sampled_from("UVWXYZ"), TYPES, st.none() | TYPES),
+    )
+)
+def test_every_relation_that_is_part_of_a_cycle_is_in_one(controllers: Any) -> None:
+    """Against reachability, computed plainly; and every cycle that is told is one."""
+    graph = headway.graph(declared(controllers))
+    arrows = set()
+    for manages, watches, writes in controllers.values():
+        if writes is None:
+            arrows |= {(each, manages) for each in watches}
+        arrows |= {(source, target) for source in {manages, *watches} for target in writes or ()}
+    reach = set(arrows)
+    for _ in range(6):
+        reach |= {(a, d) for a, b in reach for c, d in arrows if b == c}
+    on_cycles = {f"{a}{b}" for a, b in arrows if (b, a) in reach or a == b}
+
+    told = set()
+    for cycle in graph.cycles:
+        for step, following in zip(cycle.steps, [*cycle.steps[1:], cycle.steps[0]], strict=True):
+            assert step.target == following.source
+            told.add(step.source[-1] + step.target[-1])
+    assert told == on_cycles
+
+
+def test_what_is_no_app_is_refused() -> None:
+    with pytest.raises(DeclarationError, match=r"graph takes headway.App objects, not 'staff'"):
+        headway.graph("staff")  # type: ignore[arg-type]  # what is tested

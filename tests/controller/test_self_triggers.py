@@ -1,0 +1,241 @@
+"""A key that triggers itself by its own writes is found, slowed and told, and loses no change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.controller._own_writes import KEPT, OwnWrites
+from headway.controller._request import Reason
+from headway.controller._self_triggers import FREE, SelfTriggers
+from tests.helpers.resources import ACCOUNT, Account, Team, at, key, stored
+from tests.helpers.staff import Staff
+
+
+class Looping(Staff):
+    """A controller whose reconcile of team "loop" always writes it again.
+
+    Attributes:
+        runs: when each reconcile of it began, and what it saw.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.runs: list[tuple[float, tuple[str, ...]]] = []
+        self.others = 0
+        self.stop_at = 10**9
+
+        @self.app.controller(manages=self.team, **options)
+        async def again(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            team = rt.resource(request)
+            if team is None or team.name != "loop":
+                self.others += 1
+                return
+            self.runs.append((trio.current_time(), tuple(team.data.members)))
+            if len(self.runs) < self.stop_at:
+                team.metadata["runs"] = str(len(self.runs))
+                await rt.client.write(team)
+
+
+async def test_a_key_that_triggers_itself_rests_longer_each_time(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """After ten in a row: 0.1 s, doubling up to a minute; it is told with its writes, and it is never settled."""
+    staff = Looping()
+    async with staff.open() as engine:
+        await staff.write_team("loop")
+        await trio.sleep(300)
+        heard = staff.heard(events.SelfTriggered)
+        rests = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60, 60, 60]
+        assert [round(event.delay, 1) for event in heard] == rests
+        assert len(staff.runs) == 1 + FREE + len(heard) - 1
+        first = heard[0]
+        assert (first.controller, first.id.name, first.count) == ("again", "loop", FREE + 1)
+        assert [str(write).split(" at ")[0] for write in first.writes] == ["Team loop written"]
+        status = engine.controllers["again"].status()
+        assert [(each.id.name, each.outcome) for each in status.not_done] == [("loop", "slowed")]
+        assert "Team loop written" in status.not_done[0].error
+        with trio.move_on_after(50) as waited:
+            await engine.wait_settled()
+        assert waited.cancelled_caught
+
+
+async def test_no_other_key_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """With a single worker, while the loop rests."""
+    staff = Looping()
+    async with staff.open():
+        await staff.write_team("loop")
+        await trio.sleep(60)
+        began = trio.current_time()
+        await staff.write_team("fine")
+        await trio.sleep(0.01)
+        assert staff.others == 1
+        assert trio.current_time() - began < 1
+
+
+async def test_a_change_of_others_ends_the_rest_at_once_and_is_seen(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """And the key begins anew, with as many free ones."""
+    staff = Looping()
+    async with staff.open():
+        await staff.write_team("loop")
+        await trio.sleep(100)
+        count, began = len(staff.runs), trio.current_time()
+        await staff.write_team("loop", "ada")
+        await trio.sleep(0.05)
+        assert staff.runs[count][0] - began < 0.01
+        assert staff.runs[count][1] == ("ada",)
+        assert len(staff.runs) == count + 1 + FREE
+
+
+async def test_a_source_ends_the_rest_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    send, receive = trio.open_memory_channel[str](1)
+    team = headway.ResourceType("staff", "v1", "Team", Team)
+    staff = Looping(sources={"outside": headway.from_channel(receive, team.id)})
+    async with staff.open():
+        await staff.write_team("loop")
+        await trio.sleep(100)
+        count = len(staff.runs)
+        await send.send("loop")
+        await trio.sleep(0.05)
+        assert len(staff.runs) > count
+
+
+async def test_a_loop_that_ends_is_forgotten(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A key that needs some of its own writes to be done isn't slowed, also not the next time."""
+    staff = Looping()
+    async with staff.open() as engine:
+        for number in range(1, 6):
+            staff.stop_at = number * FREE
+            await staff.write_team("loop", str(number))
+            await staff.settle()
+            run: Any = engine.controllers["again"].run
+            assert run._self_triggers.loops == {}
+    assert not staff.heard(events.SelfTriggered)
+
+
+async def test_a_failing_key_that_writes_its_failure_is_slowed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A status that always differs would else end each rest of the back-off at once."""
+    staff, tries = Staff(), list[float]()
+
+    @staff.app.controller(manages=staff.team)
+    async def fail(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        tries.append(trio.current_time())
+        async with rt.conditions(team, failure="Ready"):
+            raise LookupError(f"the {len(tries)}th time")
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(300)
+    assert len(tries) < 40
+    heard = staff.heard(events.SelfTriggered)
+    assert str(heard[0].writes[0]).startswith("Team core status fail written at ")
+
+
+async def test_a_ping_pong_through_an_output_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The write is of another type, and comes back by its mapper."""
+    staff = Staff()
+    runs = 0
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()})
+    async def flap(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        nonlocal runs
+        team = rt.resource(request)
+        assert team is not None
+        runs += 1
+        async with rt.outputs(staff.account, owner=team) as wanted:
+            if rt.cache.get(staff.account, "ada") is None:
+                await wanted.apply("ada", Account(login="ada"))
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(100)
+    assert runs < 30
+    whats = {write.what for event in staff.heard(events.SelfTriggered) for write in event.writes}
+    assert whats == {"written", "deleted"}
+
+
+async def test_two_keys_that_trigger_each_other_are_not_taken_for_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A write of another key's reconcile is no reason of one's own: nothing is slowed that isn't known to loop."""
+    staff = Staff()
+    runs = 0
+
+    @staff.app.controller(manages=staff.team)
+    async def other(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        nonlocal runs
+        runs += 1
+        if runs > 60:
+            return
+        name = {"a": "b", "b": "a"}[request.id.name]
+        team = rt.cache.get(staff.team, name)
+        if team is not None:
+            team.metadata["runs"] = str(runs)
+            await rt.client.write(team)
+
+    async with staff.open():
+        await staff.write_team("a")
+        await staff.write_team("b")
+        await staff.settle()
+    assert runs > 60
+    assert not staff.heard(events.SelfTriggered)
+
+
+async def test_a_change_of_others_ends_the_rest_of_a_failing_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Whose reasons are those of all its attempts, so that an old one among them means nothing."""
+    staff, tries = Staff(), list[float]()
+
+    @staff.app.controller(manages=staff.team)
+    async def fail(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        tries.append(trio.current_time())
+        team.metadata["tries"] = str(len(tries))
+        await rt.client.write(team)
+        raise LookupError
+
+    async with staff.open():
+        await staff.write_team("core")
+        await trio.sleep(100)
+        count, began = len(tries), trio.current_time()
+        await staff.write_team("core", "ada")
+        await trio.sleep(0.05)
+        assert tries[count] - began < 0.01
+        assert len(tries) >= count + FREE
+
+
+# --- what is remembered ------------------------------------------------------
+
+
+def noted(own: OwnWrites, revision: int) -> None:
+    own.note(ACCOUNT.name, key("ada"), stored("ada", revision), at(revision), status_key="", deleted=False)
+
+
+def test_so_many_writes_are_remembered_and_no_more() -> None:
+    """What is forgotten counts as others'."""
+    own = OwnWrites()
+    for revision in range(1, KEPT + 2):
+        noted(own, revision)
+    assert own.find(ACCOUNT.name, key("ada"), 1) is None
+    assert own.find(ACCOUNT.name, key("ada"), 2) is not None
+    assert len(own.latest) == KEPT
+
+
+def test_a_write_is_found_by_what_it_was_of() -> None:
+    """A revision alone doesn't make it ours."""
+    own = OwnWrites()
+    noted(own, 7)
+    assert own.find(ACCOUNT.name, key("bob"), 7) is None
+    assert own.find(None, None, 7) is None
+
+
+def test_what_no_reconcile_wrote_is_nobodys_loop() -> None:
+    """A source's writes, say."""
+    own = OwnWrites()
+    triggers = SelfTriggers(own)
+    for revision in range(1, 100):
+        noted(own, revision)
+        reason = Reason("changed", ACCOUNT.name, key("ada"), revision)
+        assert triggers.rest(key("ada"), [reason], 1, float(revision)) is None

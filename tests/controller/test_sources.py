@@ -1,0 +1,256 @@
+"""The ready-made sources: what happens outside the store comes in by its key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import DeclarationError, events
+from tests.helpers.resources import Team
+from tests.helpers.staff import Staff
+
+
+class Sourced(Staff):
+    """A controller of teams with one source."""
+
+    def __init__(self, make: Callable[[Sourced], headway.Source]) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.reasons: list[str] = []
+
+        @self.app.controller(manages=self.team, sources={"outside": make(self)})
+        async def look(_: headway.Runtime, request: headway.Request[Team]) -> None:
+            self.seen.append(request.id.name)
+            self.reasons += map(str, request.reasons)
+
+    def end_run(self) -> None:
+        """End the run as another store does."""
+        run: Any = self.engine.controllers["look"].run
+        for subscription in run._subscriptions.values():
+            subscription.fail(headway.StoreChanged("replaced"))
+            subscription.wake()
+
+
+async def test_what_is_sent_into_a_channel_reconciles_its_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The keys need not be in the store; one value may have several, or none, and equal ones merge as any do."""
+    send, receive = trio.open_memory_channel[str](10)
+    staff = Sourced(
+        lambda staff: headway.from_channel(
+            receive, lambda names: [staff.team.id(name) for name in names.split()] if names else None
+        )
+    )
+    async with staff.open():
+        await staff.settle()
+        for names in ("a b", "", "a"):
+            await send.send(names)
+        await trio.sleep(1)
+        assert sorted(set(staff.seen)) == ["a", "b"]
+        assert set(staff.reasons) == {"source outside"}
+
+
+async def test_a_channel_that_ends_ends_its_source_quietly(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    send, receive = trio.open_memory_channel[str](10)
+    staff = Sourced(lambda staff: headway.from_channel(receive, staff.team.id))
+    async with staff.open():
+        await send.send("a")
+        await send.aclose()
+        await trio.sleep(1)
+        await staff.write_team("b")
+        await staff.settle()
+    assert staff.seen == ["a", "b"]
+    assert not staff.heard(events.RunEnded)
+
+
+async def test_the_next_run_goes_on_with_the_channel(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    send, receive = trio.open_memory_channel[str](10)
+    staff = Sourced(lambda staff: headway.from_channel(receive, staff.team.id))
+    async with staff.open():
+        await staff.settle()
+        staff.end_run()
+        await trio.sleep(0.1)
+        await send.send("a")
+        await trio.sleep(10)
+    assert staff.seen == ["a"]
+    assert len(staff.heard(events.RunEnded)) == 1
+
+
+@pytest.mark.parametrize("wrong", [LookupError("odd"), "a name", 7])
+async def test_a_key_that_fails_is_named_and_the_others_go_on(
+    wrong: object,
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    def key(staff: Staff, name: str) -> Any:
+        if name != "bad":
+            return staff.team.id(name)
+        if isinstance(wrong, Exception):
+            raise wrong
+        return wrong
+
+    send, receive = trio.open_memory_channel[str](10)
+    staff = Sourced(lambda staff: headway.from_channel(receive, lambda name: key(staff, name)))
+    async with staff.open():
+        for name in ("bad", "a"):
+            await send.send(name)
+        await trio.sleep(1)
+    assert staff.seen == ["a"]
+    (failed,) = staff.heard(events.SourceFailed)
+    assert (failed.controller, failed.value) == ("look", "bad")
+    assert not staff.heard(events.RunEnded)
+
+
+async def test_an_iterator_is_made_anew_for_each_run_and_closed(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A generator's own clean-up has run when the run has ended."""
+    log: list[str] = []
+
+    async def lines() -> AsyncIterator[str]:
+        log.append("opened")
+        try:
+            yield "a"
+            await trio.sleep_forever()
+        finally:
+            log.append("closed")
+
+    staff = Sourced(lambda staff: headway.from_iterator(lines, staff.team.id))
+    async with staff.open():
+        await trio.sleep(1)
+        assert (staff.seen, log) == (["a"], ["opened"])
+        staff.end_run()
+        await trio.sleep(10)
+        assert (staff.seen, log) == (["a", "a"], ["opened", "closed", "opened"])
+    assert log[-1] == "closed"
+
+
+async def test_an_iterator_that_ends_ends_quietly_and_one_that_raises_ends_the_run(
+    autojump_clock: MockClock,  # noqa: ARG001
+) -> None:
+    rounds = 0
+
+    async def lines() -> AsyncIterator[str]:
+        nonlocal rounds
+        rounds += 1
+        yield str(rounds)
+        if rounds == 1:
+            raise LookupError("gone")
+
+    staff = Sourced(lambda staff: headway.from_iterator(lines, staff.team.id))
+    async with staff.open():
+        await trio.sleep(10)
+    assert staff.seen == ["1", "2"]
+    assert [repr(event.error) for event in staff.heard(events.RunEnded)] == ["LookupError('gone')"]
+
+
+async def test_what_is_no_iterator_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    given: Any = lambda: [1]  # noqa: E731  # what is tested
+    staff = Sourced(lambda staff: headway.from_iterator(given, staff.team.id))
+    async with staff.open():
+        await trio.sleep(0.1)
+    (ended, *_) = staff.heard(events.RunEnded)
+    assert "from_iterator's function gave [1], no async iterator" in str(ended.error)
+
+
+async def test_keys_are_reconciled_every_so_often(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """All managed resources, unless told otherwise, with a jitter; the first time after the run has begun."""
+    staff = Sourced(lambda _: headway.every(100, jitter=0.2))
+    async with staff.open():
+        await staff.write_team("a")
+        await staff.write_team("b")
+        await staff.settle()
+        staff.seen.clear()
+        await trio.sleep(79)
+        assert staff.seen == []
+        await trio.sleep(42)
+        assert staff.seen == ["a", "b"]
+        await trio.sleep(1000)
+        assert 2 * 9 <= len(staff.seen) <= 2 * 14
+
+    other = Sourced(lambda staff: headway.every(10, lambda _: [staff.team.id("new")], jitter=0))
+    async with other.open():
+        await trio.sleep(25)
+    assert other.seen == ["new", "new"]
+
+
+class Pretended:
+    """A process that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self.waits = 0
+
+    async def wait(self) -> int:
+        self.waits += 1
+        await self.ended.wait()
+        return 0
+
+
+async def test_the_end_of_a_process_reconciles_its_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Once, however often it was named; also when it ends between two runs, or in the next one."""
+    exits = headway.process_exits()
+    staff = Sourced(lambda _: exits)
+    first, second, third = Pretended(), Pretended(), Pretended()
+    async with staff.open():
+        for _ in range(2):
+            exits.watch(staff.team.id("a"), first)
+        exits.watch(staff.team.id("b", uid="incarnation"), second)
+        exits.watch(staff.team.id("c"), third)
+        await staff.settle()
+        exits.watch(staff.team.id("a"), first)
+        await trio.sleep(1)
+        assert staff.seen == []
+        assert first.waits == 1
+        first.ended.set()
+        await trio.sleep(1)
+        assert staff.seen == ["a"]
+        staff.end_run()
+        await trio.lowlevel.checkpoint()
+        second.ended.set()
+        await trio.sleep(10)
+        third.ended.set()
+        await trio.sleep(1)
+        assert staff.seen == ["a", "b", "c"]
+        assert exits.watched == 0
+
+
+async def test_a_real_process_is_heard_of() -> None:
+    exits = headway.process_exits()
+    staff, seen = Staff(), trio.Event()
+
+    @staff.app.controller(manages=staff.team, sources={"exits": exits})
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        seen.set()
+
+    async with staff.open(), trio.open_nursery() as nursery:
+        process = await nursery.start(trio.run_process, ["sleep", "0.05"])
+        exits.watch(staff.team.id("a"), process)
+        with trio.fail_after(20):
+            await seen.wait()
+    assert exits.watched == 0
+
+
+async def waits(_: str) -> None:
+    """A key must not wait."""
+
+
+SEND, RECEIVE = trio.open_memory_channel[str](1)
+MISUSES: list[tuple[str, Callable[[], object]]] = [
+    ("from_channel takes the receiving end of a channel, not", lambda: headway.from_channel(SEND, str)),  # type: ignore[arg-type]
+    ("from_channel takes a function from an event to an id", lambda: headway.from_channel(RECEIVE, waits)),  # type: ignore[arg-type]
+    ("from_channel takes a function from an event to an id", lambda: headway.from_channel(RECEIVE, "a")),  # type: ignore[arg-type]
+    ("which can't be called so", lambda: headway.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
+    ("from_iterator takes a function that gives", lambda: headway.from_iterator([1], lambda _: None)),  # type: ignore[arg-type]
+    ("every: seconds must be a number above 0, not 0", lambda: headway.every(0)),
+    ("every: seconds must be a number above 0, not inf", lambda: headway.every(float("inf"))),
+    ("every: jitter must be a part", lambda: headway.every(1, jitter=1)),
+    ("every: keys takes a runtime", lambda: headway.every(1, lambda: [RECEIVE])),  # type: ignore[misc, arg-type]
+]
+
+
+@pytest.mark.parametrize(("says", "misuse"), MISUSES, ids=[str(number) for number in range(len(MISUSES))])
+def test_a_misuse_is_refused_when_it_is_declared(says: str, misuse: Callable[[], object]) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        misuse()
+    assert says in str(caught.value)

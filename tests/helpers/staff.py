@@ -1,0 +1,53 @@
+"""An app of teams and accounts for the tests of what can be declared, and what its engine reports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import trio
+
+import headway
+from headway import events
+from headway.rpc import Channel
+from tests.helpers.resources import Account, Team
+
+E = TypeVar("E")
+
+
+class Staff:
+    """The app; what is declared on it runs in `open`."""
+
+    engine: headway.Engine
+
+    def __init__(self) -> None:
+        self.app = headway.App("staff")
+        self.team: headway.ResourceType[Team] = self.app.type("staff", "v1", "Team", Team)
+        self.account: headway.ResourceType[Account] = self.app.type("staff", "v1", "Account", Account)
+        self.events: list[object] = []
+
+    @asynccontextmanager
+    async def open(
+        self, store: Any = "memory:", through: Callable[[Channel], Channel] | None = None
+    ) -> AsyncIterator[headway.Engine]:
+        """Run it."""
+        async with headway.open_engine(store, self.app, report=self.events.append, through=through) as self.engine:
+            yield self.engine
+
+    def heard(self, kind: type[E]) -> list[E]:
+        """The events of a kind so far."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def errors(self) -> list[str]:
+        """What reconciles have raised so far."""
+        return [repr(event.error) for event in self.heard(events.Reconciled) if event.error is not None]
+
+    async def write_team(self, name: str, *members: str) -> headway.Resource[Team]:
+        """Make the team so."""
+        return await self.engine.client.apply(self.team.new(name, Team(members=list(members))))
+
+    async def settle(self, seconds: float = 300.0) -> None:
+        """Wait until nothing is owed."""
+        with trio.fail_after(seconds):
+            await self.engine.wait_settled()

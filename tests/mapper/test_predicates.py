@@ -1,0 +1,128 @@
+"""Predicates: what each lets through, what always passes, and what is made of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headway
+from headway.errors import DeclarationError
+from headway.mapper import (
+    all_of,
+    any_of,
+    content_changed,
+    data_changed,
+    deletion_begun,
+    metadata_changed,
+    none_of,
+    not_own_writes,
+    predicate,
+    status_changed,
+)
+from headway.resource import DELETION_TIMESTAMP, Condition, ConditionState, pb
+from tests.helpers.resources import TEAM, Team, stored
+
+
+def state(version: int = 1, *, generation: int = 1, **more: Any) -> pb.Resource:
+    made = stored("core", version, **more)
+    made.generation = f"{generation:026d}"
+    return made
+
+
+def said(key: str) -> dict[str, pb.Status]:
+    return {key: pb.Status(conditions=[Condition("Ready", ConditionState.TRUE)])}
+
+
+OLD = state()
+MARKED = {DELETION_TIMESTAMP: "2026-01-01T00:00:00Z"}
+SAME = state(2)
+WRITTEN = state(2, generation=2)
+LONGER = state(2, generation=2, data=Team(members=["ada"]))
+BLUE = state(2, generation=2, metadata={"colour": "blue"})
+STATUS = state(2, status=said("teams"))
+DELETING = state(2, generation=2, metadata=MARKED)
+
+READY_MADE: list[tuple[headway.Predicate[Any], list[pb.Resource]]] = [
+    (content_changed(), [WRITTEN, LONGER, BLUE]),
+    (data_changed(), [LONGER]),
+    (metadata_changed(), [BLUE]),
+    (metadata_changed("colour"), [BLUE]),
+    (metadata_changed("size"), []),
+    (status_changed(), [STATUS]),
+    (status_changed("teams"), [STATUS]),
+    (status_changed("others"), []),
+    (deletion_begun(), []),
+    (all_of(content_changed(), metadata_changed()), [BLUE]),
+    (any_of(data_changed(), status_changed()), [LONGER, STATUS]),
+    (none_of(status_changed()), [SAME, WRITTEN, LONGER, BLUE]),
+    (none_of(status_changed(), content_changed()), [SAME]),
+]
+
+
+@pytest.mark.parametrize(("when", "passing"), READY_MADE, ids=[each.name for each, _ in READY_MADE])
+def test_what_a_ready_made_predicate_lets_through(when: headway.Predicate[Any], passing: list[pb.Resource]) -> None:
+    """Of updates what it is named for; creations, deletions and the beginning of a deletion always."""
+    updates = [SAME, WRITTEN, LONGER, BLUE, STATUS]
+    assert [each for each in updates if when.passes(TEAM, OLD, each)] == passing
+    assert when.passes(TEAM, None, OLD)
+    assert when.passes(TEAM, OLD, None)
+    assert when.passes(TEAM, OLD, DELETING)
+
+
+def test_only_the_beginning_of_a_deletion_always_passes() -> None:
+    """What changes in a resource that is being deleted is an update as any other."""
+    assert not deletion_begun().passes(TEAM, DELETING, state(3, generation=3, metadata=MARKED))
+    assert not status_changed().passes(TEAM, DELETING, state(3, generation=3, metadata=MARKED))
+
+
+def test_own_writes_are_turned_away_and_others_are_not() -> None:
+    assert not not_own_writes().passes(TEAM, OLD, WRITTEN, True)
+    assert not_own_writes().passes(TEAM, OLD, WRITTEN, False)
+    assert not_own_writes().passes(TEAM, OLD, None, True)
+
+
+def test_a_function_is_asked_for_everything() -> None:
+    """With the old and the new state; None is none. What is made of it asks it too."""
+    seen: list[tuple[Any, Any]] = []
+
+    def only_deletions(old: headway.Resource[Team] | None, new: headway.Resource[Team] | None) -> bool:
+        seen.append((old and old.version, new and new.version))
+        return new is None
+
+    when = predicate("when", only_deletions)
+    assert [when.passes(TEAM, *states) for states in ((None, OLD), (OLD, WRITTEN), (OLD, None))] == [False, False, True]
+    assert seen == [(None, "1"), ("1", "2"), ("1", None)]
+    assert not all_of(only_deletions, content_changed()).passes(TEAM, None, OLD)
+    assert none_of(only_deletions).passes(TEAM, None, OLD)
+    assert not none_of(only_deletions).passes(TEAM, OLD, None)
+    assert when.name.endswith("only_deletions")
+
+
+@pytest.mark.parametrize("answer", [None, 1, "yes"])
+def test_an_answer_that_is_neither_true_nor_false_is_no_answer(answer: Any) -> None:
+    """One that forgot to return would turn everything away."""
+    with pytest.raises(DeclarationError, match="returns True or False"):
+        predicate("when", lambda _, __: answer).passes(TEAM, OLD, WRITTEN)
+
+
+async def waits(_: object, __: object) -> bool:
+    return True
+
+
+MISUSES: list[tuple[str, Callable[[], object]]] = [
+    ("all_of takes predicates", all_of),
+    ("any_of must be a predicate, such as headway.content_changed(), not True", lambda: any_of(True)),  # type: ignore[arg-type]
+    ("none_of must take old and new", lambda: none_of(content_changed)),  # type: ignore[arg-type]
+    ("all_of must be a plain function", lambda: all_of(waits)),  # type: ignore[arg-type]
+    ("metadata_changed takes keys", lambda: metadata_changed(3)),  # type: ignore[arg-type]
+    ("status_changed takes keys", lambda: status_changed(None)),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("says", "misuse"), MISUSES, ids=[str(number) for number in range(len(MISUSES))])
+def test_a_misuse_is_refused_when_it_is_declared(says: str, misuse: Callable[[], object]) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        misuse()
+    assert says in str(caught.value)

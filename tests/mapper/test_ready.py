@@ -1,0 +1,224 @@
+"""The mapper library: whom each of them gives, and what is refused when it is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+import headway
+from headway.cache import CacheReader, Index, SharedType, index_many, index_owner
+from headway.errors import DeclarationError
+from headway.events import ignore
+from headway.mapper import (
+    OWNER_INDEX,
+    ask,
+    ids_of,
+    map_change,
+    map_index,
+    map_owned,
+    map_owner,
+    map_reference,
+    map_references,
+    map_same_name,
+    map_self,
+    map_through,
+    map_union,
+    mapper_name,
+    only_if,
+)
+from headway.resource import Resource, ResourceType, Scope
+from tests.helpers.resources import ACCOUNT, TEAM, Account, Team, chunk, end, stored
+
+POD: ResourceType[Account] = ResourceType("staff", "v1", "Pod", Account)
+NODE: ResourceType[Account] = ResourceType("staff", "v1", "Node", Account, scope=Scope.CLUSTER)
+
+
+def fail(name: str, *_: object) -> None:
+    raise AssertionError(name)
+
+
+def reader(
+    held: Mapping[ResourceType[Any], Sequence[Any]], indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]]
+) -> CacheReader:
+    """The cache of a controller that manages teams and holds these."""
+    opened = {}
+    for type in {**held, **indexes}:
+        shared = SharedType(type, ignore)
+        shared.feed(chunk(*held.get(type, ())))
+        shared.feed(end(30))
+        opened[type.name] = shared.subscribe(list(indexes.get(type, ())), fail)
+    cache = CacheReader("teams", TEAM, list(held))
+    cache.open(opened)
+    return cache
+
+
+EMPTY = reader({TEAM: []}, {TEAM: [index_owner(OWNER_INDEX)]})
+
+
+def account(name: str, login: str = "", **more: Any) -> Resource[Account]:
+    return ACCOUNT.view(stored(name, 7, type=ACCOUNT, data=Account(login=login), **more))
+
+
+def names(mapper: headway.Mapper[Any], *states: Resource[Any] | None, cache: CacheReader = EMPTY) -> list[str]:
+    """Whom a change of (old, new) concerns, as the engine finds it; a change of one state is a creation."""
+    old, new = states if len(states) == 2 else (None, states[0])
+    keys = []
+    for answer in ask(mapper, old, new, cache):
+        found, problems = ids_of(answer, TEAM)
+        assert not problems
+        keys += [key[2] for key in found]
+    return keys
+
+
+def test_a_resource_of_the_managed_type_is_mapped_to_itself() -> None:
+    assert names(map_self(), TEAM.view(stored("core", 1))) == ["core"]
+    assert names(map_self(), account("ada")) == []
+
+
+def test_what_the_changed_one_owns_is_mapped_to() -> None:
+    """By its incarnation, and nothing of another owner."""
+    teams = [
+        stored(name, 1, owner=ACCOUNT.id("ada", uid=uid)) for name, uid in (("a", "ada1"), ("b", "x"), ("c", "ada1"))
+    ]
+    cache = reader({TEAM: [*teams, stored("d", 1)]}, {TEAM: [index_owner(OWNER_INDEX)]})
+    assert names(map_owned(), account("ada"), cache=cache) == ["a", "c"]
+    assert names(map_owned(), account("bob"), cache=cache) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("core", ["core"]),
+        ("", []),
+        (None, []),
+        (TEAM.id("core"), ["core"]),
+        (TEAM.id("core").reference(), ["core"]),
+        (ACCOUNT.id("core"), []),
+        (ACCOUNT.id("core").reference(), []),
+    ],
+)
+def test_a_reference_is_mapped_to_where_it_is_of_the_managed_type(given: Any, expected: list[str]) -> None:
+    """An id, a reference or a name; nothing is nobody."""
+    assert names(map_reference(lambda _: given), account("ada")) == expected
+    assert names(map_references(lambda _: [given, "other", given]), account("ada")) == [*expected, "other", *expected]
+
+
+def test_a_name_is_one_in_the_tenancy_of_who_refers_to_it() -> None:
+    """As far as the managed type's scope has one."""
+    apart = ACCOUNT.view(ACCOUNT.new("ada", Account(login="core"), namespace="apart").message())
+    by_login = map_reference(lambda each: each.data.login)
+    assert list(by_login(apart, EMPTY)) == [TEAM.id("core", namespace="apart")]
+    assert list(by_login.towards(apart, EMPTY, NODE)) == [NODE.id("core")]
+    node = NODE.view(NODE.new("core", Account(login="core")).message())
+    assert list(by_login(node, EMPTY)) == [TEAM.id("core")]
+
+
+def test_an_index_may_hold_something_else_than_ids() -> None:
+    """Given by its name or as itself; by default the changed one's id is looked for."""
+    by_member: Index[Team] = index_many("member", lambda team: team.data.members)
+    cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member]})
+    assert names(map_index(by_member, value=lambda each: each.name), account("bob"), cache=cache) == ["a"]
+    assert names(map_index("member"), account("bob"), cache=cache) == []
+
+
+def test_a_union_is_of_all_its_mappers() -> None:
+    """Of those by one state and those by two."""
+    plain = map_union(map_owner(), map_reference(lambda each: each.data.login))
+    assert names(plain, account("ada", "x", owner=TEAM.id("core"))) == ["core", "x"]
+
+    def moved(old: Resource[Account] | None, new: Resource[Account] | None, _: CacheReader) -> list[headway.ResourceId]:
+        return [] if old is None or new is None or old.data == new.data else [TEAM.id("movers")]
+
+    both = map_union(map_reference(lambda each: each.data.login), map_change(moved))
+    assert names(both, account("ada", "x"), account("ada", "y")) == ["x", "y", "movers"]
+    assert names(both, account("ada", "x"), account("ada", "x")) == ["x", "x"]
+
+
+@pytest.mark.parametrize("wrong", [None, "core"])
+def test_what_a_part_of_a_union_gives_wrongly_is_named(wrong: Any) -> None:
+    """None and a text are no lists there either."""
+    answers = ask(map_union(map_owner(), lambda _, __: wrong), None, account("ada"), EMPTY)
+    assert repr(wrong) in ids_of(answers[0], TEAM)[1][0]
+
+
+def test_a_condition_hides_a_state_and_not_the_other() -> None:
+    """Who was concerned by a state for which it held hears that it doesn't any more."""
+    mapper = only_if(lambda each: each.data.login != "gone", map_reference(lambda each: each.name))
+    assert names(mapper, account("a", "x"), account("b", "gone")) == ["a"]
+    assert names(mapper, account("a", "gone"), account("b", "x")) == ["b"]
+
+    seen: list[tuple[bool, bool]] = []
+
+    def both(old: Any, new: Any, _: CacheReader) -> list[headway.ResourceId]:
+        seen.append((old is not None, new is not None))
+        return []
+
+    change = only_if(lambda each: each.data.login != "gone", map_change(both))
+    names(change, account("a", "x"), account("a", "gone"))
+    names(change, account("a", "gone"), account("a", "gone"))
+    assert seen == [(True, False)]
+
+
+def test_a_mapper_goes_through_a_third_type() -> None:
+    """From a node to its pods, and from these to their owners; each pod once, and none that isn't there."""
+    pods = [
+        stored(name, 1, type=POD, owner=TEAM.id(team), data=Account(login="n1"))
+        for name, team in (("p", "a"), ("q", "b"))
+    ]
+    by_node: Index[Account] = index_many("node", lambda pod: [pod.data.login])
+    cache = reader({TEAM: [], POD: pods}, {POD: [by_node]})
+    node = NODE.view(stored("n1", 7, type=NODE))
+    assert names(map_through(POD, map_index("node", value=lambda n: n.name), map_owner()), node, cache=cache) == [
+        "a",
+        "b",
+    ]
+    named = map_through(POD, map_references(lambda _: ["p", "p", "gone"]), map_owner())
+    assert names(named, account("x"), cache=cache) == ["a"]
+
+
+def test_what_a_mapper_needs_is_known() -> None:
+    """So that an index that isn't there is found when the controller is declared."""
+    through = map_through(POD, map_index("node"), map_owned())
+    assert through.needs == {(POD, "node"), (None, OWNER_INDEX)}
+    union = map_union(map_index("a"), only_if(lambda _: True, map_index("b")), map_change(lambda *_: []))
+    assert getattr(union, "needs", None) == {(None, "a"), (None, "b")}
+
+
+def of_login(each: Resource[Account]) -> str:
+    return each.data.login
+
+
+def test_every_mapper_is_named_by_what_it_is() -> None:
+    union = map_union(map_owner(), only_if(bool, map_self()), map_reference(of_login))
+    assert mapper_name(union) == "map_union(map_owner(), only_if(bool, map_self()), map_reference(of_login))"
+    assert mapper_name(map_through(POD, map_index("n"), map_same_name())) == (
+        "map_through(staff.v1.Pod, map_index('n'), map_same_name())"
+    )
+
+
+async def waits(_: Resource[Any]) -> str:
+    return ""
+
+
+MISUSES: list[tuple[str, Callable[[], object]]] = [
+    ("map_union takes mappers", map_union),
+    ("map_union: each mapper must be a mapper", lambda: map_union(map_owner(), "map_owner")),  # type: ignore[arg-type]
+    ("map_union: each mapper must take a resource and a cache", lambda: map_union(map_owner)),  # type: ignore[arg-type]
+    ("map_reference must be a function, not 'service'", lambda: map_reference("service")),  # type: ignore[arg-type]
+    ("map_reference must be a plain function", lambda: map_reference(waits)),  # type: ignore[arg-type]
+    ("map_references must take a resource", lambda: map_references(lambda: ["core"])),  # type: ignore[misc, arg-type]
+    ("only_if must take a resource, and takes", lambda: only_if(map_owner(), None)),  # type: ignore[arg-type]
+    ("map_change must take old, new and a cache", lambda: map_change(lambda _: [])),  # type: ignore[misc, arg-type]
+    ("map_through goes through a type", lambda: map_through("Pod", map_owner(), map_owner())),  # type: ignore[arg-type]
+    ("mappers of one state", lambda: map_through(POD, map_change(lambda *_: []), map_owner())),  # type: ignore[arg-type]
+    ("map_index takes an index", lambda: map_index(3)),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("says", "misuse"), MISUSES, ids=[str(number) for number in range(len(MISUSES))])
+def test_a_misuse_is_refused_when_it_is_put_together(says: str, misuse: Callable[[], object]) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        misuse()
+    assert says in str(caught.value)

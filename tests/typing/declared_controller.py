@@ -1,0 +1,65 @@
+"""What mypy knows of a declared controller. It is checked by mypy, and an ignore that isn't needed fails it."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import trio
+
+import headway
+from tests.helpers.resources import Account, Team
+
+app = headway.App("typed")
+TEAM = app.type("typed", "v1", "Team", Team)
+ACCOUNT = app.type("typed", "v1", "Account", Account)
+
+
+def team_of(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
+    return [TEAM.id(account.data.login)]
+
+
+def same_login(old: headway.Resource[Account] | None, new: headway.Resource[Account] | None) -> bool:
+    return old is None or new is None or old.data.login == new.data.login
+
+
+@app.controller(
+    manages=TEAM,
+    when=lambda old, new: old is None or new is None or old.data.members != new.data.members,
+    watches=[
+        headway.watch(ACCOUNT, team_of, when=headway.all_of(same_login, headway.content_changed())),
+    ],
+)
+async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+    team = rt.resource(request)
+    assert_type(team, headway.Resource[Team] | None)
+    assert team is not None
+    async with (
+        rt.finalizer(team) as guarded,
+        rt.conditions(team) as conditions,
+        rt.outputs(ACCOUNT, owner=team) as made,
+    ):
+        assert_type(guarded.resource, headway.Resource[Team])
+        assert_type(conditions, headway.Conditions[Team])
+        assert_type(await made.apply("ada", Account()), headway.Resource[Account])
+    assert_type(await rt.apply(team), headway.Resource[Team])
+
+
+@app.daemon(ACCOUNT, backoff=headway.Backoff(1.0, 2.0))
+async def daemon(_: headway.Runtime, account: headway.Resource[Account]) -> None:
+    assert_type(account.data, Account)
+
+
+async def of_an_account(_: headway.Runtime, __: headway.Request[Account]) -> None:
+    """A reconciler of another type than the managed one."""
+
+
+def misuses() -> None:
+    """Each line is refused by mypy; it is never called."""
+    app.controller(manages=TEAM)(of_an_account)  # type: ignore[arg-type]
+    app.daemon(TEAM)(daemon)  # type: ignore[arg-type]
+    app.timer(ACCOUNT, every=1, jitters=0)(daemon)  # type: ignore[call-arg]
+    headway.watch(TEAM, team_of)  # type: ignore[arg-type]
+    headway.watch(TEAM, headway.map_owner(), when=same_login)  # type: ignore[arg-type]
+    send, receive = trio.open_memory_channel[int](1)
+    del send
+    headway.from_channel(receive, TEAM.id)  # type: ignore[arg-type]
