@@ -21,6 +21,8 @@ PRINTS = {
     "[] set() ['home begins', 'home ends', 'home is checked']\n",
     "docs/guides/observing.md": "running ['jobs.v1.Job: 1']\n"
     'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
+    "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
+    "['core because Team core changed at 9']\n['ada', 'grace']\nTrue []\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
     "docs/guides/access.md": "True False\naccess.yaml:1:1: others than its owner can reach this file (mode 0644): "

@@ -36,6 +36,9 @@ from headway.client import Progress as Progress
 from headway.client import SnapshotEnd as SnapshotEnd
 from headway.client import Upserted as Upserted
 from headway.client import hold_lease as hold_lease
+from headway.client import until as until
+from headway.client import until_condition as until_condition
+from headway.client import until_gone as until_gone
 from headway.controller import App as App
 from headway.controller import Conditions as Conditions
 from headway.controller import ControllerStatus as ControllerStatus

@@ -12,9 +12,8 @@ from headway.cli._connection import Connection, connected
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._options import one_of_a_name
 from headway.cli._type_names import find_id, find_type
-from headway.client import Client, SnapshotEnd, Upserted
-from headway.errors import HistoryGone
-from headway.resource import Resource, ResourceId, ResourceType
+from headway.client import has_condition, until
+from headway.resource import ConditionState, Resource
 
 _STATES = ("true", "false", "unknown")
 
@@ -25,23 +24,13 @@ class Wanted:
 
     key: str
     condition: str
-    state: str
-
-    @property
-    def gone(self) -> bool:
-        """Whether it is waited for the end of the resource."""
-        return not self.condition
+    state: ConditionState
 
     def holds(self, resource: Resource[Any] | None) -> bool:
         """Whether it is so; a condition counts when it was written for the resource as it is now."""
-        if resource is None or self.gone:
-            return resource is None and self.gone
-        return any(
-            each.type == self.condition and each.state.name.lower() == self.state
-            for key, status in resource.status.items()
-            if status.observed_generation == resource.generation and self.key in ("", key)
-            for each in status.conditions
-        )
+        if resource is None or not self.condition:
+            return resource is None and not self.condition
+        return has_condition(resource, self.condition, self.state, self.key)
 
 
 @click.command()
@@ -70,7 +59,7 @@ async def wait(
     id = find_id(type, name, partition, namespace, connection.registry)
     asked = _wanted(wanted)
     with trio.move_on_after(float("inf") if within is None else within) as scope:
-        await _until(connection.client, found, id, asked)
+        await until(connection.client, found, id, asked.holds)
     if scope.cancelled_caught:
         fail(Exit.WAITED, f"Error: {id}: {wanted} does not hold after {within:g} s")
     click.echo(f"{id}: {wanted}")
@@ -78,37 +67,10 @@ async def wait(
 
 def _wanted(text: str) -> Wanted:
     if text == "deleted":
-        return Wanted("", "", "")
+        return Wanted("", "", ConditionState.UNKNOWN)
     name, _, state = text.partition("=")
     key, _, condition = name.rpartition("/")
     state = state.lower() or "true"
     if not condition or state not in _STATES:
         raise Usage(f"--for {text}: write a condition, such as Ready, Ready=false or teams/Ready, or 'deleted'")
-    return Wanted(key, condition, state)
-
-
-async def _until(client: Client, type: ResourceType[Any], id: ResourceId, wanted: Wanted) -> None:
-    while True:
-        try:
-            if await _watched(client, type, id, wanted):
-                return
-        except HistoryGone:
-            # Too slow for the changes; what is there now says it as well.
-            continue
-
-
-async def _watched(client: Client, type: ResourceType[Any], id: ResourceId, wanted: Wanted) -> bool:
-    current: Resource[Any] | None = None
-    complete = False
-    opened = client.watch(type, partition=id.partition, namespace=id.namespace, name_prefix=id.name)
-    async with opened as events:
-        async for event in events:
-            if isinstance(event, SnapshotEnd):
-                complete = True
-            elif not hasattr(event, "resource") or event.resource.id.key != id.key:
-                continue
-            else:
-                current = event.resource if isinstance(event, Upserted) else None
-            if complete and wanted.holds(current):
-                return True
-    return False
+    return Wanted(key, condition, ConditionState[state.upper()])

@@ -13,6 +13,10 @@ from headway.client._lease import LeaseInfo as LeaseInfo
 from headway.client._lease import RunFence as RunFence
 from headway.client._lease_term import LeaseTerm as LeaseTerm
 from headway.client._refusals import client_error as client_error
+from headway.client._until import has_condition as has_condition
+from headway.client._until import until as until
+from headway.client._until import until_condition as until_condition
+from headway.client._until import until_gone as until_gone
 from headway.client._watch import Deleted as Deleted
 from headway.client._watch import Progress as Progress
 from headway.client._watch import SnapshotEnd as SnapshotEnd

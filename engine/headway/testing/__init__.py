@@ -4,6 +4,9 @@
 is the claim it makes; it raises AssertionError with a sentence where the claim doesn't hold.
 
 `ScriptedChannel` stands between an engine and its store and does there what a network does at its worst, on command.
+`one_shot` runs one controller without workers: a test calls its reconcile, or a mapper, once, and looks at what it did.
+`stored` makes a resource as a store hands it out.
+
 `LiveRun` drives a live run under virtual time from synchronous code, such as the rules of a state machine.
 """
 
@@ -13,7 +16,12 @@ from headway.testing._conformance import BackendCheck as BackendCheck
 from headway.testing._conformance import OpenBackend as OpenBackend
 from headway.testing._conformance import check_backend as check_backend
 from headway.testing._conformance import run_backend_check as run_backend_check
+from headway.testing._one_shot import OneShot as OneShot
+from headway.testing._one_shot import Shot as Shot
+from headway.testing._one_shot import Written as Written
+from headway.testing._one_shot import one_shot as one_shot
 from headway.testing._pump import LiveRun as LiveRun
 from headway.testing._scripted import Call as Call
 from headway.testing._scripted import Fault as Fault
 from headway.testing._scripted import ScriptedChannel as ScriptedChannel
+from headway.testing._stored import stored as stored

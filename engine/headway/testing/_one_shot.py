@@ -1,0 +1,251 @@
+"""One controller, of which a test calls what it wants to see: a reconcile, a mapper, once and by hand.
+
+The store, the service, the cache with its gate, the mapping and the fenced client are those of production; only the
+workers are not there: nothing is reconciled but by `OneShot.reconcile`. So a reconcile sees what it would see, own
+writes included, and nothing that it wouldn't.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import trio
+from grpclib import GRPCError
+
+from headway.client import Client
+from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime
+from headway.engine import Engine, open_engine
+from headway.errors import DeclarationError, NonsenseResult
+from headway.events import Report, ignore
+from headway.mapper import ask, ids_of
+from headway.resource import Payload, Resource, ResourceId, ResourceType, copy_message, did_you_mean, resource_id
+from headway.rpc import Channel, Metadata
+from headway.storage import Backend
+
+T = TypeVar("T", bound=Payload)
+Reply = TypeVar("Reply")
+
+What = Literal["write", "status", "delete"]
+_WRITES: dict[str, What] = {"Write": "write", "WriteStatus": "status", "Delete": "delete"}
+
+
+class Written(NamedTuple):
+    """A write that a controller has sent.
+
+    Attributes:
+        what: ``write``, ``status`` or ``delete``.
+        id: of the resource, as it was sent.
+        request: the message, as it was sent.
+        refused: why it was refused; None: it was done.
+    """
+
+    what: What
+    id: ResourceId
+    request: Any
+    refused: GRPCError | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shot:
+    """What one reconcile has done.
+
+    Attributes:
+        requeue_after: seconds after which it wants to run again; None: it doesn't ask for it.
+        written: what it has sent, in order.
+    """
+
+    requeue_after: float | None
+    written: tuple[Written, ...]
+
+
+class OneShot:
+    """A controller without workers. Made by `one_shot`.
+
+    Attributes:
+        client: reads and writes as nobody's controller, to say what is given and to see what has become.
+        runtime: the run's, as the reconciler gets it.
+    """
+
+    def __init__(self, engine: Engine, definition: Definition, recorder: _Recorder, asked: _Asked) -> None:
+        self.client: Client = engine.client
+        self._engine = engine
+        self._definition = definition
+        self._recorder = recorder
+        self._asked = asked
+
+    @property
+    def runtime(self) -> Runtime:
+        """See the class."""
+        assert self._asked.runtime is not None
+        return self._asked.runtime
+
+    async def given(self, *resources: Resource[Any]) -> list[Resource[Any]]:
+        """Store these, as they are wanted, and wait until the controller's cache has them. Returns them as stored."""
+        written = [await self.client.apply(resource) for resource in resources]
+        await self._engine.wait_settled()
+        return written
+
+    async def requests(self) -> list[Request]:
+        """What the controller would have been asked to reconcile since the last call, in order, with why."""
+        await self._engine.wait_settled()
+        asked, self._asked.requests = self._asked.requests, []
+        return asked
+
+    async def reconcile(
+        self, id: str | ResourceId, *, reasons: tuple[Reason, ...] = (Reason("by hand"),), attempt: int = 1
+    ) -> Shot:
+        """Call the reconciler once for a resource of the managed type, which need not exist.
+
+        Before that, the cache has everything that is stored. What the reconciler raises comes out of this; past its
+        controller's deadline that is `trio.TooSlowError`.
+        """
+        await self._engine.wait_settled()
+        definition = self._definition
+        wanted = definition.manages.id(id) if isinstance(id, str) else id
+        request = Request(wanted.without_uid(), reasons, attempt)
+        with self._recorder.recorded() as written, trio.fail_after(definition.deadline):
+            result: object = await definition.reconcile(self.runtime, request)
+        if result is not None and not isinstance(result, RequeueAfter):
+            raise NonsenseResult(
+                f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
+            )
+        return Shot(None if result is None else result.seconds, tuple(written))
+
+    async def mapped(
+        self, type: ResourceType[T], *, old: Resource[T] | None = None, new: Resource[T] | None = None
+    ) -> list[ResourceId]:
+        """The ids of the managed resources that a change of a watched type concerns, by its mapper, once each.
+
+        Give the old state, the new one or both; predicates are not asked. Raises what the mapper raises, and
+        DeclarationError for what it must not return.
+        """
+        await self._engine.wait_settled()
+        watch = self._definition.watches.get(type)
+        if watch is None:
+            raise DeclarationError(f"controller {self._definition.name} doesn't watch {type.name}")
+        found: dict[ResourceId, None] = {}
+        for answer in ask(watch.mapper, old, new, self.runtime.cache):
+            keys, problems = ids_of(answer, self._definition.manages)
+            if problems:
+                raise DeclarationError("; ".join(problems))
+            managed = self._definition.manages
+            found.update(
+                {
+                    managed.id(name, partition=partition, namespace=namespace): None
+                    for partition, namespace, name in keys
+                }
+            )
+        return list(found)
+
+
+@asynccontextmanager
+async def one_shot(
+    app: App,
+    controller: str,
+    *,
+    store: str | AbstractAsyncContextManager[Backend] = "memory:",
+    through: Callable[[Channel], Channel] | None = None,
+    report: Report = ignore,
+) -> AsyncIterator[OneShot]:
+    """``async with headway.testing.one_shot(app, "accounts") as shot: ...``
+
+    The app's other controllers, and the controller's sources, don't run.
+
+    Args:
+        app: whose types there are.
+        controller: the name of the one controller.
+        store: as of `headway.open_engine`.
+        through: a channel of yours between the controller and the store, such as a `ScriptedChannel`'s ``over``.
+        report: hears what the engine reports.
+
+    Raises DeclarationError when the app has no such controller.
+    """
+    definition = app.controllers.get(controller)
+    if definition is None:
+        hint = did_you_mean(controller, app.controllers)
+        raise DeclarationError(f"app {app.name!r} has no controller {controller!r}{hint}")
+    asked, recorder = _Asked(definition), _Recorder()
+    alone = App(app.name)
+    alone.registry = app.registry
+    alone.controllers = {
+        controller: dataclasses.replace(definition, reconcile=asked.reconcile, on_start=asked.on_start, sources=definition.sources)
+    }
+
+    def over(channel: Channel) -> Channel:
+        return recorder.over(channel if through is None else through(channel))
+
+    async with open_engine(store, alone, report=report, through=over) as engine:
+        await engine.wait_settled()
+        # What was stored before is no change that the test has made.
+        asked.requests.clear()
+        yield OneShot(engine, definition, recorder, asked)
+
+
+class _Asked:
+    """Stands where the reconciler does, notes what it is asked, and does nothing."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._on_start = definition.on_start
+        self.runtime: Runtime | None = None
+        self.requests: list[Request] = []
+
+    async def on_start(self, rt: Runtime) -> None:
+        self.runtime = rt
+        if self._on_start is not None and (waited := self._on_start(rt)) is not None:
+            await waited
+
+    async def reconcile(self, _: Runtime, request: Request) -> None:
+        self.requests.append(request)
+
+
+class _Recorder:
+    """A channel that notes the writes that go through it."""
+
+    _inner: Channel
+
+    def __init__(self) -> None:
+        self._written: list[Written] | None = None
+
+    @property
+    def settles_writes(self) -> bool:
+        return self._inner.settles_writes
+
+    def over(self, inner: Channel) -> Channel:
+        self._inner = inner
+        return self
+
+    @contextmanager
+    def recorded(self) -> Iterator[list[Written]]:
+        """What is written while the block runs."""
+        self._written = []
+        try:
+            yield self._written
+        finally:
+            self._written = None
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        what = _WRITES.get(path.rpartition("/")[2])
+        if what is None or self._written is None:
+            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+        noted = self._written
+        message: Any = request
+        # The service may change what it is handed.
+        sent = copy_message(message)
+        id = resource_id(sent.resource.id if what == "write" else sent.id)
+        try:
+            reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
+        except GRPCError as error:
+            noted.append(Written(what, id, sent, error))
+            raise
+        noted.append(Written(what, id, sent, None))
+        return reply
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        return self._inner.stream(path, request, metadata=metadata)

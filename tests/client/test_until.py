@@ -1,0 +1,106 @@
+"""Waiting for a resource to be as one wants it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+import headway
+from headway.client import Client
+from headway.errors import HistoryGone
+from headway.resource import Resource
+from headway.storage import MemoryBackend
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, Note, registry
+
+
+async def test_what_is_so_already_is_not_waited_for(client: Client) -> None:
+    """And the resource is the one that it was so for."""
+    written = await client.write(NOTE.new("one", Note(text="a")))
+    assert await headway.until(client, NOTE, "one", lambda note: note is not None) == written
+    await headway.until_gone(client, NOTE, "two")
+
+
+async def test_a_change_is_waited_for(client: Client, nursery: trio.Nursery) -> None:
+    """Another resource whose name begins so doesn't count."""
+    seen: list[str] = []
+
+    async def wait() -> None:
+        found = await headway.until(client, NOTE, "one", lambda note: note is not None and note.data.text == "b")
+        assert found is not None
+        seen.append(found.data.text)
+
+    nursery.start_soon(wait)
+    await client.write(NOTE.new("one-more", Note(text="b")))
+    first = await client.write(NOTE.new("one", Note(text="a")))
+    await wait_all_tasks_blocked()
+    assert seen == []
+    first.data = Note(text="b")
+    await client.write(first)
+    await wait_all_tasks_blocked()
+    assert seen == ["b"]
+
+
+async def test_an_incarnation_is_gone_when_another_bears_its_name(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """With a uid in the id; by name alone it is still there."""
+    first = await client.write(NOTE.new("one"))
+    await client.delete(first)
+    second = await client.write(NOTE.new("one"))
+    await headway.until_gone(client, NOTE, first.id)
+    with trio.move_on_after(100) as scope:
+        await headway.until_gone(client, NOTE, second.id)
+    assert scope.cancelled_caught
+
+
+async def test_a_condition_counts_for_the_present_generation(client: Client, autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """In that state, and by that writer where one is named."""
+    ready = headway.Condition("Ready", headway.ConditionState.TRUE)
+    note = await client.write(NOTE.new("one"))
+    await client.write_status(note, "writer", [ready])
+    found = await headway.until_condition(client, NOTE, "one", "Ready", key="writer")
+    assert found.generation == note.generation
+
+    async def never(**wanted: object) -> bool:
+        with trio.move_on_after(10) as scope:
+            await headway.until_condition(client, NOTE, "one", "Ready", **wanted)  # type: ignore[arg-type]
+        return scope.cancelled_caught
+
+    assert await never(key="another")
+    assert await never(state=headway.ConditionState.FALSE)
+    found.data = Note(text="changed")
+    await client.write(found)
+    assert await never()
+
+
+class Forgetful(MemoryBackend):
+    """Its first watcher falls behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watches = 0
+
+    async def watch(self, *given: Any) -> Any:
+        self.watches += 1
+        if self.watches == 1:
+            raise HistoryGone("too slow")
+        return await super().watch(*given)
+
+
+async def test_who_was_too_slow_looks_again() -> None:
+    """What is there now says it as well."""
+    backend = Forgetful()
+    calls = Calls(backend, registry())
+    client = Client(calls.channel, registry())
+    await client.write(NOTE.new("one"))
+    found: Resource[Note] | None = await headway.until(client, NOTE, "one", lambda note: note is not None)
+    assert found is not None
+    assert backend.watches == 2
+
+
+async def test_a_name_must_be_one(client: Client) -> None:
+    """As for every call."""
+    with pytest.raises(headway.InvalidArgument):
+        await headway.until(client, NOTE, "No Name", lambda _: True)
