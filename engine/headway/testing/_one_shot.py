@@ -171,7 +171,7 @@ async def one_shot(
     alone = App(app.name)
     alone.registry = app.registry
     alone.controllers = {
-        controller: dataclasses.replace(definition, reconcile=asked.reconcile, on_start=asked.on_start, sources=definition.sources)
+        controller: dataclasses.replace(definition, reconcile=asked.reconcile, on_start=asked.on_start, sources={})
     }
 
     def over(channel: Channel) -> Channel:
