@@ -33,9 +33,10 @@ async def test_a_change_is_waited_for(client: Client, nursery: trio.Nursery) -> 
         assert found is not None
         seen.append(found.data.text)
 
-    nursery.start_soon(wait)
-    await client.write(NOTE.new("one-more", Note(text="b")))
     first = await client.write(NOTE.new("one", Note(text="a")))
+    nursery.start_soon(wait)
+    await wait_all_tasks_blocked()
+    await client.write(NOTE.new("one-more", Note(text="b")))
     await wait_all_tasks_blocked()
     assert seen == []
     first.data = Note(text="b")
