@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
+import trio
 
 from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.terminal import Terminal, address
@@ -29,6 +31,23 @@ async def test_serve_keeps_what_a_store_has(terminal: Terminal, tmp_path: Path) 
     got = await terminal("get", "team", "core", "-o", "yaml", server=await address(second))
     assert got.stdout == CORE
     assert (tmp_path / "staff.db").exists()
+
+
+async def test_serve_offers_metrics_and_health(terminal: Terminal) -> None:
+    """At an address of their own, which it says."""
+    serving = terminal.start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+    await address(serving)
+    said = await serving.out.line()
+    assert said.startswith("metrics and health at http://127.0.0.1:")
+    async with httpx.AsyncClient(base_url=said.split()[4].removesuffix("/metrics,")) as http:
+        with trio.fail_after(20):
+            # Each answer takes a turn of the loop, in which the controllers get on.
+            while (await http.get("/readyz")).status_code != 200:
+                pass
+        assert "headway_controller_ready" in (await http.get("/metrics")).text
+    wrong = await terminal("serve", "tests.cli.served:app", "--metrics", "9090")
+    assert wrong.returncode == 2
+    assert "--metrics: '9090' is no address for pages: write HOST:PORT" in wrong.stderr
 
 
 @pytest.mark.parametrize("reachable", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])

@@ -47,6 +47,7 @@ def test_an_upstream_that_is_away_is_named(start: Started) -> None:
         (["tests.cli.served:app", "--forward", "127.0.0.1:1"], "one of the two, not both"),
         (["--forward", "nowhere"], "--forward: 'nowhere' is no address"),
         (["--forward", "127.0.0.1:1", "--store", "sqlite:x.db"], "--store goes with an APP"),
+        (["--forward", "127.0.0.1:1", "--metrics", "127.0.0.1:0"], "--metrics goes with an APP"),
         (["--forward", "127.0.0.1:1", "--access", "file"], "--access goes with an APP"),
         (["--forward", "127.0.0.1:1", "--forward-tls-key", "file"], "--forward-tls-key goes with --forward-tls-cert"),
         (["--forward", "127.0.0.1:1", "--forward-tls-authority", "file"], "the TLS options of --forward can't be used"),

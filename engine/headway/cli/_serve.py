@@ -18,6 +18,7 @@ from headway.cli._running import run
 from headway.cli._serving import Forwarding, Serving
 from headway.controller import App
 from headway.errors import InvalidArgument, ManifestError
+from headway.observe import check_pages_address
 from headway.rpc import Address, address, client_tls, server_tls
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
@@ -31,6 +32,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Who must have signed the certificates of clients.")
 @click.option("--access", type=_EXISTING, help="The file that says who may do what. SIGHUP has it read again.")
+@click.option("--metrics", metavar="HOST:PORT", help="Pages of metrics and health; whoever can connect can read them.")
 @click.option("--insecure", is_flag=True, help="Listen where others can reach it, and let them do everything.")
 @click.option("--forward", multiple=True, metavar="ADDRESS", help="Ask this server instead of an APP. May be repeated.")
 @click.option("--forward-tls", is_flag=True, help="Ask it over TLS, and believe what the system believes.")
@@ -47,6 +49,7 @@ def serve(
     tls_key: str | None,
     tls_client_authority: str | None,
     access: str | None,
+    metrics: str | None,
     insecure: bool,
     forward: Sequence[str],
     forward_tls: bool,
@@ -78,6 +81,11 @@ def serve(
             upstream = _upstream_tls(forward_tls_authority, forward_tls_certificate, forward_tls_key)
         run(Forwarding(forward, upstream, listen, tls).serve, interrupted=Exit.DONE)
         return
+    if metrics is not None:
+        try:
+            check_pages_address(metrics)
+        except InvalidArgument as error:
+            raise Usage(f"--metrics: {error}") from error
     authorizer = None
     if access is not None:
         try:
@@ -86,7 +94,7 @@ def serve(
             fail_by(error)
         except OSError as error:
             raise Usage(f"--access: {error}") from error
-    run(Serving(apps_at(app), store, listen, tls, authorizer, access).serve, interrupted=Exit.DONE)
+    run(Serving(apps_at(app), store, listen, tls, authorizer, access, metrics).serve, interrupted=Exit.DONE)
 
 
 def _check_together(context: click.Context, *, forwards: bool) -> None:
@@ -99,6 +107,8 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
     if forwards:
         if "store" in given:
             raise Usage("--store goes with an APP: who forwards stores nothing")
+        if "metrics" in given:
+            raise Usage("--metrics goes with an APP: who forwards has no controllers")
         if "access" in given:
             raise Usage("--access goes with an APP: the server that is asked decides who may do what")
         if "forward_tls_key" in given and "forward_tls_certificate" not in given:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from ssl import SSLContext
 
 import click
@@ -13,10 +14,10 @@ import trio
 from headway.access import Authorizer, load_access
 from headway.cli._exits import Exit, fail
 from headway.controller import App
-from headway.engine import open_engine
+from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, ManifestError
 from headway.events import HandlerFailed
-from headway.observe import log_report
+from headway.observe import Metrics, log_report, open_pages, reports
 from headway.rpc import open_forwarder
 
 
@@ -31,6 +32,7 @@ class Serving:
         tls: SSLContext | None,
         authorizer: Authorizer | None,
         access: str | None,
+        pages: str | None = None,
     ) -> None:
         self._apps = apps
         self._store = store
@@ -38,11 +40,13 @@ class Serving:
         self._tls = tls
         self._authorizer = authorizer
         self._access = access
+        self._pages = pages
 
     async def serve(self) -> None:
         """Serve until cancelled."""
         access = self._authorizer
         try:
+            metrics = None if self._pages is None else Metrics()
             # Without an authorizer who can connect may do everything: the addresses were checked to be nobody else's,
             # or that was asked for.
             async with (
@@ -53,15 +57,28 @@ class Serving:
                     tls=self._tls,
                     access=access,
                     insecure=access is None,
+                    report=log_report() if metrics is None else reports(log_report(), metrics),
                 ) as engine,
                 trio.open_nursery() as nursery,
+                _watched(engine, self._pages, metrics) as pages,
             ):
                 if access is not None and self._access is not None:
                     await nursery.start(_read_again, access, self._access)
-                _announce(engine.addresses)
+                _announce(engine.addresses, pages)
                 await trio.sleep_forever()
         except (OSError, DeclarationError) as error:
             fail(Exit.REFUSED, f"Error: {error}")
+
+
+@asynccontextmanager
+async def _watched(engine: Engine, address: str | None, metrics: Metrics | None) -> AsyncIterator[str | None]:
+    """Pages of metrics and health, where they are asked for; gives their address."""
+    if address is None or metrics is None:
+        yield None
+        return
+    metrics.watch(engine.status)
+    async with open_pages(address, engine.status, metrics) as served:
+        yield served
 
 
 class Forwarding:
@@ -92,9 +109,11 @@ class Forwarding:
             fail(Exit.REFUSED, f"Error: {error}")
 
 
-def _announce(addresses: Sequence[str]) -> None:
+def _announce(addresses: Sequence[str], pages: str | None = None) -> None:
     for each in addresses:
         click.echo(f"listening on {each}")
+    if pages is not None:
+        click.echo(f"metrics and health at http://{pages}/metrics, /healthz and /readyz")
     sys.stdout.flush()
 
 

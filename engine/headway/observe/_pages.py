@@ -105,9 +105,14 @@ async def open_pages(address: str, status: Status, metrics: Metrics | None = Non
             ending.set()
 
 
-def _listener(address: str) -> socket.socket:
+def check_pages_address(address: str) -> tuple[str, int]:
+    """The host and the port of ``HOST:PORT``. Raises InvalidArgument."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    if not (host and colon) or not port.isdecimal() or int(port) > 65535:
         raise InvalidArgument(f"{address!r} is no address for pages: write HOST:PORT, such as 127.0.0.1:9090")
-    host = host.strip("[]")
-    return socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    return host.strip("[]"), int(port)
+
+
+def _listener(address: str) -> socket.socket:
+    host, port = check_pages_address(address)
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
