@@ -52,6 +52,24 @@ def test_a_failed_reconcile_says_where_and_why() -> None:
     assert fields["id"] == "Team core"
 
 
+def test_the_errors_of_several_tasks_are_one_story() -> None:
+    """However deep in groups; alike ones once, with their number and each with its line."""
+    lines = Lines()
+    errors: list[Exception] = []
+    for text in ("a", "b", "a"):
+        try:
+            raise LookupError(text)
+        except LookupError as error:
+            errors.append(error)
+    group = ExceptionGroup("tasks", [ExceptionGroup("inner", errors[:2]), errors[2]])
+    log_report(lines)(events.RunEnded("teams", group, 1.0))
+    [(_, _, fields)] = lines.lines
+    assert fields["error"] == "3 errors: LookupError: a (2 times); LookupError: b"
+    assert fields["where"].split(", ") == [
+        f"{__file__}:{error.__traceback__.tb_lineno}" for error in errors if error.__traceback__
+    ]
+
+
 FAILED = LookupError("odd")
 WRITE = OwnWrite(NAME, ID.key, 7, "written", ID.key)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import trio
 
-from headway._groups import only_error
+from headway._groups import only_error, story
 from headway.controller._mapping import Owed
 from headway.controller._run import Run
 from headway.controller._status import ControllerStatus, Phase
@@ -63,7 +63,7 @@ class Supervisor:
             # Invariant: the run's nurseries have closed here, so nothing of it goes on beside the next one (C7).
             owed = self.run.owed()
             self.run = None
-            self._restarts, self._error = self._restarts + 1, f"{type(error).__name__}: {error}"
+            self._restarts, self._error = self._restarts + 1, story(error)
             self._ended_at = trio.current_time()
             flaps = flaps + 1 if trio.current_time() - began < FLAP else 0
             delay = restart_delay(flaps)

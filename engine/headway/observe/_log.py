@@ -8,6 +8,7 @@ import traceback
 from typing import Any
 
 from headway import events
+from headway._groups import leaves, story
 from headway.events import Report
 
 _WARNINGS = (
@@ -43,7 +44,8 @@ _INFOS = (
 def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     """A report that logs what went wrong, under its event's name and with its fields, as warnings.
 
-    An error is logged by its class and text, and ``where`` is the line of the program that it came through last.
+    An error is logged by its class and text, several at once as one story, and ``where`` is the line of the program
+    that it came through last.
 
     ``logger`` is a structlog logger, the one named ``headway`` unless given. With ``verbose`` everything else is
     logged too: priming and runs at `info`, each reconcile and stream at `debug`.
@@ -60,7 +62,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
             return
         fields = {field.name: _plain(getattr(event, field.name)) for field in dataclasses.fields(event)}  # type: ignore[arg-type]  # every event is a dataclass
         error = getattr(event, "error", None)
-        if isinstance(error, BaseException) and (where := _where(error)):
+        if isinstance(error, BaseException) and (where := ", ".join(filter(None, map(_where, leaves(error))))):
             fields["where"] = where
         name = type(event).__name__
         if failed or isinstance(event, _WARNINGS):
@@ -86,7 +88,7 @@ def _where(error: BaseException) -> str:
 
 def _plain(value: object) -> object:
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
+        return story(value)
     if type(value) is tuple:
         # A key is of texts, and reasons are not.
         return ("/" if all(isinstance(each, str) for each in value) else ", ").join(map(str, value))
