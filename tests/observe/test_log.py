@@ -55,7 +55,7 @@ def test_a_failed_reconcile_says_where_and_why() -> None:
 def test_the_errors_of_several_tasks_are_one_story() -> None:
     """However deep in groups; alike ones once, with their number and each with its line."""
     lines = Lines()
-    errors: list[Exception] = []
+    errors: list[LookupError] = []
     for text in ("a", "b", "a"):
         try:
             raise LookupError(text)
