@@ -65,9 +65,8 @@ def test_the_errors_of_several_tasks_are_one_story() -> None:
     log_report(lines)(events.RunEnded("teams", group, 1.0))
     [(_, _, fields)] = lines.lines
     assert fields["error"] == "3 errors: LookupError: a (2 times); LookupError: b"
-    assert fields["where"].split(", ") == [
-        f"{__file__}:{error.__traceback__.tb_lineno}" for error in errors if error.__traceback__
-    ]
+    lines_of = [error.__traceback__.tb_lineno for error in errors if error.__traceback__]
+    assert fields["where"] == ", ".join(f"{__file__}:{line}" for line in lines_of)
 
 
 FAILED = LookupError("odd")
