@@ -23,12 +23,22 @@ General layout, in the order in which a change travels; each room imports only t
 Everything here is a re-export; what isn't re-exported here or in a room's own `__init__` is private.
 """
 
+from headway.cache import Cache as Cache
 from headway.cache import CacheReader as CacheReader
 from headway.cache import Index as Index
+from headway.cache import Projected as Projected
+from headway.cache import Projection as Projection
+from headway.cache import Query as Query
+from headway.cache import View as View
 from headway.cache import index as index
+from headway.cache import index_bound_references as index_bound_references
 from headway.cache import index_many as index_many
 from headway.cache import index_metadata as index_metadata
 from headway.cache import index_owner as index_owner
+from headway.cache import index_reference as index_reference
+from headway.cache import index_references as index_references
+from headway.cache import projection as projection
+from headway.cache import query as query
 from headway.client import Client as Client
 from headway.client import Deleted as Deleted
 from headway.client import Progress as Progress
@@ -81,6 +91,7 @@ from headway.resource import Condition as Condition
 from headway.resource import ConditionState as ConditionState
 from headway.resource import Hooks as Hooks
 from headway.resource import Position as Position
+from headway.resource import Reference as Reference
 from headway.resource import Resource as Resource
 from headway.resource import ResourceId as ResourceId
 from headway.resource import ResourceType as ResourceType

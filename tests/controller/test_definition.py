@@ -46,7 +46,21 @@ def lonely_mapper(resource: headway.Resource[Any]) -> list[headway.ResourceId]:
     return [resource.id]
 
 
-INDEX: headway.Index[Thing] = headway.index("name", lambda thing: thing.name)
+INDEX = headway.index(THING, "name", lambda thing: thing.name)
+SAME_NAME = headway.index_many(THING, "name", lambda thing: [thing.name])
+ELSEWHERE = headway.index(OTHER, "name", lambda thing: thing.name)
+PART = headway.projection(THING, Thing, lambda thing: thing.data)
+
+
+@headway.query(THING, INDEX)
+def named(cache: headway.CacheReader, name: str) -> list[headway.Resource[Thing]]:
+    return cache.index(INDEX, name)
+
+
+@headway.query(OTHER)
+def others(cache: headway.CacheReader) -> list[headway.Resource[Thing]]:
+    return cache.list(OTHER)
+
 
 MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("manages has 'Thing', which is no type", {"manages": "Thing"}),
@@ -57,12 +71,20 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("watches[test.v1.Other] must be a plain function", {"watches": {OTHER: async_mapper}}),
     ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: lonely_mapper}}),
     ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: headway.map_owner}}),
-    ("indexes must be a mapping", {"indexes": [INDEX]}),
-    ("must be a list of indexes", {"indexes": {THING: INDEX}}),
-    ("indexes[test.v1.Thing] must hold indexes", {"indexes": {THING: ["name"]}}),
-    ("indexes[test.v1.Thing] has two indexes of one name", {"indexes": {THING: [INDEX, INDEX]}}),
-    ("which the controller neither manages nor watches", {"indexes": {OTHER: [INDEX]}}),
-    ("which is the engine's own", {"indexes": {THING: [headway.index_owner("headway.owner")]}}),
+    ("indexes must be a list, such as [BY_TEAM], not {", {"indexes": {THING: [INDEX]}}),
+    ("indexes must be a list, such as [BY_TEAM], not <Index", {"indexes": INDEX}),
+    ("indexes has 'name': give it what headway.index(", {"indexes": ["name"]}),
+    ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, INDEX]}),
+    ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, SAME_NAME]}),
+    ("is neither managed nor watched", {"indexes": [ELSEWHERE]}),
+    ("is neither managed nor watched", {"manages": PART, "indexes": [INDEX]}),
+    ("whose name is the engine's own", {"indexes": [headway.index_owner(THING, name="headway.owner")]}),
+    ("queries must be a list, such as [members_of], not <Query named>", {"queries": named}),
+    ("queries has 'named': give it functions that are decorated", {"queries": ["named"]}),
+    ("queries has <Query named> twice", {"queries": [named, named], "indexes": [INDEX]}),
+    ("<Query named> needs <Index name on test.v1.Thing>: add it to `indexes`", {"queries": [named]}),
+    ("<Query others> needs <ResourceType test.v1.Other>, which is neither managed nor", {"queries": [others]}),
+    ("it has test.v1.Thing in two forms", {"watches": {PART: headway.map_owner()}}),
     ("sources must be a mapping", {"sources": [reconcile]}),
     ("source 'clock' must take 2 arguments", {"sources": {"clock": no_arguments}}),
     ("source 'clock' <function plain", {"sources": {"clock": plain}}),

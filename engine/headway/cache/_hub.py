@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import trio
 from grpclib import GRPCError
 
+from headway.cache._cached_type import CachedType
+from headway.cache._projection import Projection, stored_type
 from headway.cache._shared import SharedType
 from headway.errors import StoreChanged, StoreWentBack, Unavailable
 from headway.events import Report, StreamEnded
-from headway.resource import Position, ResourceType, TypeName, pb, position
+from headway.resource import Position, TypeName, pb, position
 from headway.rpc import Channel
 from headway.watch import Follower
 
@@ -32,24 +35,27 @@ class Hub:
         self._nursery = nursery
         self._report = report
         self._lag_limit = lag_limit
-        self._shared: dict[TypeName, SharedType] = {}
+        # By type, and by projection of it; None: the whole.
+        self._shared: dict[TypeName, dict[Projection[Any] | None, SharedType]] = {}
 
-    def shared(self, type: ResourceType[Any]) -> SharedType:
-        """The type's store and stream, opened now if nobody has before."""
-        shared = self._shared.get(type.name)
+    def shared(self, type: CachedType[Any]) -> SharedType:
+        """The store and stream of a type, or of a projection, opened now if nobody has before."""
+        of_type = self._shared.setdefault(type.name, {})
+        projection = type if isinstance(type, Projection) else None
+        shared = of_type.get(projection)
         if shared is None:
-            shared = self._shared[type.name] = SharedType(type, self._report)
-            self._nursery.start_soon(self._follow, shared, name=f"the stream of {type.name}")
+            shared = of_type[projection] = SharedType(type, self._report)
+            self._nursery.start_soon(self._follow, shared, name=f"the stream of {type!r}")
         return shared
 
-    def known(self, type: ResourceType[Any]) -> SharedType | None:
-        """The type's store, if it is open."""
-        return self._shared.get(type.name)
+    def known(self, type: CachedType[Any]) -> Collection[SharedType]:
+        """The stores of a type that are open: that of the whole, and those of its projections."""
+        return self._shared.get(type.name, {}).values()
 
     async def _follow(self, shared: SharedType) -> None:
         while True:
             follower = Follower(
-                shared.type,
+                stored_type(shared.type),
                 self._channel,
                 shared,
                 self._report,
@@ -67,7 +73,7 @@ class Hub:
                 shared.void(error, replaced=False)
                 await trio.sleep(_WENT_BACK_WAIT)
 
-    async def linearizable(self, type: ResourceType[Any]) -> Position:
+    async def linearizable(self, type: CachedType[Any]) -> Position:
         """Where the store really stands, by a read that every acknowledged commit is in."""
         nobody = pb.Id(
             type=type.name.message(),

@@ -7,16 +7,30 @@ into its indexes in the same step in which it goes into the store, and into its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import trio
 
+from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import Index, IndexTable, OnFailure
+from headway.cache._projection import Projection
+from headway.cache._view import Pin
 from headway.errors import HeadwayError, StoreChanged
-from headway.events import Report, StaleRefused
-from headway.resource import Bookmark, EndOfSnapshot, Key, Position, ResourceType, StreamItem, pb
+from headway.events import ProjectionFailed, Report, StaleRefused
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Position,
+    SnapshotChunk,
+    StreamItem,
+    pb,
+    resource_key,
+)
 
 LINGER_LIMIT = 100_000
 """How many changes are kept for a controller that has no run: as many as a store keeps of its history."""
@@ -36,6 +50,8 @@ class Subscription:
         self._gave_up = False
         self._failure: HeadwayError | None = None
         self._woken = trio.Event()
+        # Invariant: empty unless a view is open; then its steps cost what they must, and else nothing.
+        self.pins: list[Pin] = []
 
     def applied(self, applied: Sequence[Applied]) -> None:
         """The gate has applied these; called in the same step."""
@@ -61,6 +77,39 @@ class Subscription:
         """The data is void: the run must end."""
         self._failure = error
         self._woken.set()
+        for pin in self.pins:
+            pin.fail(error)
+
+    # --- for reads ---
+
+    @property
+    def revision(self) -> int:
+        """See `Held`."""
+        return self.gate.frontier
+
+    def find(self, key: Key) -> pb.Resource | None:
+        """See `Held`."""
+        return self.gate.entries.get(key)
+
+    def everything(self) -> Mapping[Key, pb.Resource]:
+        """See `Held`."""
+        return self.gate.entries
+
+    def table(self, name: str) -> IndexTable | None:
+        """See `Held`."""
+        return self.tables.get(name)
+
+    def pin(self, revision: int, on_change: Callable[[], None]) -> Pin:
+        """Hold on to the state at a revision, not below any that is known now, until `unpin`."""
+        pin = Pin(self.gate, self.tables, revision, on_change)
+        self.pins.append(pin)
+        return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """The view has been closed."""
+        self.pins.remove(pin)
+
+    # --- for the run ---
 
     @property
     def pending(self) -> bool:
@@ -108,9 +157,10 @@ class SharedType:
         gate: what is held. Another object after the store has been replaced by another one.
     """
 
-    def __init__(self, type: ResourceType[Any], report: Report) -> None:
+    def __init__(self, type: CachedType[Any], report: Report) -> None:
         self.type = type
         self.gate = Gate()
+        self._projection = type if isinstance(type, Projection) else None
         self._report = report
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
@@ -153,7 +203,10 @@ class SharedType:
     def feed(self, item: StreamItem) -> None:
         """See `watch.Sink`."""
         gate = self.gate
+        if self._projection is not None:
+            item = self._projected(item)
         stale = gate.refused.changes + gate.refused.snapshots
+        before = gate.frontier
         applied = gate.feed(item)
         if isinstance(item, EndOfSnapshot | Bookmark) and item.position.revision >= gate.frontier:
             self._failure = None
@@ -162,12 +215,14 @@ class SharedType:
         count = gate.refused.changes + gate.refused.snapshots
         if count > stale:
             self._report(StaleRefused(self.type.name, type(item).__name__, count))
-        self._tell(applied)
+        self._tell(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
     # --- for the runs ---
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
-        """Apply what a write was answered (C5). Raises StoreChanged when another store answered."""
+        """Apply what a write was answered (C5), the whole resource. Raises StoreChanged when another store answered."""
+        if stored is not None:
+            stored = self.held(stored)
         self._tell(self.gate.reply(key, stored, position))
 
     async def wait_complete(self, revision: int) -> int:
@@ -187,9 +242,9 @@ class SharedType:
             raise self._failure
         return gate.frontier
 
-    def subscribe(self, indexes: Sequence[Index[Any]], on_failure: OnFailure) -> Subscription:
+    def subscribe(self, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure) -> Subscription:
         """Join: build the indexes over what is held now, and feed what comes after. No checkpoint in it."""
-        tables = {index.name: IndexTable(index, self.type, on_failure) for index in indexes}
+        tables = {index.name: IndexTable(index, on_failure) for index in indexes}
         for table in tables.values():
             table.build(self.gate.entries)
         subscription = Subscription(self, self.gate, tables)
@@ -214,12 +269,42 @@ class SharedType:
         self._subscriptions = []
         self._progress.unpark_all()
 
-    def _tell(self, applied: list[Applied]) -> None:
+    def held(self, message: pb.Resource) -> pb.Resource:
+        """What is kept here of a stored message: all of it, or its projection."""
+        projection = self._projection
+        if projection is None:
+            return message
+        try:
+            return projection.project(message)
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the resource is known to be there
+            self._report(ProjectionFailed(self.type.name, projection.payload.__name__, resource_key(message), error))
+            return projection.without_payload(message)
+
+    def _projected(self, item: StreamItem) -> StreamItem:
+        held = self.held
+        if isinstance(item, SnapshotChunk):
+            return SnapshotChunk([held(resource) for resource in item.resources])
+        if isinstance(item, Changes):
+            return Changes(
+                [Change(revision, held(resource), deleted, more) for revision, resource, deleted, more in item.changes]
+            )
+        return item
+
+    def _tell(self, applied: list[Applied], snapshot: bool = False) -> None:
         overtaken = self.gate.take_overtaken()
+        projection = self._projection
+        # What makes no difference to a projection is in the entries, where its version counts, and wakes nobody.
+        told = applied if projection is None else [each for each in applied if not _unchanged(projection, each)]
         for subscription in self._subscriptions:
-            if applied:
-                subscription.applied(applied)
+            for pin in subscription.pins:
+                pin.follow(applied, overtaken, snapshot)
+            if told:
+                subscription.applied(told)
             if overtaken:
                 subscription.overtaken(overtaken)
             subscription.wake()
         self._progress.unpark_all()
+
+
+def _unchanged(projection: Projection[Any], applied: Applied) -> bool:
+    return applied.old is not None and applied.new is not None and projection.same(applied.old, applied.new)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headway.cache import Index, index_owner
+from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, index_owner, stored_type
 from headway.controller._request import Request, Result
 from headway.errors import DeclarationError
 from headway.mapper import Mapper
@@ -29,9 +29,6 @@ resources that something outside the store concerns. One that returns has ended 
 which is then started again."""
 Initialiser = Callable[["Runtime"], Awaitable[None]]
 
-OWNER_INDEX = "headway.owner"
-"""The index by owner that every watched type of a controller has; `Runtime.outputs` reads it."""
-
 _FORM = """
     @app.controller(manages=TEAM, watches={ACCOUNT: headway.map_owner()}, concurrency=8)
     async def accounts(rt: headway.Runtime, request: headway.Request) -> None: ..."""
@@ -43,9 +40,10 @@ class Definition:
 
     name: str
     reconcile: Reconciler
-    manages: ResourceType[Any]
-    watches: Mapping[ResourceType[Any], Mapper]
-    indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]] = field(default_factory=dict)
+    manages: CachedType[Any]
+    watches: Mapping[CachedType[Any], Mapper]
+    indexes: Sequence[Index[Any, Any]] = ()
+    queries: Sequence[Query[Any, Any]] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
     initialiser: Initialiser | None = None
     concurrency: int = 1
@@ -53,14 +51,14 @@ class Definition:
     backoff: Backoff = field(default_factory=Backoff)
 
     @property
-    def types(self) -> list[ResourceType[Any]]:
+    def types(self) -> list[CachedType[Any]]:
         """The N+1 types: the managed one first."""
         return [self.manages, *(type for type in self.watches if type is not self.manages)]
 
-    def indexes_of(self, type: ResourceType[Any]) -> list[Index[Any]]:
+    def indexes_of(self, type: CachedType[Any]) -> list[Index[Any, Any]]:
         """The indexes on a type, with the one by owner that every type has but the managed one."""
-        declared = list(self.indexes.get(type, ()))
-        return declared if type is self.manages else [index_owner(OWNER_INDEX), *declared]
+        declared = [index for index in self.indexes if index.type is type]
+        return declared if type is self.manages else [index_owner(type, name=OWNER_INDEX), *declared]
 
 
 class App:
@@ -96,9 +94,10 @@ class App:
     def controller(
         self,
         *,
-        manages: ResourceType[Any],
-        watches: Mapping[ResourceType[Any], Mapper] | None = None,
-        indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]] | None = None,
+        manages: CachedType[Any],
+        watches: Mapping[Any, Mapper] | None = None,
+        indexes: Sequence[Index[Any, Any]] = (),
+        queries: Sequence[Query[Any, Any]] = (),
         sources: Mapping[str, Source] | None = None,
         initialiser: Initialiser | None = None,
         concurrency: int = 1,
@@ -109,9 +108,10 @@ class App:
         """Declare a controller; decorates its reconciler, an async function of a Runtime and a Request.
 
         Args:
-            manages: the type whose resources are reconciled.
-            watches: further types, each with the mapper from its changes to managed resources.
-            indexes: indexes on any of these types, for reads of the cache.
+            manages: the type whose resources are reconciled, or a projection of it.
+            watches: further types, or projections, each with the mapper from its changes to managed resources.
+            indexes: indexes on any of these, for reads of the cache.
+            queries: the queries that are asked of the cache.
             sources: what else, outside the store, makes a key be reconciled, by name.
             initialiser: runs first in every run, before anything is cached; when it fails the run does.
             concurrency: how many keys are reconciled at once; one key never is.
@@ -124,13 +124,14 @@ class App:
 
         def declare(reconcile: Reconciler) -> Reconciler:
             named = name or getattr(reconcile, "__name__", "").replace("_", "-").strip("-")
-            _check_shapes(named, watches=watches, indexes=indexes, sources=sources, backoff=backoff)
+            _check_shapes(named, watches=watches, sources=sources, indexes=indexes, queries=queries, backoff=backoff)
             definition = Definition(
                 name=named,
                 reconcile=reconcile,
                 manages=manages,
                 watches=dict(watches or {}),
-                indexes={type: tuple(each) for type, each in (indexes or {}).items()},
+                indexes=tuple(indexes),
+                queries=tuple(queries),
                 sources=dict(sources or {}),
                 initialiser=initialiser,
                 concurrency=concurrency,
@@ -144,16 +145,15 @@ class App:
         return declare
 
 
-def _check_shapes(name: str, *, backoff: object, **mappings: object) -> None:
+def _check_shapes(name: str, *, indexes: object, queries: object, backoff: object, **mappings: object) -> None:
     """What has to hold before a Definition can be made of it."""
     problem = None
     for field_name, given in mappings.items():
         if given is not None and not isinstance(given, Mapping):
             problem = f"{field_name} must be a mapping, such as {{ACCOUNT: ...}}, not {given!r}"
-        elif field_name == "indexes" and given:
-            for type, each in given.items():
-                if not isinstance(each, Sequence):
-                    problem = f"indexes[{type!r}] must be a list of indexes, not {each!r}"
+    for field_name, given, example in (("indexes", indexes, "[BY_TEAM]"), ("queries", queries, "[members_of]")):
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            problem = f"{field_name} must be a list, such as {example}, not {given!r}"
     if backoff is not None and not isinstance(backoff, Backoff):
         problem = f"backoff must be a headway.Backoff(base, maximum), not {backoff!r}"
     if problem:
@@ -167,6 +167,7 @@ def _check(definition: Definition, app: App) -> None:
         _function_problem("the reconciler", definition.reconcile, 2),
         _types_problem(definition, app),
         _indexes_problem(definition),
+        _queries_problem(definition),
         _numbers_problem(definition),
         *(_function_problem(f"source {name!r}", each, 2) for name, each in definition.sources.items()),
         None if definition.initialiser is None else _function_problem("the initialiser", definition.initialiser, 1),
@@ -192,10 +193,14 @@ def _function_problem(what: str, function: object, arguments: int) -> str | None
 def _types_problem(definition: Definition, app: App) -> str | None:
     for field_name, type in [("manages", definition.manages), *(("watches", each) for each in definition.watches)]:
         given: object = type
-        if not isinstance(given, ResourceType):
+        if not isinstance(given, ResourceType | Projection):
             return f"{field_name} has {given!r}, which is no type: use what app.type(...) returned"
-        if type.name not in app.registry or app.registry.resolve(type.name) is not type:
+        if type.name not in app.registry or app.registry.resolve(type.name) is not stored_type(type):
             return f"{field_name} has {type.name}, which is not a type of app {app.name!r}: declare it by app.type(...)"
+    names = [type.name for type in definition.types]
+    for type in definition.types:
+        if names.count(type.name) > 1:
+            return f"it has {type.name} in two forms: manage and watch the whole type, or one projection of it"
     for type, mapper in definition.watches.items():
         given = mapper
         if not callable(given):
@@ -210,17 +215,35 @@ def _types_problem(definition: Definition, app: App) -> str | None:
 
 
 def _indexes_problem(definition: Definition) -> str | None:
-    for type, indexes in definition.indexes.items():
-        if type is not definition.manages and type not in definition.watches:
-            return f"indexes has {type!r}, which the controller neither manages nor watches"
-        given: list[object] = list(indexes)
-        names = [index.name for index in given if isinstance(index, Index)]
-        if len(names) < len(given):
-            return f"indexes[{type.name}] must hold indexes, such as headway.index('team', lambda account: ...)"
-        if OWNER_INDEX in names:
-            return f"indexes[{type.name}] has an index named {OWNER_INDEX!r}, which is the engine's own"
-        if len(set(names)) != len(names):
-            return f"indexes[{type.name}] has two indexes of one name: {names}"
+    taken = set()
+    for index in definition.indexes:
+        given: object = index
+        if not isinstance(given, Index):
+            return f"indexes has {given!r}: give it what headway.index(ACCOUNT, 'team', lambda account: ...) returned"
+        if index.type not in definition.types:
+            return f"indexes has {index!r}: {index.type!r} is neither managed nor watched"
+        if index.name == OWNER_INDEX:
+            return f"indexes has {index!r}, whose name is the engine's own"
+        if (index.type, index.name) in taken:
+            return f"indexes has {index!r} twice, or two of one name"
+        taken.add((index.type, index.name))
+    return None
+
+
+def _queries_problem(definition: Definition) -> str | None:
+    taken = set()
+    for query in definition.queries:
+        given: object = query
+        if not isinstance(given, Query):
+            return f"queries has {given!r}: give it functions that are decorated by @headway.query(...)"
+        if query.name in taken:
+            return f"queries has {query!r} twice, or two of one name"
+        taken.add(query.name)
+        for need in query.needs:
+            if isinstance(need, Index) and need not in definition.indexes:
+                return f"{query!r} needs {need!r}: add it to `indexes`"
+            if not isinstance(need, Index) and need not in definition.types:
+                return f"{query!r} needs {need!r}, which is neither managed nor watched: add it to `watches`"
     return None
 
 

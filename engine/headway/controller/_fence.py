@@ -48,8 +48,7 @@ class RunWrites:
 
     def acknowledged(self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Show the write in the cache before the call returns."""
-        shared = self._hub.known(type)
-        if shared is not None:
+        for shared in self._hub.known(type):
             shared.reply(key, stored, position)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:

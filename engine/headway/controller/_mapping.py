@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import trio
 
-from headway.cache import Applied, CacheReader, Found, Subscription
+from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
 from headway.controller._definition import Definition
 from headway.controller._request import Reason
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
 from headway.mapper import MapItem, Mapper, MapQueue, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
-from headway.resource import Key, Resource, ResourceType, TypeName
+from headway.resource import Key, TypeName
 
 
 class Owed(NamedTuple):
@@ -158,12 +158,12 @@ class RunMapping:
             for key in keys:
                 self._queue.add(key, reason, priority=priority)
 
-    def _keys(self, item: MapItem, type: ResourceType[Any], mapper: Mapper) -> list[Key]:
+    def _keys(self, item: MapItem, type: CachedType[Any], mapper: Mapper) -> list[Key]:
         keys: list[Key] = []
         problems: list[str] = []
         for state in (item.applied.old, item.applied.new):
             if state is not None:
-                found, wrong = ids_of(mapper(Resource(type, state), self._cache), self._definition.manages)
+                found, wrong = ids_of(mapper(type.view(state), self._cache), self._definition.manages)
                 keys += found
                 problems += wrong
         if problems:

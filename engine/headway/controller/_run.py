@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from headway.cache import Applied, CacheReader, Hub, OnFailure, Subscription
+from headway.cache import Applied, Cache, CachedType, Hub, OnFailure, Subscription, stored_type
 from headway.client import Client, LeaseClient, RunFence
 from headway.controller._definition import Definition, Enqueue
 from headway.controller._deletions import deletions_since
@@ -37,7 +37,7 @@ from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
 from headway.events import IndexFailed, Primed, Priming, Report, RunStarted
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
-from headway.resource import Key, Position, Registry, ResourceId, ResourceType, TypeName
+from headway.resource import Key, Position, Registry, ResourceId, TypeName
 from headway.rpc import Channel
 
 _RECORD_INTERVAL = 5.0
@@ -75,7 +75,7 @@ class Run:
         self._lease = LeaseClient(channel)
         self._queue: WaitingQueue[Key, Reason] = WaitingQueue(WorkQueue(definition.backoff))
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
-        self._cache = CacheReader(definition.name, definition.manages, definition.watches)
+        self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries)
         self._runtime = Runtime(definition, self._cache, Client(channel, registry, self._writes))
         self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress)
         self._subscriptions: dict[TypeName, Subscription] = {}
@@ -139,6 +139,7 @@ class Run:
         return raised
 
     async def _prime(self, start: Position) -> None:
+        self._cache.begin_priming()
         async with trio.open_nursery() as nursery:
             for type in self._definition.types:
                 nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
@@ -146,7 +147,7 @@ class Run:
         for type in self._definition.types:
             await self._hub.shared(type).wait_complete(cut)
 
-    async def _prime_type(self, type: ResourceType[Any], start: Position) -> None:
+    async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
         """One of the N+1 priming tasks: fills the type's store and does nothing else (C1)."""
         name = self._definition.name
         self._report(Priming(name, type.name, start.revision))
@@ -170,9 +171,11 @@ class Run:
         for type in self._definition.types:
             joined_at = self._subscriptions[type.name].joined_at
             if joined_at > since.revision:
-                found[type.name] = await deletions_since(
-                    self._channel, type, since, joined_at, self._report, self._definition.name
+                deleted = await deletions_since(
+                    self._channel, stored_type(type), since, joined_at, self._report, self._definition.name
                 )
+                held = self._hub.shared(type).held
+                found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 
     # --- the second nursery ---

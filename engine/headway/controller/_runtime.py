@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from headway.cache import CacheReader
+from headway.cache import Cache
 from headway.client import Client
-from headway.controller._definition import OWNER_INDEX, Definition
+from headway.controller._definition import Definition
 from headway.controller._outputs import Outputs
 from headway.errors import NotWatched
 from headway.resource import Payload, Resource, ResourceType
@@ -26,7 +26,7 @@ class Runtime:
             store, so that it can refuse a predecessor.
     """
 
-    def __init__(self, definition: Definition, cache: CacheReader, client: Client) -> None:
+    def __init__(self, definition: Definition, cache: Cache, client: Client) -> None:
         self.cache = cache
         self.client = client
         self.controller = definition.name
@@ -44,4 +44,4 @@ class Runtime:
                 f"controller {self.controller} doesn't watch {type.name}, so it can't know what to prune: "
                 f"add it to `watches`, with headway.map_owner()"
             )
-        return Outputs(self.cache, self.client, type, owner, OWNER_INDEX)
+        return Outputs(self.cache, self.client, type, owner)

@@ -16,6 +16,7 @@ _WARNINGS = (
     events.HandlerFailed,
     events.IndexFailed,
     events.MappingFailed,
+    events.ProjectionFailed,
     events.ReconcileSlow,
     events.RunEnded,
     events.StreamEnded,

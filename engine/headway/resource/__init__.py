@@ -7,6 +7,7 @@ from headway._gen.google.protobuf import Any as _Any
 from headway._gen.headway.resource import v1 as _v1
 from headway._gen.headway.resource.v1 import Condition as Condition
 from headway._gen.headway.resource.v1 import ConditionState as ConditionState
+from headway._gen.headway.resource.v1 import Reference as Reference
 from headway._gen.headway.resource.v1 import Status as Status
 from headway._gen.headway.resource.v1 import Tombstone as Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace as Namespace
