@@ -125,6 +125,10 @@ class Gate:
         """No entry is above this revision."""
         return max(self.frontier, max(self._ahead.values(), default=0))
 
+    def ahead(self) -> dict[Key, int]:
+        """The keys known by a reply above the frontier, with its revision."""
+        return dict(self._ahead)
+
     def restart(self) -> None:
         """A new stream begins: what an unfinished snapshot had brought is forgotten."""
         self._gathered = {}

@@ -223,7 +223,13 @@ class SharedType:
         """Apply what a write was answered (C5), the whole resource. Raises StoreChanged when another store answered."""
         if stored is not None:
             stored = self.held(stored)
-        self._tell(self.gate.reply(key, stored, position))
+        refused = self.gate.refused.replies
+        applied = self.gate.reply(key, stored, position)
+        if self.gate.refused.replies == refused:
+            for subscription in self._subscriptions:
+                for pin in subscription.pins:
+                    pin.replied(key, position.revision)
+        self._tell(applied)
 
     async def wait_complete(self, revision: int) -> int:
         """Wait until the store is primed and complete up to ``revision``; returns its frontier.

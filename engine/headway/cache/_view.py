@@ -6,7 +6,8 @@ exactly what was there at R, and nothing of what came later, own writes included
 
 1. A type that stands below R is followed until its frontier has reached R. From the first moment on the old state of
    whatever goes beyond R is kept aside, once for each key: the *overlay*.
-2. A change at or below R that a reply beyond R has overtaken is what was there at R: it goes into the overlay.
+2. A change at or below R that a reply beyond R has overtaken is what was there at R: it goes into the overlay, unless
+   a reply that was applied, at or below R, is later still.
 3. From R on every change is kept out, whatever revision it says: a view doesn't change, even if what the cache held was
    a server's lie.
 4. A snapshot that arrives below R and takes the type on compresses what happened between: what was there at R can't be
@@ -51,6 +52,13 @@ class Pin:
         # Invariant: for every key whose held state is not the one at the pin, that one; None: there was nothing.
         self._overlay: dict[Key, pb.Resource | None] = {}
         self._pinned_tables: dict[str, PinnedTable] = {}
+        # The replies at or below the pin that are ahead of the frontier: what they have overtaken was gone at the pin.
+        self._replies = gate.ahead() if not self.reached else {}
+
+    def replied(self, key: Key, revision: int) -> None:
+        """A reply at that revision has been applied."""
+        if not self.reached and revision <= self.revision:
+            self._replies[key] = revision
 
     def follow(self, applied: Sequence[Applied], overtaken: Sequence[Applied], snapshot: bool) -> None:
         """The gate has changed so; called in the same step. ``snapshot``: it has applied a whole one."""
@@ -64,7 +72,7 @@ class Pin:
             if at > revision:
                 overlay.setdefault(key, old)
         for key, _, new, at in overtaken:
-            if at <= revision:
+            if self._replies.get(key, 0) < at <= revision:
                 overlay[key] = new
         self.reached = self._gate.frontier >= revision
         if self.reached or self.missed:

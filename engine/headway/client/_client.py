@@ -202,6 +202,10 @@ class Client:
         ``version`` only that one is deleted (Conflict otherwise).
         """
         given = resource.id if isinstance(resource, Resource) else resource
+        if not isinstance(given, ResourceId):
+            raise InvalidArgument(
+                f"a client deletes resources, or what an id says, not {resource!r:.120}: give it an id"
+            )
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(given.type)
         # Whole, as the server makes it: what is told of the write is told under this key.
         id = type.id(given.name, partition=given.partition, namespace=given.namespace, uid=given.uid)
@@ -285,6 +289,11 @@ def _check_resource(given: object) -> None:
         raise InvalidArgument(f"a client writes resources, as made by TYPE.new(name, data), not {given!r:.120}")
 
 
+def _check_type(given: object) -> None:
+    if not isinstance(given, ResourceType):
+        raise InvalidArgument(f"a client reads whole resources of a type, as app.type(...) returned it, not {given!r}")
+
+
 def _check_conditions(conditions: object) -> None:
     if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
         raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
@@ -298,6 +307,7 @@ def _check_conditions(conditions: object) -> None:
 
 def _within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
     """The units of a List or WatchList that the type's scope has."""
+    _check_type(type)
     return pb.Tenancy(
         partition="" if type.scope is Scope.CLUSTER else partition,
         namespace="" if type.scope in (Scope.CLUSTER, Scope.PARTITION) else namespace,
@@ -305,6 +315,7 @@ def _within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenan
 
 
 def _id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:
+    _check_type(type)
     if isinstance(id, str):
         return type.id(id, partition=partition, namespace=namespace)
     if id.type.unversioned != type.kind:
