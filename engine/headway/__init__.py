@@ -51,6 +51,7 @@ from headway.controller import Reason as Reason
 from headway.controller import Request as Request
 from headway.controller import RequeueAfter as RequeueAfter
 from headway.controller import Runtime as Runtime
+from headway.controller import StrongReads as StrongReads
 from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
 from headway.engine import Engine as Engine

@@ -137,6 +137,15 @@ def test_a_change_outside_of_it_is_told_to_nobody(by: str) -> None:
     assert [each.version for each in sizes.cache.index(BY_SIZE, 2)] == ["12"]
 
 
+async def test_a_view_shows_the_version_that_was_there() -> None:
+    """A change that is told to nobody isn't in a view that was opened before it either."""
+    sizes = Sizes()
+    async with sizes.cache.view(SIZE) as view:
+        sizes.shared.feed(changes(put(team("ada", 12, "grace", "mary"))))
+        assert [each.version for each in view.list(SIZE)] == ["5"]
+        assert sizes.one().version == "12"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -260,7 +269,7 @@ async def test_no_client_takes_a_part_for_the_whole(call: str) -> None:
 
 
 class SizesApp:
-    """Controllers that watch one projection, each with a managed type of its own; the one named whole watches it all."""
+    """Controllers that watch one projection, each managing a type of its own; the one named whole watches it all."""
 
     def __init__(self, *names: str) -> None:
         self.app = headway.App("staff")

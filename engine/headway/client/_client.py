@@ -12,7 +12,7 @@ from grpclib import GRPCError
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
 from headway.client._writes import PlainWrites, Writes
-from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown
+from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
@@ -56,20 +56,40 @@ class Client:
         self._writes: Writes = writes or PlainWrites()
 
     async def get(
-        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+        self,
+        type: ResourceType[T],
+        id: str | ResourceId,
+        *,
+        partition: str = "",
+        namespace: str = "",
+        min_revision: int = 0,
     ) -> Resource[T] | None:
-        """The resource as the store has it now, or None. ``id`` is a name, or an id (with a uid only that one)."""
+        """The resource as the store has it now, or None. ``id`` is a name, or an id (with a uid only that one).
+
+        ``min_revision`` is as for `read`.
+        """
         try:
-            return await self.read(type, id, partition=partition, namespace=namespace)
+            return await self.read(type, id, partition=partition, namespace=namespace, min_revision=min_revision)
         except NotFound:
             return None
 
     async def read(
-        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+        self,
+        type: ResourceType[T],
+        id: str | ResourceId,
+        *,
+        partition: str = "",
+        namespace: str = "",
+        min_revision: int = 0,
     ) -> Resource[T]:
-        """The resource as the store has it now. Raises NotFound when there is none."""
+        """The resource as the store has it now. Raises NotFound when there is none.
+
+        A server that stands below ``min_revision`` doesn't answer from what it has: that is Unavailable.
+        """
         wanted = _id_of(type, id, partition, namespace)
-        reply = await self._call("Read", pb.ReadRequest(id=wanted.message()), pb.ReadResponse)
+        request = pb.ReadRequest(id=wanted.message(), min_revision=min_revision)
+        reply = await self._call("Read", request, pb.ReadResponse)
+        _check_position(reply.position, min_revision)
         if reply.resource is None:
             raise NotFound(f"{wanted} is not there")
         return type.view(reply.resource)
@@ -82,18 +102,22 @@ class Client:
         namespace: str = "*",
         name_prefix: str = "",
         filter: str = "",
+        min_revision: int = 0,
     ) -> builtins.list[Resource[T]]:
         """All resources of a type, in order of partition, namespace and name; ``*`` is any.
 
         ``filter`` is of the metadata: ``"colour=red, size!=big, urgent, !done"`` lets through what meets all terms.
+        ``min_revision`` is as for `read`.
         """
         request = pb.ListRequest(
             type=type.name.message(),
             tenancy=_within(type, partition, namespace),
             name_prefix=name_prefix,
             metadata_filter=filter,
+            min_revision=min_revision,
         )
         reply = await self._call("List", request, pb.ListResponse)
+        _check_position(reply.position, min_revision)
         return [type.view(resource) for resource in reply.resources]
 
     async def pages(
@@ -287,6 +311,14 @@ class Client:
 def _check_resource(given: object) -> None:
     if not isinstance(given, Resource):
         raise InvalidArgument(f"a client writes resources, as made by TYPE.new(name, data), not {given!r:.120}")
+
+
+def _check_position(given: pb.Position | None, min_revision: int) -> None:
+    """Don't believe a server that doesn't know of ``min_revision``, or whose word for it isn't there."""
+    at = position(given)
+    if min_revision and (at is None or at.revision < min_revision):
+        stands = "doesn't say where it stands" if at is None else f"stands at revision {at.revision}"
+        raise Unavailable(f"the server {stands}, and min_revision is {min_revision}")
 
 
 def _check_type(given: object) -> None:

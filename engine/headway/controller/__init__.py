@@ -17,4 +17,5 @@ from headway.controller._request import requeue_after as requeue_after
 from headway.controller._request import requeue_now as requeue_now
 from headway.controller._run import Run as Run
 from headway.controller._runtime import Runtime as Runtime
+from headway.controller._strong import StrongReads as StrongReads
 from headway.controller._supervisor import Supervisor as Supervisor

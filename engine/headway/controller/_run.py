@@ -131,11 +131,13 @@ class Run:
         """The initialiser and the fence, whose commit is the starting revision (C3)."""
         raised = await self._writes.raise_first(self._lease, self._fence_name, self._member)
         self._runtime.term = raised.fence.term
+        self._runtime.strong.began_at = raised.position.revision
         if self._definition.initialiser is not None:
             await self._definition.initialiser(self._runtime)
             # What it wrote bore the fence, and a second commit stands above it, so that the run begins by seeing it.
             settled = raised.settled
             raised = (await self._writes.raise_again(self._lease))._replace(settled=settled)
+            self._runtime.strong.began_at = raised.position.revision
         return raised
 
     async def _prime(self, start: Position) -> None:

@@ -8,6 +8,7 @@ from headway.cache import Cache
 from headway.client import Client
 from headway.controller._definition import Definition
 from headway.controller._outputs import Outputs
+from headway.controller._strong import StrongReads
 from headway.errors import NotWatched
 from headway.resource import Payload, Resource, ResourceType
 
@@ -21,6 +22,7 @@ class Runtime:
         cache: reads without waiting; never older than what was read before, or written by this controller.
         client: reads and writes the store. Writes carry the run's fence: once another run has begun, they fail
             with Fenced and change nothing. The cache sees a write when the call has returned.
+        strong: reads of the store itself, never behind what the cache has shown. The exception, not the rule.
         controller: the controller's name.
         term: a number that is higher in every later run of this controller: pass it along to what is outside the
             store, so that it can refuse a predecessor.
@@ -29,6 +31,7 @@ class Runtime:
     def __init__(self, definition: Definition, cache: Cache, client: Client) -> None:
         self.cache = cache
         self.client = client
+        self.strong = StrongReads(cache, client)
         self.controller = definition.name
         self.term = 0
         self._definition = definition
