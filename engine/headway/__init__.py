@@ -67,6 +67,7 @@ from headway.errors import HeadwayError as HeadwayError
 from headway.errors import HistoryGone as HistoryGone
 from headway.errors import IndexIncomplete as IndexIncomplete
 from headway.errors import InvalidArgument as InvalidArgument
+from headway.errors import IsolationBroken as IsolationBroken
 from headway.errors import NonsenseResult as NonsenseResult
 from headway.errors import NotFound as NotFound
 from headway.errors import NotPrimed as NotPrimed

@@ -12,7 +12,7 @@ import trio
 from headway._groups import only_error
 from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
-from headway.cache import Hub
+from headway.cache import Hub, Isolation
 from headway.client import Client
 from headway.controller import App, Definition, Owed, Run, Supervisor
 from headway.errors import DeclarationError
@@ -82,6 +82,7 @@ async def open_engine(
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
+    check_isolation: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -101,6 +102,9 @@ async def open_engine(
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
         access: says who may do what there. What is in the process may do everything.
         insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
+        check_isolation: compare what index functions, projections and mappers are given to read before and after every
+            call. One that has changed it fails with IsolationBroken, which names it, and so does the block, when it
+            ends. For tests.
 
     Raises DeclarationError for apps that don't go together, and for listening without saying to whom; StoreUnusable for
     a store that can't be opened; OSError for an address that can't be had.
@@ -121,13 +125,14 @@ async def open_engine(
         failed = functools.partial(_report_failed, report)
         services = _services(ResourceService(backend, registry), LeaseService(backend))
         channel = InProcessChannel(services, report=failed)
+        isolation = Isolation() if check_isolation else None
         try:
             async with trio.open_nursery() as nursery:
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
                 own = PacedChannel(channel, _PACE)
                 for served, through_channel in ((definitions, theirs), (_together([builtin_app(registry)])[1], own)):
-                    hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
+                    hub = Hub(through_channel, nursery, report, lag_limit=lag_limit, isolation=isolation)
                     supervisors += _supervisors(served, hub, through_channel, registry, report)
                 for supervisor in supervisors:
                     nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
@@ -143,6 +148,8 @@ async def open_engine(
                 async with _listening(offered, listen, tls, failed) as addresses:
                     yield Engine(Client(channel, registry), backend, supervisors, addresses)
                 nursery.cancel_scope.cancel()
+            if isolation is not None and isolation.broken:
+                raise isolation.broken[0]
         except BaseExceptionGroup as group:
             # The caller's own error comes out as it went in, not wrapped in the engine's nursery.
             only = only_error(group)

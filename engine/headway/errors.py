@@ -83,6 +83,10 @@ class NotWatched(CallerError, LookupError):
     """A cache was asked for a type, an index or a query that its controller doesn't declare."""
 
 
+class IsolationBroken(CallerError):
+    """A function changed what it was given to read. Found by ``open_engine(..., check_isolation=True)`` alone."""
+
+
 class IndexIncomplete(CallerError):
     """An index function raised for some resources, so a read of that index can't be complete."""
 

@@ -20,6 +20,7 @@ from headway.cache._indexes import IndexTable as IndexTable
 from headway.cache._indexes import OnFailure as OnFailure
 from headway.cache._indexes import index as index
 from headway.cache._indexes import index_many as index_many
+from headway.cache._isolation import Isolation as Isolation
 from headway.cache._projection import Projected as Projected
 from headway.cache._projection import Projection as Projection
 from headway.cache._projection import projection as projection

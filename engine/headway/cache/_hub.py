@@ -9,6 +9,7 @@ import trio
 from grpclib import GRPCError
 
 from headway.cache._cached_type import CachedType
+from headway.cache._isolation import Isolation
 from headway.cache._projection import Projection, stored_type
 from headway.cache._shared import SharedType
 from headway.errors import StoreChanged, StoreWentBack, Unavailable
@@ -28,13 +29,23 @@ class Hub:
         channel: where streams come from.
         nursery: the engine's; every stream's task lives in it.
         lag_limit: seconds that a stream may stand below what is known before another one is tried.
+        isolation: checks what functions do with what they are given to read; None: nothing does.
     """
 
-    def __init__(self, channel: Channel, nursery: trio.Nursery, report: Report, *, lag_limit: float = 30.0) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        nursery: trio.Nursery,
+        report: Report,
+        *,
+        lag_limit: float = 30.0,
+        isolation: Isolation | None = None,
+    ) -> None:
         self._channel = channel
         self._nursery = nursery
         self._report = report
         self._lag_limit = lag_limit
+        self.isolation = isolation
         # By type, and by projection of it; None: the whole.
         self._shared: dict[TypeName, dict[Projection[Any] | None, SharedType]] = {}
 
@@ -44,7 +55,7 @@ class Hub:
         projection = type if isinstance(type, Projection) else None
         shared = of_type.get(projection)
         if shared is None:
-            shared = of_type[projection] = SharedType(type, self._report)
+            shared = of_type[projection] = SharedType(type, self._report, self.isolation)
             self._nursery.start_soon(self._follow, shared, name=f"the stream of {type!r}")
         return shared
 

@@ -16,6 +16,7 @@ from sortedcontainers import SortedList
 
 from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied
+from headway.cache._isolation import Isolation
 from headway.cache._projection import Projection
 from headway.errors import DeclarationError
 from headway.resource import Key, ResourceType, pb
@@ -73,12 +74,24 @@ class Index(Generic[R, V]):
     def __repr__(self) -> str:
         return f"<Index {self.name} on {self.type.name}>"
 
-    def extract(self) -> Callable[[pb.Resource], Any]:
-        """The function over held messages."""
+    def extract(self, isolation: Isolation | None = None) -> Callable[[pb.Resource], Any]:
+        """The function over held messages; with ``isolation`` it is checked at every call."""
         function, view = self.function, self.type.view
+        if isolation is not None:
+            return lambda message: self._checked(isolation, message)
         if self.raw:
             return function
         return lambda message: function(view(message))
+
+    def _checked(self, isolation: Isolation, message: pb.Resource) -> Any:
+        function = self.function
+        given = message if self.raw else self.type.view(message)
+
+        def call() -> Any:
+            # One that yields its values has to be done with them before it can be judged.
+            return function(given) if self.single else list(function(given))
+
+        return isolation.reading(f"the function of {self!r}", message, given, call)
 
 
 def index(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Index[R, V]:
@@ -124,11 +137,11 @@ class IndexTable:
         failed: the keys that are held but missing here, because the function raised.
     """
 
-    def __init__(self, index: Index[Any, Any], on_failure: OnFailure) -> None:
+    def __init__(self, index: Index[Any, Any], on_failure: OnFailure, isolation: Isolation | None = None) -> None:
         self.index = index
         self.failed: set[Key] = set()
         self._single = index.single
-        self._extract = index.extract()
+        self._extract = index.extract(isolation)
         self._on_failure = on_failure
         self._keys: dict[Hashable, set[Key]] = {}
         # The texts, and the tuples of texts, among the values. Invariant: one that is there holds exactly those of

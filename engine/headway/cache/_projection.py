@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
+from headway.cache._isolation import Isolation
 from headway.errors import DeclarationError, PayloadError
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -170,9 +171,14 @@ class Projection(Generic[S]):
         """What is held, as user code sees it."""
         return Projected(self, message)
 
-    def project(self, message: pb.Resource) -> pb.Resource:
+    def project(self, message: pb.Resource, isolation: Isolation | None = None) -> pb.Resource:
         """What is kept of a stored message. Raises what the function raises."""
-        data = self._function(Resource(self.of, message))
+        given = Resource(self.of, message)
+        if isolation is None:
+            data = self._function(given)
+        else:
+            who = f"the function of {self!r}"
+            data = isolation.reading(who, message, given, lambda: self._function(given))
         if type(data) is not self.payload:
             raise TypeError(f"the function of {self} gave {data!r:.120}: give a {self.payload.__name__}(...)")
         return self._kept(message, AnyMessage(value=encode(data)))

@@ -15,6 +15,7 @@ import trio
 from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import Index, IndexTable, OnFailure
+from headway.cache._isolation import Isolation
 from headway.cache._projection import Projection
 from headway.cache._view import Pin
 from headway.errors import HeadwayError, StoreChanged
@@ -157,11 +158,12 @@ class SharedType:
         gate: what is held. Another object after the store has been replaced by another one.
     """
 
-    def __init__(self, type: CachedType[Any], report: Report) -> None:
+    def __init__(self, type: CachedType[Any], report: Report, isolation: Isolation | None = None) -> None:
         self.type = type
         self.gate = Gate()
         self._projection = type if isinstance(type, Projection) else None
         self._report = report
+        self._isolation = isolation
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
         self._failure: HeadwayError | None = None
@@ -250,7 +252,7 @@ class SharedType:
 
     def subscribe(self, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure) -> Subscription:
         """Join: build the indexes over what is held now, and feed what comes after. No checkpoint in it."""
-        tables = {index.name: IndexTable(index, on_failure) for index in indexes}
+        tables = {index.name: IndexTable(index, on_failure, self._isolation) for index in indexes}
         for table in tables.values():
             table.build(self.gate.entries)
         subscription = Subscription(self, self.gate, tables)
@@ -281,7 +283,7 @@ class SharedType:
         if projection is None:
             return message
         try:
-            return projection.project(message)
+            return projection.project(message, self._isolation)
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the resource is known to be there
             self._report(ProjectionFailed(self.type.name, projection.payload.__name__, resource_key(message), error))
             return projection.without_payload(message)

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import trio
 
-from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
+from headway.cache import Applied, CachedType, CacheReader, Found, Isolation, Subscription
 from headway.controller._definition import Definition
 from headway.controller._request import Reason
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
 from headway.mapper import MapItem, Mapper, MapQueue, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
-from headway.resource import Key, TypeName
+from headway.resource import Key, TypeName, pb
 
 
 class Owed(NamedTuple):
@@ -48,12 +48,14 @@ class RunMapping:
         queue: WaitingQueue[Key, Reason],
         report: Report,
         on_progress: Callable[[], None],
+        isolation: Isolation | None = None,
     ) -> None:
         self._definition = definition
         self._cache = cache
         self._queue = queue
         self._report = report
         self._on_progress = on_progress
+        self._isolation = isolation
         self._items = MapQueue()
         self._mappers = {type.name: (type, mapper) for type, mapper in definition.watches.items()}
         self._subscriptions: Mapping[TypeName, Subscription] = {}
@@ -163,13 +165,21 @@ class RunMapping:
         problems: list[str] = []
         for state in (item.applied.old, item.applied.new):
             if state is not None:
-                found, wrong = ids_of(mapper(type.view(state), self._cache), self._definition.manages)
+                found, wrong = self._ask(mapper, type.view(state), state)
                 keys += found
                 problems += wrong
         if problems:
             # Mapping again would give the same: what is right is queued, what is wrong is named.
             self._fail(item, DeclarationError("; ".join(problems)), 0.0)
         return list(dict.fromkeys(keys)) if len(keys) > 1 else keys
+
+    def _ask(self, mapper: Mapper, given: Any, state: pb.Resource) -> tuple[list[Key], list[str]]:
+        def call() -> tuple[list[Key], list[str]]:
+            return ids_of(mapper(given, self._cache), self._definition.manages)
+
+        if self._isolation is None:
+            return call()
+        return self._isolation.reading(f"mapper {mapper_name(mapper)}", state, given, call)
 
     def _keep(self, item: MapItem, error: Exception) -> None:
         delay = self._definition.backoff.delay(item.failures)

@@ -77,7 +77,7 @@ class Run:
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
         self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries)
         self._runtime = Runtime(definition, self._cache, Client(channel, registry, self._writes))
-        self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress)
+        self._mapping = RunMapping(definition, self._cache, self._queue, report, self._note_progress, hub.isolation)
         self._subscriptions: dict[TypeName, Subscription] = {}
         self._begun = False
         self._recorded = 0
