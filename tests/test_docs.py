@@ -15,6 +15,7 @@ PRINTS = {
     "README.md": "['ada', 'grace']\n",
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
     "docs/guides/controllers.md": "['/ -> :8080']\nat / {'home'}\n[] set()\n",
+    "docs/guides/cache.md": "1 routes, new serves it, certified: True\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/access.md": "True False\naccess.yaml:1:1: others than its owner can reach this file (mode 0644): "
     "chmod 600 access.yaml\nTrue\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"

@@ -239,6 +239,7 @@ def test_a_projection_declared_wrongly_is_refused(arguments: Any, says: str) -> 
     assert "headway.projection(REPORT, ReportName" in str(caught.value)
 
 
+REFUSED = "a client (writes|deletes|reads) .*(<Projected Team ada as Size, to read only>|<Projection staff)"
 CALLS: dict[str, Callable[[Client, Any], Any]] = {
     "write": lambda client, size: client.write(size),
     "apply": lambda client, size: client.apply(size),
@@ -258,7 +259,7 @@ async def test_no_client_takes_a_part_for_the_whole(call: str) -> None:
     async with headway.open_engine("memory:", app) as engine:
         whole = await engine.client.write(TEAM.new("ada", Team(members=["x"])))
         size = SIZE.view(SIZE.project(whole.message()))
-        with pytest.raises(InvalidArgument, match=r"<Projected Team ada as Size, to read only>|<Projection"):
+        with pytest.raises(InvalidArgument, match=REFUSED):
             await CALLS[call](engine.client, size)
         assert await engine.client.list(TEAM) == [whole]
         await engine.client.delete(size.id, version=size.version)
@@ -285,7 +286,7 @@ class SizesApp:
         self, name: str, manages: ResourceType[Account], watched: Projection[Size] | ResourceType[Team]
     ) -> None:
         def same_name(size: Projected[Size] | Resource[Team], _: headway.CacheReader) -> list[headway.ResourceId]:
-            self.mapped.append((name, type(size)))
+            self.mapped.append((name, size.data))
             return [manages.id(size.name)]
 
         @self.app.controller(manages=manages, watches={watched: same_name}, name=name)
@@ -363,7 +364,7 @@ async def test_a_deletion_from_the_stores_history_is_mapped_as_the_projection(au
     store = MemoryBackend()
     sizes = SizesApp("one")
     async with headway.open_engine(store, sizes.app, report=events.ignore) as engine:
-        await engine.client.write(TEAM.new("ada"))
+        await engine.client.write(TEAM.new("ada", Team(members=["x"])))
         await engine.wait_settled()
     others = headway.App("others")
     others.registry.register(TEAM)
@@ -371,6 +372,7 @@ async def test_a_deletion_from_the_stores_history_is_mapped_as_the_projection(au
         await engine.client.delete(TEAM.id("ada"))
     sizes.mapped.clear()
     async with headway.open_engine(store, sizes.app, report=events.ignore) as engine:
-        await engine.wait_settled()
-    assert sizes.mapped == [("one", Projected)]
+        with trio.fail_after(30):
+            await engine.wait_settled()
+    assert sizes.mapped == [("one", Size(members=1))]
     assert autojump_clock.current_time() < 60

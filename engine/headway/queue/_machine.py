@@ -183,6 +183,9 @@ class WorkQueue(Generic[K, R]):
         following = self._in_hand(key).following
         if following is None:
             del self._entries[key]
+            if not self._entries:
+                # Emptied key by key it would keep the room for all that it has ever held at once.
+                self._entries.clear()
         else:
             self._entries[key] = following
             self._queue(following, now)
