@@ -270,7 +270,7 @@ async def test_no_client_takes_a_part_for_the_whole(call: str) -> None:
 
 
 class SizesApp:
-    """Controllers that watch one projection, each managing a type of its own; the one named whole watches it all."""
+    """Controllers that watch one projection, each managing a type of its own; those named whole watch it all."""
 
     def __init__(self, *names: str) -> None:
         self.app = headway.App("staff")
@@ -280,7 +280,7 @@ class SizesApp:
         self.caches: dict[str, Cache] = {}
         for name in names:
             kept: ResourceType[Account] = self.app.type("staff", "v1", name.capitalize(), Account)
-            self._controller(name, kept, TEAM if name == "whole" else SIZE)
+            self._controller(name, kept, TEAM if name.startswith("whole") else SIZE)
 
     def _controller(
         self, name: str, manages: ResourceType[Account], watched: Projection[Size] | ResourceType[Team]
@@ -298,18 +298,18 @@ class SizesApp:
 
 
 async def test_controllers_with_the_same_projection_share_one_stream_and_one_copy(autojump_clock: MockClock) -> None:
-    """The whole type has a stream and a copy of its own."""
-    sizes = SizesApp("one", "two", "whole")
+    """As those with the whole type do, which has a stream and a copy of its own."""
+    sizes = SizesApp("one", "two", "whole", "whole2")
     channel = ScriptedChannel()
     async with headway.open_engine("memory:", sizes.app, report=events.ignore, through=channel.over) as engine:
         await engine.client.write(TEAM.new("ada", Team(members=["x"])))
         await engine.wait_settled()
         # Besides those that look for deletions in the history, which resume.
         assert channel.opened.count((TEAM.kind, False)) == 2
-        one, two, whole = (sizes.caches[name]._subscriptions[TEAM.name].gate for name in ("one", "two", "whole"))
-        assert one is two
-        assert one is not whole
-        assert one.entries[key("ada")].data != whole.entries[key("ada")].data
+        held = {name: cache._subscriptions[TEAM.name].gate.entries[key("ada")] for name, cache in sizes.caches.items()}
+        assert held["one"] is held["two"]
+        assert held["whole"] is held["whole2"]
+        assert held["one"] is not held["whole"]
     assert autojump_clock.current_time() < 60
 
 

@@ -10,8 +10,6 @@ import pytest
 import trio
 import trio.testing
 
-import headway
-from headway import field
 from headway.cache import (
     Cache,
     CacheReader,
@@ -19,17 +17,14 @@ from headway.cache import (
     SharedType,
     Subscription,
     index,
-    index_bound_references,
     index_many,
     index_owner,
-    index_reference,
-    index_references,
     projection,
     query,
 )
 from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, NotPrimed, NotWatched
 from headway.events import ignore
-from headway.resource import Condition, Key, Reference, Resource, ResourceId, ResourceType, Scope, pb
+from headway.resource import Condition, Key, Resource, ResourceType, Scope, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Team, chunk, end, stored
 
 COLOUR = index(TEAM, "colour", lambda team: team.metadata.get("colour"))
@@ -255,64 +250,6 @@ def test_a_query_needs_types_and_indexes(needs: Any) -> None:
         query(*needs)
     with pytest.raises(DeclarationError, match="made of a function"):
         query(TEAM)(None)  # type: ignore[arg-type]  # what is tested
-
-
-# --- what refers to what -----------------------------------------------------
-
-
-@headway.message
-class Rule:
-    target: str = field(1)
-    bound_references: list[Reference] = field(2)
-
-
-RULE = ResourceType("staff", "v1", "Rule", Rule)
-BY_TARGET = index_reference(RULE, "target", lambda rule: TEAM.id(rule.data.target) if rule.data.target else None)
-BY_BOUND = index_bound_references(RULE)
-BY_WHOLE = index_references(RULE, "whole", lambda rule: [TEAM.id(rule.data.target, uid="its-uid")])
-
-
-def rules() -> Cache:
-    references = [TEAM.id("b").reference(), TEAM.id("c", namespace="apart").reference("section")]
-    there = [
-        stored("one", 1, type=RULE, data=Rule(target="a", bound_references=references)),
-        stored("two", 2, type=RULE, data=Rule(target="a", bound_references=references[:1])),
-        stored("none", 3, type=RULE, data=Rule()),
-    ]
-    return reader_of(subscribed(*there, type=RULE, indexes=(BY_TARGET, BY_BOUND)), RULE)
-
-
-def test_an_index_of_references_finds_who_refers_to_a_resource() -> None:
-    """One each, or as many as the payload is bound to; a tenancy of its own is another resource."""
-    assert names(rules().index(BY_TARGET, TEAM.id("a"))) == ["one", "two"]
-    assert names(rules().index(BY_BOUND, TEAM.id("b"))) == ["one", "two"]
-    assert names(rules().index(BY_BOUND, TEAM.id("c", namespace="apart"))) == ["one"]
-    assert names(rules().index(BY_BOUND, TEAM.id("c"))) == []
-    assert names(rules().index(BY_TARGET, ACCOUNT.id("a"))) == []
-
-
-def test_a_reference_means_the_name_whatever_its_incarnation_and_version() -> None:
-    """Of what the index gives as of what it is asked for."""
-    newer: ResourceType[Team] = ResourceType("staff", "v2", "Team", Team)
-    assert names(rules().index(BY_TARGET, TEAM.id("a", uid="a7"))) == ["one", "two"]
-    assert names(rules().index(BY_TARGET, newer.id("a"))) == ["one", "two"]
-    rule = stored("one", 1, type=RULE, data=Rule(target="a"))
-    reader = reader_of(subscribed(rule, type=RULE, indexes=(BY_WHOLE,)), RULE)
-    assert names(reader.index(BY_WHOLE, TEAM.id("a"))) == ["one"]
-
-
-def test_a_reference_that_is_none_fails_its_resource() -> None:
-    """A name alone doesn't say of what type."""
-    wrong: Index[Resource[Rule], ResourceId] = index_reference(RULE, "wrong", lambda rule: rule.name)  # type: ignore[arg-type, return-value]  # what is tested
-    reader = reader_of(subscribed(stored("one", 1, type=RULE), type=RULE, indexes=(wrong,)), RULE)
-    with pytest.raises(IndexIncomplete):
-        reader.index(wrong, TEAM.id("a"))
-
-
-def test_bound_references_are_a_field_of_the_payload() -> None:
-    """A payload without it is refused where the index is declared."""
-    with pytest.raises(DeclarationError, match="Team has no field 'bound_references'"):
-        index_bound_references(TEAM)
 
 
 def test_what_an_incarnation_owns_is_found_without_an_index_of_ones_own() -> None:
