@@ -7,7 +7,7 @@ import pytest
 import headway
 from headway import field
 from headway.cache import Cache, Index, SharedType, index_bound_references, index_reference, index_references
-from headway.errors import DeclarationError, IndexIncomplete
+from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument
 from headway.events import ignore
 from headway.resource import Key, Reference, Resource, ResourceId, ResourceType, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Team, chunk, end, stored
@@ -69,6 +69,12 @@ def test_a_reference_means_the_name_whatever_its_incarnation_and_version() -> No
     rule = stored("one", 1, type=RULE, data=Rule(target="a"))
     reader = reader_of([rule], BY_WHOLE)
     assert names(reader.index(BY_WHOLE, TEAM.id("a"))) == ["one"]
+
+
+def test_a_name_alone_is_no_reference() -> None:
+    """It doesn't say of what type."""
+    with pytest.raises(InvalidArgument, match=r"'a' is no reference: give what TYPE.id"):
+        rules().index(BY_TARGET, "a")  # type: ignore[misc]  # what is tested
 
 
 def test_a_reference_that_is_none_fails_its_resource() -> None:

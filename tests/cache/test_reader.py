@@ -155,6 +155,12 @@ def test_an_index_whose_function_raised_says_that_it_is_incomplete(read: Callabl
     assert reader.get(TEAM, "grace") is not None
 
 
+def test_what_no_value_can_be_is_refused() -> None:
+    """It isn't in the index for certain, and most likely meant otherwise."""
+    with pytest.raises(InvalidArgument, match=r"<Index name on staff.v1.Team> can't be asked for \['ada'\]"):
+        reader_of(subscribed(indexes=(NAME,))).index(NAME, ["ada"])  # type: ignore[misc]  # what is tested
+
+
 @pytest.mark.parametrize("read", [CacheReader.index_prefix, CacheReader.index_parents])
 @pytest.mark.parametrize("given", [7, None, ["a"], ("a", 7)])
 def test_what_has_no_beginning_is_refused(read: Callable[..., object], given: object) -> None:

@@ -83,12 +83,15 @@ class CacheReader(ABC):
     def index(self, index: Index[R, V], value: V) -> builtins.list[R]:
         """All resources that have this value in the index, in order of key.
 
-        Raises IndexIncomplete when the index's function has failed for some resource: the answer might lack it.
+        Raises IndexIncomplete when the index's function has failed for some resource: the answer might lack it;
+        InvalidArgument for a value that none can be.
         """
         held, table = self._table(index)
-        if index.normal is not None:
-            value = index.normal(value)
-        return _views(index.type, held, [table.keys(value)])
+        try:
+            keys = table.keys(value if index.normal is None else index.normal(value))
+        except TypeError as error:
+            raise InvalidArgument(f"{index!r} can't be asked for {value!r:.120}: {error}") from error
+        return _views(index.type, held, [keys])
 
     @overload
     def index_prefix(self, index: Index[R, str], prefix: str) -> builtins.list[R]: ...
