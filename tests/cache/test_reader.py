@@ -296,7 +296,7 @@ async def test_who_waits_is_let_through_when_the_run_is_primed(nursery: trio.Nur
 async def test_nobody_waits_for_what_wont_come(nursery: trio.Nursery) -> None:
     """In an initialiser, which would wait for itself, and when the run has ended before it was primed."""
     reader = Cache("teams", TEAM, [])
-    with pytest.raises(NotPrimed, match=r"an initialiser runs before it, and reads by rt.client"):
+    with pytest.raises(NotPrimed, match=r"an initialiser runs before it, and reads by rt.client"), trio.fail_after(5):
         await reader.wait_primed()
     reader.begin_priming()
     told: list[str] = []
