@@ -56,7 +56,8 @@ class Hub:
         shared = of_type.get(projection)
         if shared is None:
             shared = of_type[projection] = SharedType(type, self._report, self.isolation)
-            self._nursery.start_soon(self._follow, shared, name=f"the stream of {type!r}")
+            form = "" if projection is None else f" as {projection.payload.__name__}"
+            self._nursery.start_soon(self._follow, shared, name=f"the stream of {type.name}{form}")
         return shared
 
     def known(self, type: CachedType[Any]) -> Collection[SharedType]:
