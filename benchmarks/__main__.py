@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import fanout, importing, memory, prime, reconcile, trickle, wire, write
+from benchmarks import fanout, importing, memory, prime, projection, reconcile, share, trickle, wire, write
 from benchmarks._harness import RESULTS, table, write_results
 
 SCENARIOS = {
-    each.SCENARIO.name: each.SCENARIO for each in (prime, reconcile, trickle, write, fanout, wire, memory, importing)
+    each.SCENARIO.name: each.SCENARIO
+    for each in (prime, reconcile, trickle, write, fanout, wire, memory, share, projection, importing)
 }
 
 

@@ -38,7 +38,11 @@ class Rig:
     async def open(self) -> AsyncIterator[headway.Engine]:
         """Run it. When the block ends normally, nothing that the witness saw may have broken the contract."""
         async with headway.open_engine(
-            self.store, self.pools.app, report=self.witness.report, through=self.channel.over
+            self.store,
+            self.pools.app,
+            report=self.witness.report,
+            through=self.channel.over,
+            check_isolation=True,
         ) as self.engine:
             yield self.engine
         self.witness.check()
