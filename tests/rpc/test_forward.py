@@ -20,7 +20,7 @@ from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import Bookmark, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc._health import NOT_SERVING, SERVING, HealthCheckRequest, HealthCheckResponse
 from headway.service import WATCH_LIST
-from tests.rpc.forward_kit import BREAK, DEAF, HALVES, LEFT, REFUSE, Odd, Restarting, forwarded
+from tests.rpc.forward_kit import BREAK, CHANGE_MIND, DEAF, HALVES, LEFT, REFUSE, Odd, Restarting, forwarded
 from tests.rpc.rpc_kit import (
     COUNT,
     DECODERS,
@@ -484,3 +484,16 @@ async def test_the_upstreams_certificate_is_verified(tmp_path: Path) -> None:
                 else:
                     with pytest.raises(GRPCError, match="certificate verify failed"):
                         await channel.unary(ECHO, Text(text="a"), Text)
+
+
+async def test_a_call_that_was_answered_is_not_taken_for_refused() -> None:
+    """Who has said something has begun, whatever is said after that."""
+    odd = Odd()
+    async with forwarded() as (it, where):
+        it.services.add(odd)
+        for to in (it.where, where):
+            odd.calls = 0
+            async with rpc.open_channel(to) as channel:
+                with pytest.raises(GRPCError) as caught:
+                    await channel.unary(CHANGE_MIND, Text(text="a"), Text)
+            assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)

@@ -78,6 +78,9 @@ class Forwarder:
                 stream.begun = False
                 if attempt == _ATTEMPTS:
                     raise NotBegun(Status.UNAVAILABLE, str(error)) from error
+            except NotBegun:
+                stream.begun = False
+                raise
 
 
 async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:

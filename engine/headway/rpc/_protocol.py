@@ -144,6 +144,12 @@ class Http2Protocol(H2Protocol):
         limit: int | None = self.connection.h2.remote_settings.get(_MESSAGE_SIZE)
         return limit
 
+    @property
+    def metadata_limit(self) -> int | None:
+        """Bytes of headers that the peer takes, if it has said so."""
+        limit: int | None = self.connection.h2.remote_settings.max_header_list_size
+        return limit
+
     def data_received(self, data: bytes) -> None:
         """Take what has arrived. Whatever it is, it ends this connection at the worst."""
         connection = self.connection
