@@ -270,3 +270,12 @@ def test_a_text_is_known_by_how_it_begins(text: str, format: str) -> None:
 def test_lists_of_maps_may_be_written_as_objects() -> None:
     """As JSON has them."""
     assert data_of("parts = [{ cpu = 1 }, { memory = 2 }]").parts == [Limits(cpu=1), Limits(memory=2)]
+
+
+def test_a_heredoc_may_hold_a_long_line() -> None:
+    """A key or a digest of a file, in letters and digits alone."""
+    line = "f" * 200_000
+    began = time.process_time()
+    assert data_of(f"text = <<EOT\n{line}\nEOT").text == f"{line}\n"
+    # Minutes, were its end looked for from each character.
+    assert time.process_time() - began < 5
