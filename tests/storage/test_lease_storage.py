@@ -173,3 +173,66 @@ async def test_asking_for_what_another_holds_costs_no_transaction(tmp_path: Path
             assert connection.execute("PRAGMA data_version").fetchone() == before
             await backend.acquire_lease("c", "a", 600, "two")
             assert connection.execute("PRAGMA data_version").fetchone() != before
+
+
+@pytest.mark.parametrize("how", ["released", "run out"])
+async def test_the_end_of_a_lease_never_lowers_its_fence(mock_clock: MockClock, tmp_path: Path, how: str) -> None:
+    """A program from before there were leases may have raised it meanwhile; what that has superseded stays refused."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+        connection.execute("UPDATE fences SET term = ?, number = 3 WHERE controller = 'c'", (term + 5,))
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        if how == "released":
+            await backend.release_lease("c", "a", term)
+        mock_clock.jump(10)
+        with pytest.raises(FenceLowered):
+            await put(backend, thing("late"), fence=Fence("c", "", term + 5, 2))
+        await backend.wait_lease_ended("c", term)
+        assert (await backend.acquire_lease("c", "b", 10)).held.lease.term == term + 6
+
+
+class TickingClock(trio.abc.Clock):
+    """Each look at it finds it a step further on."""
+
+    def __init__(self) -> None:
+        self.now, self.step = 0.0, 0.0
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return max(0.0, deadline - self.now)
+
+
+@pytest.mark.parametrize("looks", range(8))
+def test_a_lease_may_run_out_between_any_two_looks_at_the_clock(looks: int) -> None:
+    """While a request is served, too: it is answered, and what stays refused is, as if it had come before or after."""
+    clock = TickingClock()
+
+    async def main() -> None:
+        backend = MemoryBackend()
+        term = (await backend.acquire_lease("c", "a", 10, "attempt")).held.lease.term
+        clock.now, clock.step = 10 - looks - 0.5, 1.0
+        try:
+            raised = (await backend.raise_fence("c", "", 0, 7)).fence
+        except FenceLowered:
+            assert looks
+        else:
+            assert raised.term > term
+            with pytest.raises(FenceLowered):
+                await put(backend, thing("late"), fence=raised._replace(number=6))
+            assert (await backend.acquire_lease("c", "b", 10)).held.lease.term > raised.term
+        clock.now, clock.step = 30, 0.0
+        term = (await backend.acquire_lease("c", "c", 10, "attempt")).held.lease.term
+        clock.now, clock.step = 40 - looks - 0.5, 1.0
+        again = await backend.acquire_lease("c", "c", 10, "attempt")
+        assert again.acquired
+        assert again.held.remaining == 10
+        assert again.held.lease.term >= term
+
+    trio.run(main, clock=clock)
