@@ -236,3 +236,22 @@ def test_a_lease_may_run_out_between_any_two_looks_at_the_clock(looks: int) -> N
         assert again.held.lease.term >= term
 
     trio.run(main, clock=clock)
+
+
+async def test_a_lease_is_kept_whatever_becomes_of_others(mock_clock: MockClock, tmp_path: Path) -> None:
+    """Where nothing can be written one dead holder costs no living one its lease; only its own end has to be stored."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        dead = (await backend.acquire_lease("dead", "a", 5)).held.lease.term
+        term = (await backend.acquire_lease("living", "b", 10)).held.lease.term
+        mock_clock.jump(6)
+        assert backend._opened is not None
+        writer = backend._opened.file.writer
+        writer.execute("PRAGMA query_only = 1")
+        await backend.keep_lease("living", "b", term)
+        with pytest.raises(StoreUnusable):
+            await backend.keep_lease("dead", "a", dead)
+        mock_clock.jump(9)
+        writer.execute("PRAGMA query_only = 0")
+        assert [each.lease.name for each in (await backend.list_leases())[0]] == ["living"]
+        with pytest.raises(LeaseEnded):
+            await backend.keep_lease("dead", "a", dead)

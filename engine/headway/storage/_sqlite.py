@@ -16,6 +16,7 @@ import trio
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._errors import LeaseEnded
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease
 from headway.storage._log import CommitLog
@@ -163,8 +164,11 @@ class SqliteBackend:
         """See `Backend.keep_lease`."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
-        await opened.end_what_has_run_out()
-        opened.leases.keep(name, holder, term)
+        try:
+            opened.leases.keep(name, holder, term)
+        except LeaseEnded:
+            await opened.end_what_has_run_out()
+            raise
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         """See `Backend.release_lease`."""
