@@ -72,7 +72,9 @@ async def test_after_a_restart_a_lease_is_held_for_a_whole_ttl(mock_clock: MockC
         assert (await backend.acquire_lease("c#m", "b", 10)).held.lease.term > lease.term
 
 
-@pytest.mark.parametrize("how", ["released", "refused a write", "refused a renewal", "another's"])
+@pytest.mark.parametrize(
+    "how", ["released", "refused a write", "refused a renewal", "left out of a list", "waited for", "another's"]
+)
 async def test_a_term_that_has_ended_has_ended_after_a_restart_too(
     mock_clock: MockClock, tmp_path: Path, how: str
 ) -> None:
@@ -89,6 +91,10 @@ async def test_a_term_that_has_ended_has_ended_after_a_restart_too(
         elif how == "refused a renewal":
             with pytest.raises(LeaseEnded):
                 await backend.keep_lease("c", "a", term)
+        elif how == "left out of a list":
+            assert (await backend.list_leases())[0] == []
+        elif how == "waited for":
+            await backend.wait_lease_ended("c", term)
         elif how == "another's":
             assert (await backend.acquire_lease("c", "b", 10)).acquired
     async with open_sqlite(tmp_path / "a.db") as backend:

@@ -183,6 +183,7 @@ class SqliteBackend:
         """See `Backend.list_leases`."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
+        await opened.end_what_has_run_out()
         return opened.leases.list(name_prefix), opened.at(opened.head)
 
     async def wait_lease_ended(self, name: str, term: int) -> None:
@@ -190,6 +191,7 @@ class SqliteBackend:
         opened = self._use()
         await trio.lowlevel.checkpoint()
         await opened.leases.wait_ended(name, term)
+        await opened.end_what_has_run_out()
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         """See `Backend.watch`."""
