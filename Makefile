@@ -23,7 +23,7 @@ run: .venv/ready ## the main job: keep a fleet of real processes as declared (FO
 	@exec $(BIN)/python -m examples.fleet $(if $(FOR),--for $(FOR))
 
 test: .venv/ready ## the tests, in under five minutes
-	$(BIN)/pytest -m 'not deep'
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not deep'
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 

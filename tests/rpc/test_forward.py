@@ -20,7 +20,7 @@ from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import Bookmark, EndOfSnapshot, SnapshotChunk, pb
 from headway.rpc._health import NOT_SERVING, SERVING, HealthCheckRequest, HealthCheckResponse
 from headway.service import WATCH_LIST
-from tests.rpc.forward_kit import BREAK, DEAF, HALVES, LEFT, REFUSE, Odd, Restarting, forwarded
+from tests.rpc.forward_kit import BREAK, CHANGE_MIND, DEAF, HALVES, LEFT, REFUSE, Odd, Restarting, forwarded
 from tests.rpc.rpc_kit import (
     COUNT,
     DECODERS,
@@ -484,3 +484,25 @@ async def test_the_upstreams_certificate_is_verified(tmp_path: Path) -> None:
                 else:
                     with pytest.raises(GRPCError, match="certificate verify failed"):
                         await channel.unary(ECHO, Text(text="a"), Text)
+
+
+async def test_a_call_that_was_answered_is_not_taken_for_refused() -> None:
+    """Who has said something has begun, whatever is said after that."""
+    odd = Odd()
+    async with forwarded() as (it, where):
+        it.services.add(odd)
+        for to in (it.where, where):
+            odd.calls = 0
+            async with rpc.open_channel(to) as channel:
+                with pytest.raises(GRPCError) as caught:
+                    await channel.unary(CHANGE_MIND, Text(text="a"), Text)
+            assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)
+
+
+async def test_how_large_a_message_may_be_is_the_upstreams_to_say() -> None:
+    """A larger one than the forwarder would take for itself, and the refusal of one that is too large there."""
+    limits = rpc.Limits(message_size=6 << 20)
+    async with forwarded(limits=limits) as (_, where), rpc.open_channel(where) as channel:
+        assert len((await channel.unary(ECHO, Text(text="x" * (5 << 20)), Text)).text) == 5 << 20
+        with pytest.raises(rpc.NotBegun, match=str(limits.message_size)):
+            await channel.unary(ECHO, Text(text="x" * (7 << 20)), Text)
