@@ -1,0 +1,247 @@
+"""Clients that nobody here wrote, against a running `headway serve`: grpcio's, with two sets of definitions.
+
+One set is generated from our schema; the other one from definitions that were written by hand and bear the origin's
+names alone. Both are asked for all that there is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+import trustme
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from headway.resource import encode
+from tests.cli.conftest import Started, address_of, interrupt
+from tests.cli.served import ACCOUNT, TEAM, Account, Team
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {
+    "wire_test/resource.proto": ROOT / "schema/headway/resource/v1/resource.proto",
+    "origin_test/resource.proto": Path(__file__).with_name("origin.proto"),
+}
+SERVICES = {
+    "wire_test": "headway.resource.v1.ResourceService",
+    "origin_test": "hashicorp.consul.resource.ResourceService",
+}
+SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
+SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with grpcio's own code for both."""
+    folder = tmp_path_factory.mktemp("peers")
+    for name, source in SOURCES.items():
+        # In packages of their own: `headway` is ours.
+        (folder / "protos" / name).parent.mkdir(parents=True)
+        (folder / "protos" / name).write_text(source.read_text())
+    made = [f"-I{folder}/protos", f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *made, *SOURCES], check=True)
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
+
+
+class Peer(NamedTuple):
+    """A client by one set of definitions."""
+
+    pb2: Any
+    stub: Any
+    service: str
+
+    def id(self, type: Any, name: str, uid: str = "") -> Any:
+        pb2 = self.pb2
+        of = pb2.Type(group=type.name.group, group_version=type.name.version, kind=type.name.kind)
+        return pb2.ID(name=name, uid=uid, type=of, tenancy=pb2.Tenancy(partition="default", namespace="default"))
+
+    def resource(self, type: Any, name: str, payload: Any, owner: Any = None) -> Any:
+        made = self.pb2.Resource(id=self.id(type, name), owner=owner)
+        made.data.type_url, made.data.value = type.type_url, encode(payload)
+        return made
+
+    def write(self, resource: Any) -> Any:
+        return self.stub.Write(self.pb2.WriteRequest(resource=resource), timeout=SECONDS).resource
+
+    def watch(self, type: Any, prefix: str = "") -> Any:
+        everywhere = self.pb2.Tenancy(partition="*", namespace="*")
+        of = self.id(type, "x").type
+        request = self.pb2.WatchListRequest(type=of, tenancy=everywhere, name_prefix=prefix)
+        return self.stub.WatchList(request, timeout=SECONDS)
+
+
+def peer(channel: grpc.Channel, package: str) -> Peer:
+    """What speaks by these definitions on a channel."""
+    pb2 = importlib.import_module(f"{package}.resource_pb2")
+    stub = importlib.import_module(f"{package}.resource_pb2_grpc").ResourceServiceStub(channel)
+    return Peer(pb2, stub, SERVICES[package])
+
+
+@pytest.fixture(params=SERVICES)
+def package(request: pytest.FixtureRequest, generated: Path) -> str:
+    _ = generated
+    name: str = request.param
+    return name
+
+
+def refused(call: Any, request: Any, timeout: float = SECONDS) -> tuple[grpc.StatusCode, str]:
+    """How a call is refused."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call(request, timeout=timeout)
+    return caught.value.code(), caught.value.details()
+
+
+def test_every_method_does_what_it_should(start: Started, package: str) -> None:
+    """Read, Write, WriteStatus, List, ListByOwner, Delete, MutateAndValidate."""
+    with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
+        it = peer(channel, package)
+        pb2, stub = it.pb2, it.stub
+        # No controller watches accounts, so that nobody else writes these.
+        owner = it.write(it.resource(ACCOUNT, "boss", Account(login="boss")))
+        written = it.write(it.resource(ACCOUNT, "ada", Account(login="ada"), owner=owner.id))
+        assert written.id.uid
+        assert written.generation
+        assert written.owner == owner.id
+        read = stub.Read(pb2.ReadRequest(id=it.id(ACCOUNT, "ada")), timeout=SECONDS).resource
+        assert read.SerializeToString(deterministic=True) == written.SerializeToString(deterministic=True)
+
+        condition = pb2.Condition(type="Ready", state=1, reason="Asked")
+        status = pb2.Status(observed_generation=read.generation, conditions=[condition])
+        request = pb2.WriteStatusRequest(id=read.id, key="peer", status=status)
+        changed = stub.WriteStatus(request, timeout=SECONDS).resource
+        assert changed.status["peer"].conditions[0].reason == "Asked"
+        assert changed.status["peer"].HasField("updated_at")
+        assert (changed.generation, changed.version == read.version) == (read.generation, False)
+
+        tenancy = pb2.Tenancy(partition="*", namespace="*")
+        listed = stub.List(pb2.ListRequest(type=read.id.type, tenancy=tenancy, name_prefix="a"), timeout=SECONDS)
+        assert [each.id.name for each in listed.resources] == ["ada"]
+        owned = stub.ListByOwner(pb2.ListByOwnerRequest(owner=owner.id), timeout=SECONDS)
+        assert [each.id.name for each in owned.resources] == ["ada"]
+        draft = it.resource(ACCOUNT, "grace", Account(login="grace"))
+        made = stub.MutateAndValidate(pb2.MutateAndValidateRequest(resource=draft), timeout=SECONDS).resource
+        assert made.data == draft.data
+        stub.Delete(pb2.DeleteRequest(id=read.id, version=changed.version), timeout=SECONDS)
+        code, _ = refused(stub.Read, pb2.ReadRequest(id=it.id(ACCOUNT, "ada")))
+        assert code is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_watch_has_a_snapshot_its_end_and_then_changes(start: Started, package: str) -> None:
+    """And an app's controller is heard of: its status is a change."""
+    with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
+        it = peer(channel, package)
+        for name in ("one", "two"):
+            it.write(it.resource(ACCOUNT, name, Account(login=name)))
+        heard: list[tuple[str, str]] = []
+        for event in it.watch(ACCOUNT):
+            kind = event.WhichOneof("event")
+            if kind == "end_of_snapshot":
+                assert sorted(heard) == [("upsert", "one"), ("upsert", "two")]
+                it.stub.Delete(it.pb2.DeleteRequest(id=it.id(ACCOUNT, "one")), timeout=SECONDS)
+            # A bookmark is nothing to who doesn't know of them.
+            elif kind in ("upsert", "delete"):
+                heard.append((kind, getattr(event, kind).resource.id.name))
+                if kind == "delete":
+                    break
+        assert heard[-1] == ("delete", "one")
+
+        it.write(it.resource(TEAM, "core", Team()))
+        for event in it.watch(TEAM):
+            if event.WhichOneof("event") == "upsert" and event.upsert.resource.status:
+                assert event.upsert.resource.status["teams"].conditions[0].type == "Staffed"
+                break
+
+
+def test_errors_deadlines_and_cancellation_are_grpcs(start: Started, package: str) -> None:
+    """With the codes that the origin gives."""
+    with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
+        it = peer(channel, package)
+        pb2, stub = it.pb2, it.stub
+        written = it.write(it.resource(ACCOUNT, "ada", Account(login="ada")))
+        assert refused(stub.Read, pb2.ReadRequest())[0] is grpc.StatusCode.INVALID_ARGUMENT
+        assert refused(stub.Read, pb2.ReadRequest(id=it.id(ACCOUNT, "x")))[0] is grpc.StatusCode.NOT_FOUND
+        stale = pb2.Resource.FromString(written.SerializeToString())
+        it.write(stale)
+        assert refused(stub.Write, pb2.WriteRequest(resource=stale))[0] is grpc.StatusCode.ABORTED
+        stale.version, stale.id.uid = "", "another"
+        assert refused(stub.Write, pb2.WriteRequest(resource=stale))[0] is grpc.StatusCode.FAILED_PRECONDITION
+        unknown = channel.unary_unary(f"/{it.service}/Forget")
+        assert refused(unknown, b"")[0] is grpc.StatusCode.UNIMPLEMENTED
+
+        of = it.id(ACCOUNT, "x").type
+        with pytest.raises(grpc.RpcError) as caught:
+            list(stub.WatchList(pb2.WatchListRequest(type=of), timeout=0.3))
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        stream = it.watch(ACCOUNT)
+        next(stream)
+        stream.cancel()
+        with pytest.raises(grpc.RpcError) as caught:
+            list(stream)
+        assert caught.value.code() is grpc.StatusCode.CANCELLED
+        assert it.write(it.resource(ACCOUNT, "after", Account())).id.name == "after"
+
+
+def test_a_large_snapshot_comes_whole(start: Started, package: str) -> None:
+    """Many times the windows of the stream and the connection, in one List and in one watch."""
+    count, size = 300, 10_000
+    with grpc.insecure_channel(address_of(start(*SERVE))) as channel:
+        it = peer(channel, package)
+        calls = [
+            it.stub.Write.future(
+                it.pb2.WriteRequest(resource=it.resource(ACCOUNT, f"a{number:03}", Account(login="x" * size))),
+                timeout=SECONDS,
+            )
+            for number in range(count)
+        ]
+        assert len({call.result().resource.version for call in calls}) == count
+        wanted = [f"a{number:03}" for number in range(count)]
+        names = []
+        for event in it.watch(ACCOUNT):
+            if event.WhichOneof("event") == "end_of_snapshot":
+                break
+            assert len(event.upsert.resource.data.value) > size
+            names.append(event.upsert.resource.id.name)
+        assert sorted(names) == wanted
+
+
+def test_tls_is_spoken(start: Started, package: str, tmp_path: Path) -> None:
+    """With a certificate by an authority that the client has been told of."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    server = start(*SERVE, "--tls-certificate", "server.pem")
+    credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
+    with grpc.secure_channel(address_of(server), credentials) as channel:
+        it = peer(channel, package)
+        assert it.write(it.resource(ACCOUNT, "ada", Account())).id.name == "ada"
+        event = next(it.watch(ACCOUNT))
+        assert event.upsert.resource.id.name == "ada"
+
+
+def test_health_and_reflection_are_asked_by_their_own_clients(start: Started) -> None:
+    """grpcio's: every service is serving, and is described under its name."""
+    server = start(*SERVE)
+    with grpc.insecure_channel(address_of(server)) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for service in ("", *SERVICES.values()):
+            reply = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS)
+            assert reply.status == health_pb2.HealthCheckResponse.SERVING
+        code, _ = refused(health.Check, health_pb2.HealthCheckRequest(service="nobody"))
+        assert code is grpc.StatusCode.NOT_FOUND
+        database = ProtoReflectionDescriptorDatabase(channel)
+        assert set(SERVICES.values()) <= set(database.get_services())
+        pool = DescriptorPool(database)
+        for service in SERVICES.values():
+            described = pool.FindServiceByName(service)
+            assert {"Read", "WatchList", "MutateAndValidate"} <= {method.name for method in described.methods}
+        assert pool.FindMessageTypeByName("headway.resource.v1.Resource").fields_by_name["data"].number == 7
+    assert interrupt(server) == (0, "", "")
