@@ -39,6 +39,11 @@ class Rig:
         self.channel = ScriptedChannel()
         self.setting = setting
         self.store = store or (RecordingBackend() if setting is None else setting.store())
+        # Addresses of servers that are tried before the rig's own, over the network.
+        self.first: list[str] = []
+        self.lag_limit = 30.0
+        # Whether the store is open already.
+        self.opened = False
         self.witness = Witness(self.pools, self.channel, self.store)
 
     @asynccontextmanager
@@ -47,7 +52,9 @@ class Rig:
         assert trio.lowlevel.current_clock() is self.clock, "time is real: the test must take the clock as an argument"
         async with (
             self._reached() as (store, through),
-            headway.open_engine(store, self.pools.app, report=self.witness.report, through=through) as self.engine,
+            headway.open_engine(
+                store, self.pools.app, report=self.witness.report, through=through, lag_limit=self.lag_limit
+            ) as self.engine,
         ):
             yield self.engine
         self.witness.check()
@@ -59,9 +66,9 @@ class Rig:
             yield self.store, self.channel.over
             return
         async with (
-            self.store as opened,
+            nullcontext(self.store) if self.opened else self.store as opened,
             self.setting.serving(opened, self.pools.app) as where,
-            self.setting.channel(where) as remote,
+            self.setting.channel(*self.first, where) as remote,
         ):
             yield nullcontext(opened), lambda _: self.channel.over(remote)
 
