@@ -250,7 +250,8 @@ def test_a_stream_that_is_silent_while_the_store_goes_on_lags(stands_at: int, in
     """Though nothing that is held tells so. One of a store that stands still is quiet, and stays."""
     following = Following([end(10), SILENCE], store=at(stands_at))
     following.channel.settles_writes = in_the_process
-    following.follow(LAG_LIMIT + 5)
+    # What is said after the patrol has begun counts for the first half.
+    following.follow(LAG_LIMIT * 1.5 + 5)
     assert any(isinstance(event, StreamLagging) for event in following.heard) is left
 
 
