@@ -1,31 +1,53 @@
-"""``python -m benchmarks [NAME ...]``: measure, print a table and write `results.json`."""
+"""``python -m benchmarks [NAME[=SIZE] ...]``: measure, print a table and write `results.json`.
+
+What is measured at another size than its own, as by ``flat=100000``, is printed and not written.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from benchmarks import fanout, importing, memory, prime, projection, reconcile, share, trickle, wire, write
+from benchmarks import (
+    fanout,
+    flat,
+    importing,
+    memory,
+    noop,
+    prime,
+    projection,
+    reconcile,
+    share,
+    ten,
+    trickle,
+    wire,
+    write,
+)
 from benchmarks._harness import RESULTS, table, write_results
 
 SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
-    for each in (prime, reconcile, trickle, write, fanout, wire, memory, share, projection, importing)
+    for each in (prime, reconcile, trickle, noop, ten, flat, write, fanout, wire, memory, share, projection, importing)
 }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the named scenarios, all unless any is named. Returns 2 when one isn't known."""
-    unknown = [name for name in arguments if name not in SCENARIOS]
+    """Run the named scenarios, all unless any is named. Returns 2 when one isn't known, or a size isn't one."""
+    wanted = {name: size for name, _, size in (argument.partition("=") for argument in arguments)}
+    sizes = [size for size in wanted.values() if size and not (size.isascii() and size.isdigit() and int(size))]
+    if sizes:
+        print(f"{sizes[0]!r} is no size; write a whole number above 0: flat=100000", file=sys.stderr)
+        return 2
+    unknown = [name for name in wanted if name not in SCENARIOS]
     if unknown:
         print(f"unknown: {', '.join(unknown)}; known are {', '.join(SCENARIOS)}", file=sys.stderr)
         return 2
     rows = []
-    for name in arguments or SCENARIOS:
+    for name in wanted or SCENARIOS:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        rows.append(SCENARIOS[name].run())
+        rows.append(SCENARIOS[name].run(size=int(wanted.get(name) or 0)))
     print(table(rows))
-    write_results(rows)
+    write_results(row for row in rows if not wanted.get(row.name))
     print(f"\nwritten to {RESULTS.name}; what is measured against what: the docstrings of benchmarks/*.py")
     return 0
 

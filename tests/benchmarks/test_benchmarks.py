@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import SCENARIOS, main
-from benchmarks._harness import Row, Scenario, table, write_results
+from benchmarks._harness import RESULTS, Row, Scenario, table, write_results
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: each.name)
@@ -48,3 +48,18 @@ def test_an_unknown_name_exits_with_2_and_names_the_known_ones(capsys: pytest.Ca
     assert "nonsense" in said.err
     assert all(name in said.err for name in SCENARIOS)
     assert said.out == ""
+
+
+def test_another_size_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is printed, and the results, which are of the scenario's own size, stay as they are."""
+    before = RESULTS.read_text()
+    assert main(["noop=3"]) == 0
+    assert "noop" in capsys.readouterr().out
+    assert RESULTS.read_text() == before
+
+
+@pytest.mark.parametrize("size", ["0", "many", "-1"])
+def test_a_size_that_is_none_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By what was given and what would be right."""
+    assert main([f"flat={size}"]) == 2
+    assert f"{size!r} is no size; write a whole number above 0" in capsys.readouterr().err

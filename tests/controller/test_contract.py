@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 import headway
 from headway.events import RunStarted, WriteSettled
@@ -11,11 +11,12 @@ from headway.service import FENCED
 from headway.testing import Fault
 from tests.helpers.pools import Member, Summary
 from tests.helpers.rig import Rig
+from tests.helpers.settings import Setting
 
 
-async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockClock) -> None:
+async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockClock, setting: Setting) -> None:
     """While one of the three types has no snapshot, no mapper and no reconciler is called."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     looked: list[str] = []
     rig.pools.looked = lambda resource, _: looked.append(resource.name)
     rig.pools.at_start = ["a"]
@@ -32,9 +33,9 @@ async def test_c1_nothing_runs_before_every_type_is_primed(autojump_clock: MockC
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c1_the_first_reconciles_see_one_cut(autojump_clock: MockClock) -> None:
+async def test_c1_the_first_reconciles_see_one_cut(autojump_clock: MockClock, setting: Setting) -> None:
     """A run begins when every type has reached the highest of the revisions at which they were primed."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     rig.channel.stall(rig.pools.member)
     async with rig.open():
         await trio.sleep(1)
@@ -51,9 +52,9 @@ async def test_c1_the_first_reconciles_see_one_cut(autojump_clock: MockClock) ->
         assert min(rig.witness.reconciles[0].frontiers.values()) >= cut
 
 
-async def test_c2_an_older_snapshot_takes_nothing_back(autojump_clock: MockClock) -> None:
+async def test_c2_an_older_snapshot_takes_nothing_back(autojump_clock: MockClock, setting: Setting) -> None:
     """A replica that still has a deleted member, and an older version of another one, is not believed."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("stays", "a")
@@ -79,9 +80,9 @@ async def test_c2_an_older_snapshot_takes_nothing_back(autojump_clock: MockClock
         assert await rig.summaries() == {}
 
 
-async def test_c2_an_older_change_takes_nothing_back(autojump_clock: MockClock) -> None:
+async def test_c2_an_older_change_takes_nothing_back(autojump_clock: MockClock, setting: Setting) -> None:
     """A replica that tells changes again that the cache is past is not believed."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         past = rig.store.position.revision
@@ -101,9 +102,9 @@ async def test_c2_an_older_change_takes_nothing_back(autojump_clock: MockClock) 
         rig.witness.check()
 
 
-async def test_c2_a_reply_that_comes_late_takes_nothing_back(autojump_clock: MockClock) -> None:
+async def test_c2_a_reply_that_comes_late_takes_nothing_back(autojump_clock: MockClock, setting: Setting) -> None:
     """An answer to a write that the stream has already told, and something newer, changes nothing."""
-    rig = Rig(autojump_clock, concurrency=2)
+    rig = Rig(autojump_clock, setting=setting, concurrency=2)
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
@@ -119,12 +120,12 @@ async def test_c2_a_reply_that_comes_late_takes_nothing_back(autojump_clock: Moc
         rig.witness.check()
 
 
-async def test_c2_a_change_below_an_own_write_takes_nothing_back(autojump_clock: MockClock) -> None:
+async def test_c2_a_change_below_an_own_write_takes_nothing_back(autojump_clock: MockClock, setting: Setting) -> None:
     """The stream tells what came before the controller's own write after the cache has shown that write.
 
     It is not applied, but the pool that it had moved the member to is owed a look (C6).
     """
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
     seen: list[tuple[str, str]] = []
 
@@ -135,7 +136,7 @@ async def test_c2_a_change_below_an_own_write_takes_nothing_back(autojump_clock:
             await rt.client.apply(pools.member.new("m", Member(pool="last")))
 
     pools.replace(move)
-    async with headway.open_engine(rig.store, pools.app, through=channel.over) as engine:
+    async with rig.open() as engine:
         await engine.client.apply(pools.member.new("m", Member(pool="first")))
         await engine.wait_settled()
         channel.hold(pools.member)
@@ -153,9 +154,11 @@ async def test_c2_a_change_below_an_own_write_takes_nothing_back(autojump_clock:
     assert sorted(seen[3:]) == [("between", "last"), ("first", "last"), ("last", "last")]
 
 
-async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(autojump_clock: MockClock) -> None:
+async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """An initialiser's writes are fenced as well, and the run begins by seeing them."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
 
     async def initialiser(rt: headway.Runtime) -> None:
@@ -169,7 +172,7 @@ async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(autojump_
     seen: list[tuple[int, str]] = []
     pools.replace(look, initialiser=initialiser)
     channel.writes(Fault.LATE)
-    async with headway.open_engine(rig.store, pools.app, through=channel.over, report=rig.witness.report) as engine:
+    async with rig.open() as engine:
         await engine.client.apply(pools.pool.new("a"))
         with trio.fail_after(100):
             await engine.wait_settled()
@@ -180,9 +183,11 @@ async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(autojump_
     assert set(seen) == {(2, "2")}
 
 
-async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(autojump_clock: MockClock) -> None:
+async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """A replica that is behind the initialiser's write, though not behind the fence before it, is waited for."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
     pools.at_start = ["a"]
     for type in pools.types:
@@ -206,9 +211,11 @@ async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(autojump_clo
     assert set(seen) == {True}
 
 
-async def test_c3_a_run_that_starts_waits_for_its_starting_revision(autojump_clock: MockClock) -> None:
+async def test_c3_a_run_that_starts_waits_for_its_starting_revision(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """A run after a crash is not begun on a cache that lags behind the raising of its fence."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
@@ -227,9 +234,11 @@ async def test_c3_a_run_that_starts_waits_for_its_starting_revision(autojump_clo
         assert all(frontier >= start for frontier in rig.witness.reconciles[-1].frontiers.values())
 
 
-async def test_c3_what_the_former_run_sent_can_not_land_after_the_start(autojump_clock: MockClock) -> None:
+async def test_c3_what_the_former_run_sent_can_not_land_after_the_start(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """A write that was on its way when the run ended is refused when it arrives in the next run's time."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         # The former run gets no chance to settle it.
         rig.channel.writes(Fault.LATE)
@@ -243,7 +252,7 @@ async def test_c3_what_the_former_run_sent_can_not_land_after_the_start(autojump
                 await trio.sleep(0.001)
         assert len(rig.channel.unknown) == 1
         rig.pools.fail_source()
-        await wait_all_tasks_blocked()
+        await rig.quiet()
         rig.channel.heal()
         await rig.settle()
 
@@ -253,9 +262,9 @@ async def test_c3_what_the_former_run_sent_can_not_land_after_the_start(autojump
         assert (late.error.message or "").startswith(FENCED)
 
 
-async def test_c4_a_change_waits_until_every_type_has_reached_it(autojump_clock: MockClock) -> None:
+async def test_c4_a_change_waits_until_every_type_has_reached_it(autojump_clock: MockClock, setting: Setting) -> None:
     """A member's change is neither mapped nor reconciled while the pools' stream stands below it."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
@@ -270,9 +279,9 @@ async def test_c4_a_change_waits_until_every_type_has_reached_it(autojump_clock:
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c4_what_came_while_the_run_was_primed_waits_as_well(autojump_clock: MockClock) -> None:
+async def test_c4_what_came_while_the_run_was_primed_waits_as_well(autojump_clock: MockClock, setting: Setting) -> None:
     """A member that was told between its type's subscription and the run's begin is not mapped ahead of the others."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     pool, channel = rig.pools.pool, rig.channel
     channel.stall(pool)
     async with rig.open():
@@ -295,9 +304,11 @@ async def test_c4_what_came_while_the_run_was_primed_waits_as_well(autojump_cloc
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c5_an_acknowledged_write_is_seen_by_the_next_reconcile(autojump_clock: MockClock) -> None:
+async def test_c5_an_acknowledged_write_is_seen_by_the_next_reconcile(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """A reconcile that follows a write sees it, although the stream hasn't told it, and a deletion likewise."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     pools, channel = rig.pools, rig.channel
     seen: list[bool] = []
 
@@ -312,16 +323,18 @@ async def test_c5_an_acknowledged_write_is_seen_by_the_next_reconcile(autojump_c
         return headway.requeue_after(1) if len(seen) < 3 else None
 
     pools.replace(toggle)
-    async with headway.open_engine(rig.store, pools.app, through=channel.over) as engine:
+    async with rig.open() as engine:
         await engine.client.apply(pools.pool.new("a"))
         await trio.sleep(10)
 
     assert seen == [False, True, False]
 
 
-async def test_c5_a_lost_answer_holds_every_key_until_it_is_settled(autojump_clock: MockClock) -> None:
+async def test_c5_a_lost_answer_holds_every_key_until_it_is_settled(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """After a write with an unknown outcome no key is reconciled until the fence has been raised above it."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_pool("b")
@@ -339,9 +352,9 @@ async def test_c5_a_lost_answer_holds_every_key_until_it_is_settled(autojump_clo
         assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
 
 
-async def test_c5_a_late_write_is_refused_once_it_is_settled(autojump_clock: MockClock) -> None:
+async def test_c5_a_late_write_is_refused_once_it_is_settled(autojump_clock: MockClock, setting: Setting) -> None:
     """A write that seemed lost and arrives after the settling changes nothing."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
@@ -356,9 +369,11 @@ async def test_c5_a_late_write_is_refused_once_it_is_settled(autojump_clock: Moc
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c5_settling_waits_until_the_cache_has_reached_the_commit(autojump_clock: MockClock) -> None:
+async def test_c5_settling_waits_until_the_cache_has_reached_the_commit(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """After a lost answer the keys wait for the settling commit to be in the cache of every type."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("m", "")
@@ -379,9 +394,9 @@ async def test_c5_settling_waits_until_the_cache_has_reached_the_commit(autojump
         assert await rig.summaries() == {"a": ["m"]}
 
 
-async def test_c5_a_cancelled_write_is_settled_like_a_lost_one(autojump_clock: MockClock) -> None:
+async def test_c5_a_cancelled_write_is_settled_like_a_lost_one(autojump_clock: MockClock, setting: Setting) -> None:
     """A write that is cancelled by the reconcile's deadline may have happened: the keys wait for its settling."""
-    rig = Rig(autojump_clock, deadline=5.0)
+    rig = Rig(autojump_clock, setting=setting, deadline=5.0)
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 import headway
 from headway.events import RunEnded, RunStarted
 from tests.helpers.pools import Member
 from tests.helpers.rig import Rig
-from tests.helpers.truth import RecordingBackend
+from tests.helpers.settings import Setting
 
 
-async def test_c6_a_change_is_mapped_by_its_old_state_too(autojump_clock: MockClock) -> None:
+async def test_c6_a_change_is_mapped_by_its_old_state_too(autojump_clock: MockClock, setting: Setting) -> None:
     """A member that moves from one pool to another makes both be reconciled."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_pool("b")
@@ -29,9 +29,9 @@ async def test_c6_a_change_is_mapped_by_its_old_state_too(autojump_clock: MockCl
         assert await rig.summaries() == {"b": ["m"]}
 
 
-async def test_c6_a_change_during_a_reconcile_makes_another_one(autojump_clock: MockClock) -> None:
+async def test_c6_a_change_during_a_reconcile_makes_another_one(autojump_clock: MockClock, setting: Setting) -> None:
     """What comes while its key is in hand is seen by a reconcile that starts after it."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     rig.pools.rest = 1.0
     async with rig.open():
         await rig.write_pool("a")
@@ -42,9 +42,9 @@ async def test_c6_a_change_during_a_reconcile_makes_another_one(autojump_clock: 
         rig.witness.last_changes_were_seen()
 
 
-async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock: MockClock) -> None:
+async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock: MockClock, setting: Setting) -> None:
     """The key that a member moved away from is known to the change alone; a run that ends hands it on."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("m", "not-there")
@@ -60,20 +60,22 @@ async def test_c6_what_a_run_had_not_mapped_is_mapped_by_the_next(autojump_clock
         assert last.frontiers[rig.pools.member.name] >= moved_at
 
 
-async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(autojump_clock: MockClock) -> None:
+async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """Members that move away from pools that aren't there, while no run is there either, are not missed."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     async with rig.open():
         await rig.write_pool("a")
         await rig.write_member("m", "not-there")
         await rig.write_member("n", "nor-there")
         await rig.settle()
         rig.pools.fail_source()
-        await wait_all_tasks_blocked()
+        await rig.quiet()
         assert len(rig.witness.heard(RunEnded)) == 1
         for name in ("m", "n"):
             await rig.write_member(name, "a")
-            await wait_all_tasks_blocked()
+            await rig.quiet()
         moved_at = rig.store.position.revision
         assert len(rig.witness.heard(RunStarted)) == 1
         await rig.settle()
@@ -82,9 +84,11 @@ async def test_c6_what_comes_between_two_runs_is_mapped_by_the_next(autojump_clo
             assert last.frontiers[rig.pools.member.name] >= moved_at
 
 
-async def test_c6_a_run_owes_the_keys_that_its_former_self_did_not_get_to(autojump_clock: MockClock) -> None:
+async def test_c6_a_run_owes_the_keys_that_its_former_self_did_not_get_to(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """A key that waited when the run ended is reconciled by the next one, although nothing there speaks of it."""
-    rig = Rig(autojump_clock, concurrency=1)
+    rig = Rig(autojump_clock, setting=setting, concurrency=1)
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
@@ -97,10 +101,12 @@ async def test_c6_a_run_owes_the_keys_that_its_former_self_did_not_get_to(autoju
         assert [seen.term for seen in rig.witness.reconciles if seen.name == "not-there"] == [2]
 
 
-async def test_c6_a_deletion_while_no_run_was_there_is_found_in_the_history(autojump_clock: MockClock) -> None:
+async def test_c6_a_deletion_while_no_run_was_there_is_found_in_the_history(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """A member that is deleted between two engines over one store makes its pool, which is gone too, be reconciled."""
-    store = RecordingBackend()
-    first = Rig(autojump_clock, store=store)
+    store = setting.store()
+    first = Rig(autojump_clock, store=store, setting=setting)
     async with first.open() as engine:
         await engine.client.apply(first.pools.member.new("m", Member(pool="never-was")))
         await first.settle()
@@ -111,15 +117,15 @@ async def test_c6_a_deletion_while_no_run_was_there_is_found_in_the_history(auto
     async with headway.open_engine(store, bare) as engine:
         await engine.client.delete(first.pools.member.id("m"))
 
-    second = Rig(autojump_clock, store=store)
+    second = Rig(autojump_clock, store=store, setting=setting)
     async with second.open():
         await second.settle()
         assert second.names == ["never-was"]
 
 
-async def test_c7_a_key_in_hand_is_not_handed_out_again(autojump_clock: MockClock) -> None:
+async def test_c7_a_key_in_hand_is_not_handed_out_again(autojump_clock: MockClock, setting: Setting) -> None:
     """A pool that changes while it is reconciled waits for that to end, although another worker is free."""
-    rig = Rig(autojump_clock, concurrency=2)
+    rig = Rig(autojump_clock, setting=setting, concurrency=2)
     rig.pools.pause = 1.0
     async with rig.open():
         for number in range(4):
@@ -129,9 +135,11 @@ async def test_c7_a_key_in_hand_is_not_handed_out_again(autojump_clock: MockCloc
         await rig.settle()
 
 
-async def test_c7_a_key_is_reconciled_once_at_a_time_and_keys_side_by_side(autojump_clock: MockClock) -> None:
+async def test_c7_a_key_is_reconciled_once_at_a_time_and_keys_side_by_side(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
     """Of three keys that change all the time two are in hand, and none of them twice."""
-    rig = Rig(autojump_clock, concurrency=2)
+    rig = Rig(autojump_clock, setting=setting, concurrency=2)
     most = 0
 
     @contextmanager
@@ -151,9 +159,9 @@ async def test_c7_a_key_is_reconciled_once_at_a_time_and_keys_side_by_side(autoj
     assert most == 2
 
 
-async def test_c7_a_run_begins_when_the_former_one_has_ended(autojump_clock: MockClock) -> None:
+async def test_c7_a_run_begins_when_the_former_one_has_ended(autojump_clock: MockClock, setting: Setting) -> None:
     """A reconcile that takes long to end when its run does holds up the next run."""
-    rig = Rig(autojump_clock)
+    rig = Rig(autojump_clock, setting=setting)
     rig.pools.linger = 30.0
     async with rig.open():
         rig.pools.pause = 100.0

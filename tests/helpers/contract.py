@@ -14,7 +14,7 @@ from headway.resource import Key, Kind, Registry, ResourceType, TypeName, positi
 from headway.storage import Fence
 from headway.testing import Call, ScriptedChannel
 from tests.helpers.pools import PoolsApp
-from tests.helpers.truth import Commit, RecordingBackend
+from tests.helpers.truth import Commit, Record
 
 BUILTIN = set(builtin_app().controllers)
 """The controllers that every engine runs."""
@@ -36,7 +36,7 @@ class Witness:
     What it finds is kept in ``broken`` too, because a reconciler's error is the engine's to retry.
     """
 
-    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: RecordingBackend) -> None:
+    def __init__(self, pools: PoolsApp, channel: ScriptedChannel, store: Record) -> None:
         self.pools, self.channel, self.store = pools, channel, store
         pools.around, pools.looked = self.reconciling, self.mapping
         self.events: list[object] = []

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
+from headway.rpc import Channel
+from headway.storage import Backend
 from headway.testing import ScriptedChannel
 from tests.helpers.contract import Witness
 from tests.helpers.pools import Member, Pool, PoolsApp
-from tests.helpers.truth import RecordingBackend
+from tests.helpers.settings import Setting
+from tests.helpers.truth import RecordingBackend, RecordingSqlite
+
+Through = Callable[[Channel], Channel]
 
 
 class Rig:
@@ -26,26 +31,51 @@ class Rig:
         *,
         concurrency: int = 2,
         deadline: float = 20.0,
-        store: RecordingBackend | None = None,
+        store: RecordingBackend | RecordingSqlite | None = None,
+        setting: Setting | None = None,
     ) -> None:
         self.clock = clock
         self.pools = PoolsApp(concurrency=concurrency, deadline=deadline)
         self.channel = ScriptedChannel()
-        self.store = store or RecordingBackend()
+        self.setting = setting
+        self.store = store or (RecordingBackend() if setting is None else setting.store())
+        # Addresses of servers that are tried before the rig's own, over the network.
+        self.first: list[str] = []
+        self.lag_limit = 30.0
+        # Whether the store is open already.
+        self.opened = False
         self.witness = Witness(self.pools, self.channel, self.store)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[headway.Engine]:
         """Run it. When the block ends normally, nothing that the witness saw may have broken the contract."""
-        async with headway.open_engine(
-            self.store,
-            self.pools.app,
-            report=self.witness.report,
-            through=self.channel.over,
-            check_isolation=True,
-        ) as self.engine:
+        assert trio.lowlevel.current_clock() is self.clock, "time is real: the test must take the clock as an argument"
+        async with (
+            self._reached() as (store, through),
+            headway.open_engine(
+                store,
+                self.pools.app,
+                report=self.witness.report,
+                through=through,
+                lag_limit=self.lag_limit,
+                check_isolation=True,
+            ) as self.engine,
+        ):
             yield self.engine
         self.witness.check()
+
+    @asynccontextmanager
+    async def _reached(self) -> AsyncIterator[tuple[AbstractAsyncContextManager[Backend], Through]]:
+        """The store for the engine, and what its controllers reach it through: the script, over the network or not."""
+        if self.setting is None or not self.setting.network:
+            yield self.store, self.channel.over
+            return
+        async with (
+            nullcontext(self.store) if self.opened else self.store as opened,
+            self.setting.serving(opened, self.pools.app) as where,
+            self.setting.channel(*self.first, where) as remote,
+        ):
+            yield nullcontext(opened), lambda _: self.channel.over(remote)
 
     @property
     def names(self) -> list[str]:
@@ -65,6 +95,13 @@ class Rig:
     async def settle(self, seconds: float = 300.0) -> None:
         with trio.fail_after(seconds):
             await self.engine.wait_settled()
+
+    async def quiet(self) -> None:
+        """Let every task run until it waits for time or for an event."""
+        if self.setting is None:
+            await wait_all_tasks_blocked()
+        else:
+            await self.setting.held.wait_quiet()
 
     async def restart(self) -> None:
         """End the run by its source, and let the next one begin as far as it can."""

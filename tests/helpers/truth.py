@@ -1,12 +1,15 @@
-"""A memory store that remembers everything it has committed: what a cache must agree with."""
+"""Stores that remember everything they have committed: what a cache must agree with."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from headway.resource import Key, Kind, Position, Resource, ResourceType, pb
-from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing
+from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, SqliteBackend
+from headway.storage._sqlite_commit import WriteRequest
 
 
 class Commit(NamedTuple):
@@ -20,17 +23,15 @@ class Commit(NamedTuple):
     fence: Fence | None
 
 
-class RecordingBackend(MemoryBackend):
-    """Meets `Backend`, and keeps every change in ``commits``."""
+class Record:
+    """Everything that was committed, in ``commits``."""
 
-    def __init__(self, *, max_changes: int = 100_000) -> None:
-        super().__init__(max_changes=max_changes)
+    def __init__(self) -> None:
         self.commits: list[Commit] = []
         self._now: dict[tuple[Kind, Key], pb.Resource] = {}
 
-    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
-        """See `Backend.commit`. Recorded in the step in which it happens."""
-        position = await super().commit(operations, fence)
+    def note(self, revision: int, operations: Sequence[Operation], fence: Fence | None) -> None:
+        """These operations were done, as one commit."""
         for operation in operations:
             if isinstance(operation, Require | RequireOwnsNothing):
                 continue
@@ -43,8 +44,7 @@ class RecordingBackend(MemoryBackend):
                 del self._now[place]
             else:
                 self._now[place] = new
-            self.commits.append(Commit(position.revision, *place, old, new, fence))
-        return position
+            self.commits.append(Commit(revision, *place, old, new, fence))
 
     def versions(self, type: ResourceType[Any], revision: int) -> dict[Key, int]:
         """What was there of a type at a revision: key to version."""
@@ -61,3 +61,44 @@ class RecordingBackend(MemoryBackend):
     def resources(self, type: ResourceType[Any]) -> dict[str, Resource[Any]]:
         """What is there of a type now, by name."""
         return {key[2]: type.view(message) for (kind, key), message in self._now.items() if kind == type.kind}
+
+
+class RecordingBackend(Record, MemoryBackend):
+    """Meets `Backend` in memory, and is a `Record`."""
+
+    def __init__(self, *, max_changes: int = 100_000) -> None:
+        Record.__init__(self)
+        MemoryBackend.__init__(self, max_changes=max_changes)
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        """See `Backend.commit`. Recorded in the step in which it happens."""
+        position = await super().commit(operations, fence)
+        self.note(position.revision, operations, fence)
+        return position
+
+
+class RecordingSqlite(Record, SqliteBackend):
+    """Meets `Backend` on a file, and is a `Record`."""
+
+    def __init__(self, path: Path) -> None:
+        Record.__init__(self)
+        SqliteBackend.__init__(self, path)
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        """See `Backend.commit`. Recorded in the transaction: a read may see it before the event loop hears of it."""
+        opened = self._use()
+        request = _RecordedWrite(operations, fence, self)
+        await opened.writer.submit(request)
+        return opened.at(request.revision)
+
+
+class _RecordedWrite(WriteRequest):
+    __slots__ = ("_record",)
+
+    def __init__(self, operations: Sequence[Operation], fence: Fence | None, record: Record) -> None:
+        super().__init__(operations, fence)
+        self._record = record
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:
+        super().apply(connection, now)
+        self._record.note(self.revision, self._operations, self._fence)

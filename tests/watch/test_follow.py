@@ -243,6 +243,18 @@ def test_a_stream_that_catches_up_within_the_limit_is_kept() -> None:
     assert Lagging not in following.channel.left_by
 
 
+@pytest.mark.parametrize(
+    ("stands_at", "in_the_process", "left"), [(11, False, True), (10, False, False), (11, True, False)]
+)
+def test_a_stream_that_is_silent_while_the_store_goes_on_lags(stands_at: int, in_the_process: bool, left: bool) -> None:
+    """Though nothing that is held tells so. One of a store that stands still is quiet, and stays."""
+    following = Following([end(10), SILENCE], store=at(stands_at))
+    following.channel.settles_writes = in_the_process
+    # What is said after the patrol has begun counts for the first half.
+    following.follow(LAG_LIMIT * 1.5 + 5)
+    assert any(isinstance(event, StreamLagging) for event in following.heard) is left
+
+
 def test_a_snapshot_on_its_way_is_no_lag() -> None:
     """A big one may take longer than the limit, as long as it comes."""
     slow: list[Line] = [line for _ in range(5) for line in (Pause(20), chunk(stored("ada", 12)))]
@@ -334,7 +346,7 @@ def test_bookmarks_are_spaced_over_a_network_alone() -> None:
     for in_the_process, interval in ((True, 0), (False, 50)):
         following = Following([SILENCE])
         following.channel.settles_writes = in_the_process
-        following.follow()
+        following.follow(1.0)
         assert [opening.interval for opening in following.channel.openings] == [interval]
 
 

@@ -36,11 +36,18 @@ class Fault(enum.Enum):
 
     NONE = "done and answered"
     FAILED = "not done, answered by UNAVAILABLE"
+    BROKEN = "done, answered by UNAVAILABLE"
     LOST = "done, answered by DEADLINE_EXCEEDED"
     SLOW = "done, answered when `answer_slow` is called"
     SILENT = "done, never answered"
     LATE = "answered by DEADLINE_EXCEEDED, and done only when `run_late` is called"
+    LATE_BROKEN = "answered by UNAVAILABLE, and done only when `run_late` is called"
+    LATE_SILENT = "never answered, and done only when `run_late` is called"
     CONFLICT = "not done, answered by ABORTED"
+
+
+_LOST = {Fault.LOST: Status.DEADLINE_EXCEEDED, Fault.BROKEN: Status.UNAVAILABLE}
+_LATE = {Fault.LATE: Status.DEADLINE_EXCEEDED, Fault.LATE_BROKEN: Status.UNAVAILABLE, Fault.LATE_SILENT: None}
 
 
 class Call(NamedTuple):
@@ -107,7 +114,7 @@ class ScriptedChannel:
         self._slow = trio.Event()
 
     async def run_late(self) -> list[Call]:
-        """Let what was held up by `Fault.LATE` reach the store now, and say what became of it."""
+        """Let what was held up by `Fault.LATE` and its kin reach the store now, and say what became of it."""
         late, self._late = self._late, []
         calls: list[Call] = []
         for path, request, reply_type in late:
@@ -163,7 +170,7 @@ class ScriptedChannel:
         return not self._script(type.kind).lied_up_to
 
     def heal(self) -> None:
-        """No faults from now on, and no answer is slow. What `Fault.LATE` holds up stays so until `run_late`."""
+        """No faults from now on, and no answer is slow. What `Fault.LATE` and its kin hold up waits for `run_late`."""
         self.answer_slow()
         for faults in self._faults.values():
             faults.clear()
@@ -195,14 +202,17 @@ class ScriptedChannel:
             raise GRPCError(Status.UNAVAILABLE, "the script let this call fail")
         if fault is Fault.CONFLICT:
             raise GRPCError(Status.ABORTED, "the script says that another writer was first")
-        if fault is Fault.LATE:
+        if fault in _LATE:
             self._late.append((path, request, reply_type))
-            raise GRPCError(Status.DEADLINE_EXCEEDED, "the script holds this call up")
+            status = _LATE[fault]
+            if status is None:
+                await trio.sleep_forever()
+            raise GRPCError(status, "the script holds this call up")
         reply = await self._inner.unary(path, request, reply_type)
         at = len(self.done)
         self.done.append(Call(_method(path), request, reply, None, fault is Fault.NONE))
-        if fault is Fault.LOST:
-            raise GRPCError(Status.DEADLINE_EXCEEDED, "the script has lost the answer")
+        if fault in _LOST:
+            raise GRPCError(_LOST[fault], "the script has lost the answer")
         if fault is Fault.SILENT:
             await trio.sleep_forever()
         if fault is Fault.SLOW:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import trio
@@ -85,7 +87,8 @@ class Follower:
         channel: where the streams come from; each new stream may come from another server.
         report: hears of streams that open, end and lag.
         linearizable: reads the position at which the store really stands; raises Unavailable when it can't.
-        lag_limit: seconds that a stream may stand below the sink's frontier before it is closed.
+        lag_limit: seconds that a stream may stand below the sink's frontier, or say nothing while the store goes on,
+            before it is closed.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Follower:
         self._linearizable = linearizable
         self._lag_limit = lag_limit
         self._failures = 0
+        self._heard = 0
         # Whether the server has refused to resume: the next stream begins with a snapshot.
         self._refused = False
 
@@ -130,7 +134,8 @@ class Follower:
             request = watch_request(self._type, resume_after, interval)
             async with self._channel.stream(WATCH_LIST, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
-                return await self._feed(machine, items)
+                async with self._patrolled(machine) as patience:
+                    return await self._feed(machine, items, patience)
         except GRPCError as error:
             if error.status is Status.OUT_OF_RANGE:
                 # Nothing against what is held: the stream only can't go on from there.
@@ -152,10 +157,46 @@ class Follower:
             sink.distrust()
             return str(error)
 
-    async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any]) -> str:
+    @asynccontextmanager
+    async def _patrolled(self, machine: StreamMachine) -> AsyncIterator[trio.CancelScope]:
+        """A scope that is cancelled when the stream has said nothing for long although the store has gone on.
+
+        What the sink holds can't tell that of the first stream, nor of one that everything else lags with. In the
+        process no stream lags.
+        """
+        patience = trio.CancelScope()
+        if self._channel.settles_writes:
+            yield patience
+            return
+        raised: BaseException | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._patrol, machine, patience, name=f"patrolling the stream of {self._type.name}")
+            try:
+                yield patience
+            except Exception as error:  # noqa: BLE001  # it goes on outwards as it is, not in the nursery's group
+                raised = error
+            nursery.cancel_scope.cancel()
+        if raised is not None:
+            raise raised
+
+    async def _patrol(self, machine: StreamMachine, patience: trio.CancelScope) -> None:
+        while True:
+            heard = self._heard
+            await trio.sleep(self._lag_limit / 2)
+            if self._heard > heard:
+                continue
+            known = 0
+            with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
+                known = (await self._linearizable()).revision
+            # A bookmark may be on its way.
+            await trio.sleep(self._lag_limit / 2)
+            if self._heard == heard and machine.told < known:
+                patience.cancel()
+
+    async def _feed(self, machine: StreamMachine, items: AsyncIterator[Any], patience: trio.CancelScope) -> str:
         """Feed the sink until the stream ends or is of no more use; returns why. Raises Lagging."""
         sink = self._sink
-        with trio.CancelScope() as patience:
+        with patience:
             while True:
                 # A stream lags from the moment that it stands below what is known, until it has caught up.
                 if machine.told >= sink.frontier:
@@ -167,6 +208,7 @@ class Follower:
                 except StopAsyncIteration:
                     return "the server ended the stream"
                 checked = machine.feed(item)
+                self._heard += 1
                 self._failures = 0
                 if checked is not None:
                     sink.feed(checked)
@@ -175,11 +217,14 @@ class Follower:
                     patience.deadline = math.inf
                 elif machine.told >= sink.frontier and sink.distrusted:
                     return "the stream began below the frontier, so its snapshot could mend nothing"
-        raise Lagging(f"the stream stood below revision {sink.frontier} for {self._lag_limit} s")
+        raise Lagging(f"the stream stood at revision {machine.told}, below what is known, for {self._lag_limit} s")
 
     async def _check_not_gone_back(self) -> None:
         """Tell a server that lags from a store that has lost what it had acknowledged."""
         sink = self._sink
+        if not sink.store_id:
+            # Nothing was ever held that the store could have lost.
+            return
         try:
             with trio.move_on_after(self._lag_limit):
                 here = await self._linearizable()

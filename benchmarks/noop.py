@@ -1,0 +1,70 @@
+"""`noop`: what it costs a key to be reconciled at the start, when there is nothing to do.
+
+Measured: the wall time from a run's beginning (`RunStarted`: everything is primed) until the last of 100,000 cached
+keys has been reconciled by a function that does nothing, for each key. In it: the backlog's turns of the queue, 8
+workers, the reports, a deadline of 300 s around each reconcile. Out of it: opening the engine and priming, which the
+row `prime` is about.
+
+Against: a plain loop in one task that awaits the same function for each key, with a checkpoint after it. There is no
+bound.
+
+The message has one metadata entry and 120 bytes of payload.
+"""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+import headway
+from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._message import Note, built_many, fill
+from headway.events import RunStarted
+from headway.storage import MemoryBackend
+
+
+def measure(size: int, rounds: int) -> Row:
+    """Reconcile ``size`` keys that are there at the start."""
+    backend = MemoryBackend(max_changes=1)
+    resources = built_many(headway.App("bench").type("bench", "v1", "Managed", Note), size)
+    trio.run(fill, backend, headway.App("bench").type("bench", "v1", "Managed", Note), resources)
+    ours, against = interleaved(lambda: trio.run(_reconciled, backend, size), lambda: trio.run(_awaited, size), rounds)
+    return Row("noop", ours / size * 1e6, against / size * 1e6, "us", None)
+
+
+async def _reconciled(backend: MemoryBackend, size: int) -> float:
+    """Seconds from the run's beginning until every key has been reconciled."""
+    app = headway.App("bench")
+    managed = app.type("bench", "v1", "Managed", Note)
+    done, left, begun = trio.Event(), size, 0.0
+
+    def report(event: object) -> None:
+        nonlocal begun
+        if isinstance(event, RunStarted) and event.controller == "notes":
+            begun = time.perf_counter()
+
+    @app.controller(manages=managed, concurrency=8, deadline=300.0)
+    async def notes(_: headway.Runtime, __: headway.Request) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    async with headway.open_engine(backend, app, report=report):
+        await done.wait()
+        return time.perf_counter() - begun
+
+
+async def _awaited(size: int) -> float:
+    async def notes(_: object, __: object) -> None:
+        """Do nothing."""
+
+    begin = time.perf_counter()
+    for _ in range(size):
+        await notes(None, None)
+        await trio.lowlevel.checkpoint()
+    return time.perf_counter() - begin
+
+
+SCENARIO = Scenario("noop", None, measure, size=100_000, rounds=5)

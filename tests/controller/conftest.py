@@ -1,0 +1,27 @@
+"""The settings in which the contract is tested."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.helpers.settings import SETTINGS, HeldClock, Setting
+
+
+@pytest.fixture(params=SETTINGS)
+def setting(
+    request: pytest.FixtureRequest, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Setting]:
+    """Each kind of store, in the process and over the network."""
+    held = HeldClock(autojump_clock)
+    monkeypatch.setattr(trio.to_thread, "run_sync", held.run_sync)
+    with tempfile.TemporaryDirectory(prefix="headway-") as path:
+        store, network = request.param
+        made = Setting(store, network, Path(path), held)
+        yield made
+    assert made.unexpected == []

@@ -1,0 +1,206 @@
+"""The contract's C8 to C11, each in a whole engine, by the fewest steps in which it could be broken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway.errors import OutcomeUnknown, Unavailable
+from headway.events import RunEnded, RunStarted
+from headway.service import FENCED
+from headway.testing import Fault
+from tests.helpers.pools import Member, Pool, PoolsApp
+from tests.helpers.rig import Rig
+from tests.helpers.settings import Setting
+
+
+async def test_c8_a_write_of_a_superseded_run_is_refused_however_late(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """It was sent in the first run's time, and arrives in the third one's."""
+    rig = Rig(autojump_clock, setting=setting)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        rig.channel.writes(Fault.LATE)
+        await rig.write_member("m", "a")
+        await rig.settle()
+        for _ in range(2):
+            await rig.restart()
+            await rig.settle()
+        await rig.write_member("m", "")
+        await rig.settle()
+        assert await rig.summaries() == {}
+
+        [late] = await rig.channel.run_late()
+
+        assert late.request.fence.term == 1
+        assert rig.witness.reconciles[-1].term == 3
+        assert late.error is not None
+        assert (late.error.message or "").startswith(FENCED)
+        assert await rig.summaries() == {}
+
+
+async def test_c9_what_a_reconciler_is_handed_is_its_own(autojump_clock: MockClock, setting: Setting) -> None:
+    """By each way to read, and from a write; and what it wrote may be changed afterwards."""
+    rig = Rig(autojump_clock, setting=setting)
+    pools = rig.pools
+    rounds = 0
+
+    def check(member: headway.Resource[Member] | None) -> None:
+        assert member is not None
+        assert (member.data, dict(member.metadata)) == (Member(pool="a"), {"by": "us"})
+        member.data.pool = member.metadata["by"] = "spoilt"
+
+    async def spoil(rt: headway.Runtime, request: headway.Request) -> None:
+        nonlocal rounds
+        if request.id.name != "a":
+            return
+        written = Member(pool="a")
+        rounds += 1
+        given = pools.member.new("m", written, metadata={"by": "us"})
+        answer = await rt.client.apply(given)
+        written.pool = given.metadata["by"] = "spoilt"
+        check(answer)
+        for _ in range(2):
+            check(rt.cache.get(pools.member, "m"))
+            [listed] = rt.cache.list(pools.member)
+            check(listed)
+            [indexed] = rt.cache.index(pools.member, "pool", "a")
+            check(indexed)
+            check(await rt.client.get(pools.member, "m"))
+
+    pools.replace(spoil)
+    async with rig.open() as engine:
+        for note in ("1", "2"):
+            await engine.client.apply(pools.pool.new("a", Pool(note=note)))
+            await rig.settle()
+        check(await engine.client.get(pools.member, "m"))
+        assert rounds >= 2
+        assert not engine.controllers["pools"].status().not_done
+
+
+def _tasks() -> set[trio.lowlevel.Task]:
+    found: set[trio.lowlevel.Task] = set()
+    waiting = list(trio.lowlevel.current_task().child_nurseries)
+    while waiting:
+        for task in waiting.pop().child_tasks:
+            found.add(task)
+            waiting.extend(task.child_nurseries)
+    return found
+
+
+async def test_c10_no_task_is_left_and_a_crash_is_one_controllers_own(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """The second controller goes on in its first run when the first one's source fails; at the end both are gone."""
+    rig = Rig(autojump_clock, setting=setting)
+    other: list[int] = []
+
+    @rig.pools.app.controller(manages=rig.pools.member, name="other")
+    async def members(rt: headway.Runtime, _: headway.Request) -> None:
+        other.append(rt.term)
+
+    rig.pools.rest = 100.0
+    async with rig.open():
+        await rig.write_pool("a")
+        await trio.sleep(1)
+        assert rig.witness.running == 1
+        rig.pools.fail_source()
+        await trio.sleep(2)
+        await rig.write_member("m", "")
+        await trio.sleep(1)
+        assert set(other) == {1}
+        assert [event.controller for event in rig.witness.heard(RunEnded)] == ["pools"]
+        assert sorted(event.controller for event in rig.witness.heard(RunStarted)) == ["other", "pools", "pools"]
+        assert rig.witness.running == 1
+        assert {"worker 0 of pools", "worker 0 of other"} <= {task.name for task in _tasks()}
+    assert not _tasks()
+
+
+HOST = """
+import sys, trio, headway
+from headway.events import ignore
+from tests.helpers.pools import PoolsApp
+
+pools = PoolsApp()
+
+async def write(client, writer):
+    for number in range(1_000_000):
+        await client.write(pools.pool.new(f"{writer}-{number}"))
+        print(f"{writer}-{number}", flush=True)
+
+async def main():
+    listen = sys.argv[2:]
+    store = f"sqlite:{sys.argv[1]}"
+    async with headway.open_engine(store, pools.app, listen=listen, insecure=bool(listen), report=ignore) as engine:
+        print("open", flush=True)
+        if listen:
+            await trio.sleep_forever()
+        async with trio.open_nursery() as nursery:
+            for writer in range(4):
+                nursery.start_soon(write, engine.client, writer)
+
+trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("network", [False, True], ids=["in process", "network"])
+async def test_c11_an_acknowledged_write_survives_kill_9(tmp_path: Path, network: bool) -> None:
+    """Of a whole engine's client, and of one that writes to it over the network."""
+    pools, store = PoolsApp(), tmp_path / "c11.db"
+    acknowledged: set[str] = set()
+    with tempfile.TemporaryDirectory(prefix="headway-") as short:
+        where = f"unix:{short}/socket"
+        command = [sys.executable, "-c", HOST, str(store), *([where] if network else [])]
+        with trio.fail_after(40):
+            async with trio.open_nursery() as nursery:
+                host = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE, check=False))
+                async with aclosing(_lines(host)) as lines:
+                    assert await anext(lines) == "open"
+                    if network:
+                        await _write_until_killed(where, pools, host, acknowledged)
+                    async for line in lines:
+                        acknowledged.add(line)
+                        if len(acknowledged) == 100:
+                            host.kill()
+    async with headway.open_engine(f"sqlite:{store}", pools.app) as engine:
+        there = {pool.name for pool in await engine.client.list(pools.pool)}
+    assert len(acknowledged) >= 100
+    assert acknowledged <= there
+
+
+async def _lines(process: trio.Process) -> AsyncGenerator[str, None]:
+    assert process.stdout is not None
+    rest = b""
+    async for received in process.stdout:
+        *lines, rest = (rest + received).split(b"\n")
+        for line in lines:
+            yield line.decode()
+
+
+async def _write_until_killed(where: str, pools: PoolsApp, host: trio.Process, acknowledged: set[str]) -> None:
+    async with headway.connect(where, pools.app) as client, trio.open_nursery() as nursery:
+
+        async def write(writer: int) -> None:
+            for number in range(1_000_000):
+                try:
+                    await client.write(pools.pool.new(f"{writer}-{number}"))
+                except (OutcomeUnknown, Unavailable):
+                    return
+                acknowledged.add(f"{writer}-{number}")
+                if len(acknowledged) == 100:
+                    host.kill()
+
+        for writer in range(4):
+            nursery.start_soon(write, writer)

@@ -1,0 +1,95 @@
+"""C3 where a server lags: a controller waits, says for what, and tries elsewhere; it never goes on with less."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway.events import RunEnded, StreamLagging
+from headway.resource import Registry, decode, encode, pb
+from headway.rpc import InProcessChannel
+from headway.service import WATCH_LIST, ResourceService
+from headway.storage import Backend, MemoryBackend, Put
+from tests.helpers.pools import Member, PoolsApp
+from tests.helpers.rig import Rig
+from tests.helpers.settings import OVER_THE_NETWORK, Setting
+from tests.helpers.truth import RecordingBackend, RecordingSqlite
+
+LAG_LIMIT = 10.0
+
+pytestmark = pytest.mark.parametrize("setting", OVER_THE_NETWORK, indirect=True)
+
+
+def _registry(pools: PoolsApp) -> Registry:
+    registry = Registry()
+    for type in pools.types:
+        registry.register(type)
+    return registry
+
+
+async def _replica(store: RecordingBackend | RecordingSqlite) -> MemoryBackend:
+    """A copy of a store in which everything so far was a creation; it hears of nothing more."""
+    replica = MemoryBackend()
+    replica._store_id, replica._incarnation = store.position.store_id, store.position.incarnation
+    for commit in store.commits:
+        assert commit.new is not None
+        stored = Put(commit.kind, commit.key, decode(pb.Resource, encode(commit.new)), "")
+        assert (await replica.commit([stored])).revision == commit.revision
+    return replica
+
+
+@asynccontextmanager
+async def _lagging(setting: Setting, store: Backend, replica: Backend, pools: PoolsApp) -> AsyncIterator[str]:
+    """A server whose watches are the replica's; its other answers are the store's own, as a quorum's would be."""
+    behind = ResourceService(replica, _registry(pools)).__mapping__()[WATCH_LIST].func
+
+    async def lag(path: str, stream: Any, handler: Callable[[Any], Awaitable[None]]) -> None:
+        await (behind if path == WATCH_LIST else handler)(stream)
+
+    setting.interceptors.append(lag)
+    async with setting.serving(store, pools.app) as where:
+        setting.interceptors.remove(lag)
+        yield where
+
+
+async def test_c3_a_lagging_server_is_waited_for_and_then_left(autojump_clock: MockClock, setting: Setting) -> None:
+    """The first server ends its snapshots below the starting revision and says no more; the second one is well."""
+    rig = Rig(autojump_clock, setting=setting)
+    rig.lag_limit = LAG_LIMIT
+    async with rig.store as store:
+        rig.opened = True
+        client = headway.Client(InProcessChannel(ResourceService(store, _registry(rig.pools))), _registry(rig.pools))
+        await client.write(rig.pools.pool.new("a"))
+        await client.write(rig.pools.member.new("m", Member(pool="a")))
+        replica = await _replica(rig.store)
+        # Neither of these is known to the lagging server.
+        await client.write(rig.pools.pool.new("b"))
+        await client.write(rig.pools.member.new("n", Member(pool="b")))
+        async with _lagging(setting, store, replica, rig.pools) as where:
+            rig.first = [where]
+            async with rig.open() as engine:
+                await trio.sleep(LAG_LIMIT * 0.9)
+                status = engine.controllers["pools"].status()
+                assert status.phase == "priming"
+                assert (
+                    f"waits for test.v1.Pool (1 resources, revision 2 of {status.starting_revision})" in status.problem
+                )
+                assert status.starting_revision > replica.position.revision
+                assert rig.names == []
+
+                await rig.settle(LAG_LIMIT)
+                assert {each.type for each in rig.witness.heard(StreamLagging)} == {
+                    type.name for type in rig.pools.types
+                }
+                assert engine.controllers["pools"].status().phase == "running"
+                assert rig.witness.heard(RunEnded) == []
+                start = rig.witness.started
+                assert start == status.starting_revision
+                assert all(min(seen.frontiers.values()) >= start for seen in rig.witness.reconciles)
+                assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
