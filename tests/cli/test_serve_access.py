@@ -137,6 +137,24 @@ def test_a_new_token_goes_to_stdout_alone(file: Path) -> None:
     assert os.listdir(file.parent).count("access.yaml") == len([n for n in os.listdir(file.parent) if "access" in n])
 
 
+@pytest.mark.parametrize("end", ["tokens:", "tokens:\n", "tokens: \n\n", "tokens: []\n"])
+def test_the_first_token_goes_where_tokens_are_to_stand(file: Path, end: str) -> None:
+    """Into a file that was begun by hand, or in which there were some."""
+    file.write_text(POLICIES + end)
+    made(file, "writers")
+    made(file, "readers")
+    assert file.read_text().startswith(f"{POLICIES}tokens:\n  - accessor: ")
+    assert [token.policies for token in load_access(file).tokens] == [("writers",), ("readers",)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can read the file of another user")
+def test_the_file_stays_its_owners_when_root_adds_a_token(file: Path) -> None:
+    """The server that goes by it could not read it any more."""
+    os.chown(file, 12_345, 12_346)
+    made(file, "writers")
+    assert (os.stat(file).st_uid, os.stat(file).st_gid) == (12_345, 12_346)
+
+
 def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
     """And the file stays as it was."""
     code, _, errors = said("token", "new", "reader", "--into", str(file))

@@ -65,3 +65,5 @@ def test_options_that_do_not_go_together_are_wrong_usage(
     code, _, errors = said("serve", *arguments)
     assert code == 2
     assert problem in errors.replace("\n", " ")
+    # What a forwarder can't have isn't recommended to it.
+    assert "--listen 0.0.0.0" not in errors or "--access" not in errors

@@ -47,6 +47,7 @@ class Network:
         self.times: list[float] = []
         self.faults: dict[str, deque[Fault]] = {}
         self.broken: Fault | None = None
+        self.latency = 0.0
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
@@ -61,6 +62,7 @@ class Network:
         if fault is Fault.DENIED:
             raise GRPCError(Status.PERMISSION_DENIED, "not you")
         reply = await self._inner.unary(path, request, reply_type, metadata=metadata)
+        await trio.sleep(self.latency)
         if fault is Fault.LOST:
             raise GRPCError(Status.UNAVAILABLE, "the answer was lost")
         if fault is Fault.SILENT:
@@ -216,6 +218,29 @@ async def test_what_was_waited_for_an_answer_is_lost_of_the_ttl(autojump_clock: 
     async with world.hold() as lease:
         assert lease.remaining > TTL * 0.8 - 1
         assert world.network.calls == ["Acquire", "Acquire"]
+
+
+@pytest.mark.parametrize(("latency", "begins"), [(0.4, True), (0.8, False)])
+async def test_who_is_always_answered_late_does_not_keep_the_lease_from_others(
+    autojump_clock: MockClock, latency: float, begins: bool
+) -> None:
+    """Asking for ever would keep a term alive in which nobody does anything: it is used or not, and lost aloud."""
+    world = World(autojump_clock)
+    world.network.latency = TTL * latency
+    begun: list[int] = []
+
+    async def hold() -> None:
+        async with world.hold() as lease:
+            begun.append(lease.term)
+            await trio.sleep_forever()
+
+    with trio.fail_after(TTL * 5), pytest.raises(LeaseLost):
+        await hold()
+    assert bool(begun) == begins
+    world.network.latency = 0.0
+    with trio.fail_after(TTL * 2):
+        async with world.hold("grace"):
+            pass
 
 
 async def test_a_stalled_holder_knows_that_its_time_has_passed(autojump_clock: MockClock) -> None:

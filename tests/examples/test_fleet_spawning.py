@@ -37,6 +37,15 @@ async def test_a_process_is_found_as_it_was_spawned(fleet: Fleet) -> None:
     assert (process.port, process.command, process.state) == (4711, SLEEP, State.RUNNING)
 
 
+def _open_in(pid: int) -> set[str]:
+    """What a process has open. One that is about to begin may close something between two looks."""
+    while True:
+        try:
+            return {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
+        except FileNotFoundError:
+            os.getsid(pid)  # raises if it is the process that is gone
+
+
 async def test_a_process_leads_its_own_session_with_nothing_of_the_engine(fleet: Fleet) -> None:
     """It has a session and group of its own, /dev/null, its log, its lock, and no other descriptor."""
     ours = os.open("/", os.O_RDONLY)
@@ -44,7 +53,7 @@ async def test_a_process_leads_its_own_session_with_nothing_of_the_engine(fleet:
     process = await fleet.spawn()
     os.close(ours)
     assert (process.pid, process.pid) == (os.getsid(process.pid), os.getpgid(process.pid))
-    files = {os.readlink(f"/proc/{process.pid}/fd/{name}") for name in os.listdir(f"/proc/{process.pid}/fd")}
+    files = _open_in(process.pid)
     assert {os.devnull, str(fleet.folder / "one.log"), str(fleet.folder / "one.lock")} == files
 
 

@@ -221,14 +221,14 @@ def test_a_syntax_error_is_told_with_its_place(text: str) -> None:
 @pytest.mark.parametrize("opening", ["a = [", "[", "a {\n", "a = { b = ", "a = (", 'a = "${', "a = -", "a = f("])
 def test_nesting_is_bounded(opening: str) -> None:
     """A text of brackets alone ends in a problem at once, and so does one that closes them all."""
-    began = time.perf_counter()
+    began = time.process_time()
     assert problems_of(opening * 5_000)
     closing = {"a = [": "]", "a {\n": "}\n", "a = (": ")"}.get(opening)
     if closing is not None:
         middle = "1" if closing == ")" else ""
         inside = opening * 5_000 if opening == "a {\n" else f"a = {opening[4:] * 5_000}"
         assert f"nested deeper than {DEPTH_LIMIT} levels" in problems_of(inside + middle + closing * 5_000)[-1]
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_a_file_says_by_its_name_what_it_is_written_in(tmp_path: Path) -> None:
@@ -270,3 +270,12 @@ def test_a_text_is_known_by_how_it_begins(text: str, format: str) -> None:
 def test_lists_of_maps_may_be_written_as_objects() -> None:
     """As JSON has them."""
     assert data_of("parts = [{ cpu = 1 }, { memory = 2 }]").parts == [Limits(cpu=1), Limits(memory=2)]
+
+
+def test_a_heredoc_may_hold_a_long_line() -> None:
+    """A key or a digest of a file, in letters and digits alone."""
+    line = "f" * 200_000
+    began = time.process_time()
+    assert data_of(f"text = <<EOT\n{line}\nEOT").text == f"{line}\n"
+    # Minutes, were its end looked for from each character.
+    assert time.process_time() - began < 5

@@ -15,8 +15,8 @@ from headway.resource import encode
 from headway.rpc import framed
 from tests.rpc.rpc_kit import Served, Text, served
 
-_METHODS = ("Left", "Odd", "Refuse", "Break", "Talk", "Halves", "Deaf")
-LEFT, ODD, REFUSE, BREAK, TALK, HALVES, DEAF = (f"/test.Odd/{name}" for name in _METHODS)
+_METHODS = ("Left", "Odd", "Refuse", "Break", "Talk", "Halves", "Deaf", "ChangeMind")
+LEFT, ODD, REFUSE, BREAK, TALK, HALVES, DEAF, CHANGE_MIND = (f"/test.Odd/{name}" for name in _METHODS)
 DETAILS = "grpc-status-details-bin"
 
 
@@ -41,6 +41,7 @@ class Odd:
             TALK: (self._talk, talk),
             HALVES: (self._halves, one),
             DEAF: (self._deaf, one),
+            CHANGE_MIND: (self._change_mind, one),
         }
         return {path: Handler(function, kind, Text, Text) for path, (function, kind) in functions.items()}
 
@@ -87,6 +88,13 @@ class Odd:
         await stream.send_headers([(":status", "200"), ("content-type", "application/grpc+proto")])
         await stream.send_message(request)
         stream.http2.abandon(ErrorCodes.INTERNAL_ERROR)
+
+    async def _change_mind(self, stream: Any) -> None:
+        """Begins to answer, and then refuses as if it had begun nothing."""
+        await stream.recv_message()
+        self.calls += 1
+        await stream.send_headers([(":status", "200"), ("content-type", "application/grpc+proto")])
+        stream.http2.abandon(ErrorCodes.REFUSED_STREAM)
 
     async def _halves(self, stream: Any) -> None:
         """Sends its one reply in two parts."""

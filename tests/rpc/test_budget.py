@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -179,3 +180,37 @@ async def test_what_comes_behind_the_one_request_is_not_kept() -> None:
         await raw.flush()
         await raw.until(lambda event: type(event).__name__ == "PingAckReceived")
         assert it.server._budget.taken == 0
+
+
+async def test_what_was_thrown_away_is_not_counted_as_done() -> None:
+    """Whoever had taken some of it goes on a while: the budget would have room for as much more."""
+    server = Budget(1000)
+    budget = Budget(100, server)
+    inbox = Inbox(lambda _: None, budget)
+    inbox.add(b"x" * 90, 90)
+    size = len(await inbox.take())
+    inbox.refuse()
+    inbox.done(size)
+    assert (budget.taken, server.taken) == (0, 0)
+
+
+async def test_what_a_forwarder_has_not_passed_on_yet_counts() -> None:
+    """Its upstream may take long to be reached, and many may wait for that."""
+    async with trio.open_nursery() as nursery:
+        silent = await nursery.start(functools.partial(trio.serve_tcp, host="127.0.0.1"), _keep_silent, 0)
+        upstream = f"127.0.0.1:{silent[0].socket.getsockname()[1]}"
+        async with (
+            rpc.open_forwarder(upstream, ["127.0.0.1:0"], grace=0) as server,
+            connected(server.addresses[0]) as raw,
+        ):
+            await _send_part(raw, range(1, 2, 2), 60_000)
+            raw.h2.ping(b"12345678")
+            await raw.flush()
+            await raw.until(lambda event: type(event).__name__ == "PingAckReceived")
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert server._budget.taken == 60_005
+        nursery.cancel_scope.cancel()
+
+
+async def _keep_silent(_: trio.SocketStream) -> None:
+    await trio.sleep_forever()

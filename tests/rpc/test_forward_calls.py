@@ -159,3 +159,12 @@ async def test_health_is_the_upstreams() -> None:
         with pytest.raises(GRPCError) as caught:
             await channel.unary(CHECK, HealthCheckRequest(), HealthCheckResponse)
         assert caught.value.status is Status.UNAVAILABLE
+
+
+async def test_how_large_a_message_may_be_is_the_upstreams_to_say() -> None:
+    """A larger one than the forwarder would take for itself, and the refusal of one that is too large there."""
+    limits = rpc.Limits(message_size=6 << 20)
+    async with forwarded(limits=limits) as (_, where), rpc.open_channel(where) as channel:
+        assert len((await channel.unary(ECHO, Text(text="x" * (5 << 20)), Text)).text) == 5 << 20
+        with pytest.raises(rpc.NotBegun, match=str(limits.message_size)):
+            await channel.unary(ECHO, Text(text="x" * (7 << 20)), Text)

@@ -14,7 +14,7 @@ from grpclib.const import Status
 import headway
 from headway import rpc
 from headway.errors import OutcomeUnknown, Unavailable
-from tests.rpc.forward_kit import BREAK, DEAF, REFUSE, Odd, forwarded
+from tests.rpc.forward_kit import BREAK, CHANGE_MIND, DEAF, REFUSE, Odd, forwarded
 from tests.rpc.rpc_kit import ECHO, THING, Text, app, certificates, served
 
 WRITE = "/headway.resource.v1.ResourceService/Write"
@@ -166,3 +166,16 @@ async def test_the_upstreams_certificate_is_verified(tmp_path: Path) -> None:
                 else:
                     with pytest.raises(GRPCError, match="certificate verify failed"):
                         await channel.unary(ECHO, Text(text="a"), Text)
+
+
+async def test_a_call_that_was_answered_is_not_taken_for_refused() -> None:
+    """Who has said something has begun, whatever is said after that."""
+    odd = Odd()
+    async with forwarded() as (it, where):
+        it.services.add(odd)
+        for to in (it.where, where):
+            odd.calls = 0
+            async with rpc.open_channel(to) as channel:
+                with pytest.raises(GRPCError) as caught:
+                    await channel.unary(CHANGE_MIND, Text(text="a"), Text)
+            assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)

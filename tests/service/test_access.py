@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
@@ -190,3 +191,16 @@ async def test_a_watch_leaves_out_what_may_not_be_read_and_stays_complete(calls:
         changes = await anext(items)
         assert isinstance(changes, Changes)
         assert [(id_of(each.resource).name, each.more) for each in changes.changes] == [("also", False)]
+
+
+async def test_what_may_not_be_read_at_the_end_of_changes_is_told_of_too(calls: Calls, guarded: Calls) -> None:
+    """A reader that was away gets several commits at once: its frontier stands at the last of them all the same."""
+    async with guarded.watch(a_type(), EVERYWHERE) as items:
+        await anext(items)
+        await calls.write(a_note("plain"))
+        await calls.write(a_note("denied"))
+        changes = await anext(items)
+        assert isinstance(changes, Changes)
+        assert [id_of(each.resource).name for each in changes.changes] == ["plain"]
+        with trio.fail_after(5):
+            assert await anext(items) == Bookmark(calls.backend.position)

@@ -72,7 +72,9 @@ async def test_after_a_restart_a_lease_is_held_for_a_whole_ttl(mock_clock: MockC
         assert (await backend.acquire_lease("c#m", "b", 10)).held.lease.term > lease.term
 
 
-@pytest.mark.parametrize("how", ["released", "refused a write", "refused a renewal", "another's"])
+@pytest.mark.parametrize(
+    "how", ["released", "refused a write", "refused a renewal", "left out of a list", "waited for", "another's"]
+)
 async def test_a_term_that_has_ended_has_ended_after_a_restart_too(
     mock_clock: MockClock, tmp_path: Path, how: str
 ) -> None:
@@ -89,6 +91,10 @@ async def test_a_term_that_has_ended_has_ended_after_a_restart_too(
         elif how == "refused a renewal":
             with pytest.raises(LeaseEnded):
                 await backend.keep_lease("c", "a", term)
+        elif how == "left out of a list":
+            assert (await backend.list_leases())[0] == []
+        elif how == "waited for":
+            await backend.wait_lease_ended("c", term)
         elif how == "another's":
             assert (await backend.acquire_lease("c", "b", 10)).acquired
     async with open_sqlite(tmp_path / "a.db") as backend:
@@ -173,3 +179,85 @@ async def test_asking_for_what_another_holds_costs_no_transaction(tmp_path: Path
             assert connection.execute("PRAGMA data_version").fetchone() == before
             await backend.acquire_lease("c", "a", 600, "two")
             assert connection.execute("PRAGMA data_version").fetchone() != before
+
+
+@pytest.mark.parametrize("how", ["released", "run out"])
+async def test_the_end_of_a_lease_never_lowers_its_fence(mock_clock: MockClock, tmp_path: Path, how: str) -> None:
+    """A program from before there were leases may have raised it meanwhile; what that has superseded stays refused."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+        connection.execute("UPDATE fences SET term = ?, number = 3 WHERE controller = 'c'", (term + 5,))
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        if how == "released":
+            await backend.release_lease("c", "a", term)
+        mock_clock.jump(10)
+        with pytest.raises(FenceLowered):
+            await put(backend, thing("late"), fence=Fence("c", "", term + 5, 2))
+        await backend.wait_lease_ended("c", term)
+        assert (await backend.acquire_lease("c", "b", 10)).held.lease.term == term + 6
+
+
+class TickingClock(trio.abc.Clock):
+    """Each look at it finds it a step further on."""
+
+    def __init__(self) -> None:
+        self.now, self.step = 0.0, 0.0
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return max(0.0, deadline - self.now)
+
+
+@pytest.mark.parametrize("looks", range(8))
+def test_a_lease_may_run_out_between_any_two_looks_at_the_clock(looks: int) -> None:
+    """While a request is served, too: it is answered, and what stays refused is, as if it had come before or after."""
+    clock = TickingClock()
+
+    async def main() -> None:
+        backend = MemoryBackend()
+        term = (await backend.acquire_lease("c", "a", 10, "attempt")).held.lease.term
+        clock.now, clock.step = 10 - looks - 0.5, 1.0
+        try:
+            raised = (await backend.raise_fence("c", "", 0, 7)).fence
+        except FenceLowered:
+            assert looks
+        else:
+            assert raised.term > term
+            with pytest.raises(FenceLowered):
+                await put(backend, thing("late"), fence=raised._replace(number=6))
+            assert (await backend.acquire_lease("c", "b", 10)).held.lease.term > raised.term
+        clock.now, clock.step = 30, 0.0
+        term = (await backend.acquire_lease("c", "c", 10, "attempt")).held.lease.term
+        clock.now, clock.step = 40 - looks - 0.5, 1.0
+        again = await backend.acquire_lease("c", "c", 10, "attempt")
+        assert again.acquired
+        assert again.held.remaining == 10
+        assert again.held.lease.term >= term
+
+    trio.run(main, clock=clock)
+
+
+async def test_a_lease_is_kept_whatever_becomes_of_others(mock_clock: MockClock, tmp_path: Path) -> None:
+    """Where nothing can be written one dead holder costs no living one its lease; only its own end has to be stored."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        dead = (await backend.acquire_lease("dead", "a", 5)).held.lease.term
+        term = (await backend.acquire_lease("living", "b", 10)).held.lease.term
+        mock_clock.jump(6)
+        assert backend._opened is not None
+        writer = backend._opened.file.writer
+        writer.execute("PRAGMA query_only = 1")
+        await backend.keep_lease("living", "b", term)
+        with pytest.raises(StoreUnusable):
+            await backend.keep_lease("dead", "a", dead)
+        mock_clock.jump(9)
+        writer.execute("PRAGMA query_only = 0")
+        assert [each.lease.name for each in (await backend.list_leases())[0]] == ["living"]
+        with pytest.raises(LeaseEnded):
+            await backend.keep_lease("dead", "a", dead)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
 
@@ -13,6 +14,8 @@ from headway.access._tokens import Token
 from headway.errors import InvalidArgument, ManifestError, Problem
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# At a file's end: whoever has begun one writes the former, which says nothing yet.
+_NO_TOKENS = re.compile(r"^tokens:[ \t]*(\[\])?\s*\Z", re.MULTILINE)
 
 
 def load_access(path: str | os.PathLike[str]) -> Access:
@@ -33,12 +36,13 @@ def add_token(path: str | os.PathLike[str], token: Token) -> None:
     """
     source, path = os.fspath(path), os.path.realpath(path)
     text = _content(path, source)
-    before = read_access(text, source=source)
+    before = read_access(_NO_TOKENS.sub("tokens: []\n", text), source=source)
     for name in token.policies:
         if problem := policy_problem(name, before.policies):
             raise InvalidArgument(f"{source}: {problem}")
     if text and not text.endswith("\n"):
         text += "\n"
+    text = _NO_TOKENS.sub("tokens:\n", text)
     for joined in (text + entry(token), f"{text}tokens:\n{entry(token)}"):
         try:
             after = read_access(joined, source=source)
@@ -57,6 +61,10 @@ def _replace(path: str, text: str) -> None:
     descriptor, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f"{os.path.basename(path)}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            owner = os.stat(path)
+            if owner.st_uid != os.geteuid():
+                # The server that reads it is another user than root, who writes it.
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

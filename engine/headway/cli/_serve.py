@@ -69,7 +69,7 @@ def serve(
     tls = _tls(tls_certificate, tls_key, tls_client_authority)
     safe = insecure or tls_client_authority is not None
     for each in listen:
-        _check_address(each, access=access, encrypted=tls is not None, safe=safe)
+        _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
     if app is None:
         for each in forward:
             _parsed("--forward", each)
@@ -134,14 +134,16 @@ def _parsed(option: str, text: str) -> Address:
         raise Usage(f"{option}: {error}") from error
 
 
-def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool) -> None:
+def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool, forwards: bool) -> None:
     parsed = _parsed("--listen", text)
     if safe or parsed.path or _is_loopback(parsed.host):
         return
     if access is None:
+        what = "do what the server that is asked lets it" if forwards else "read and write everything"
+        by_access = "" if forwards else "say who may do what by --access, "
         raise Usage(
-            f"--listen {text}: others can reach this address, and anyone there may read and write everything. "
-            "Have clients show certificates by --tls-client-authority, say who may do what by --access, "
+            f"--listen {text}: others can reach this address, and anyone there may {what}. "
+            f"Have clients show certificates by --tls-client-authority, {by_access}"
             "listen on 127.0.0.1, or say --insecure"
         )
     if not encrypted:

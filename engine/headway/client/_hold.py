@@ -84,6 +84,9 @@ async def hold_lease(
     raised at once.
     """
     lease = HeldLease(name, holder, await _take(leases, name, holder, ttl, report))
+    if not lease.held:
+        await _release(leases, lease, min(_LAST_CALL, ttl / 3))
+        raise _not_renewed(lease)
     report(LeaseTaken(name, holder, lease.term))
     # While the block ends, under a shield perhaps, the lease is still needed: cancelled is who renews only after it.
     renewing = trio.CancelScope(shield=True)
@@ -112,6 +115,7 @@ async def hold_lease(
 
 async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report: Report) -> LeaseTerm:
     attempt, told, retry = uuid.uuid4().hex, "", _FIRST_RETRY
+    late = False
     while True:
         sent_at = trio.current_time()
         try:
@@ -121,14 +125,17 @@ async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report:
             delay = retry * random.uniform(0.5, 1)
             report(LeaseDelayed(name, error, delay))
             await trio.sleep(delay)
-            retry = min(retry * 2, _LONGEST_RETRY)
+            retry, late = min(retry * 2, _LONGEST_RETRY), False
             continue
         retry = _FIRST_RETRY
         if answer.acquired:
             # What was waited for the answer is lost of the ttl. After much of it, ask again: that is answered at once.
-            if trio.current_time() - sent_at < ttl / 3:
+            # Where it isn't, asking for ever would only keep others from the lease.
+            if late or trio.current_time() - sent_at < ttl / 3:
                 return LeaseTerm(answer.term, ttl, sent_at)
+            late = True
         else:
+            late = False
             if answer.holder != told:
                 told = answer.holder
                 report(LeaseAwaited(name, told, answer.term))

@@ -10,7 +10,7 @@ from tree_sitter import Node as Parsed
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 _DOUBLED = re.compile(r"([$%])\1\{")
-_HEREDOC = re.compile(r"<<(-?)[^\n]*\n(.*?)[ \t]*\w[\w.-]*\Z", re.DOTALL)
+_HEREDOC_END = re.compile(r"[ \t]*\w[\w.-]*\Z")
 _INTERPOLATED = ("template_interpolation", "template_directive")
 
 
@@ -49,11 +49,12 @@ def quoted_text(node: Parsed) -> str:
 def heredoc_text(node: Parsed) -> str:
     """The lines of a heredoc, each with its end; ``<<-`` takes away the indentation that they have in common."""
     _check_constant(node)
-    found = _HEREDOC.match(_text(node).replace("\r\n", "\n"))
-    if found is None:
+    opening, _, rest = _text(node).replace("\r\n", "\n").partition("\n")
+    lines, line_break, end = rest.rpartition("\n")
+    if not _HEREDOC_END.match(end):
         raise Unreadable("a heredoc is <<NAME, its lines, and NAME on a line of its own", node)
-    dash, lines = found.groups()
-    text = textwrap.dedent(lines) if dash else lines
+    lines += line_break
+    text = textwrap.dedent(lines) if opening.startswith("<<-") else lines
     return _DOUBLED.sub(r"\1{", text)
 
 

@@ -57,6 +57,8 @@ class _Reader:
         # A mark of the byte order is no part of the text.
         self._at = 1 if text.startswith("\ufeff") else 0
         self._line, self._line_starts = 1, self._at
+        # Up to where lines have been counted.
+        self._counted = self._at
 
     def documents(self) -> Iterator[Node]:
         while self._next():
@@ -74,9 +76,12 @@ class _Reader:
 
     def _place(self, at: int | None = None) -> Place:
         at = self._at if at is None else at
-        # Places are asked for line by line: each part of the text is looked at once.
-        self._line += self._text.count("\n", self._line_starts, at)
-        self._line_starts = max(self._text.rfind("\n", self._line_starts, at) + 1, self._line_starts)
+        # Places are asked for in their order: each part of the text is looked at once.
+        lines = self._text.count("\n", self._counted, at)
+        if lines:
+            self._line += lines
+            self._line_starts = self._text.rindex("\n", self._counted, at) + 1
+        self._counted = at
         return Place(self._line, at - self._line_starts + 1)
 
     def _node(self, depth: int, path: str) -> Node:

@@ -65,19 +65,22 @@ class Forwarder:
         # Of most calls the request has come with the headers, and goes on with them.
         first = await request.take() if request.ready else b""
         whole = request.finished
-        request.done(len(first))
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with self._pool.open_call() as call:
                     # Invariant: without it our trailers say that nothing of the call has been done.
                     stream.begun = True
                     await call.begin_raw(stream.path, headers, first, deadline, end=whole)
+                    request.done(len(first))
                     await (_pass_reply(stream, call) if whole else _pass_both(stream, call))
                 return
             except Unsent as error:
                 stream.begun = False
                 if attempt == _ATTEMPTS:
                     raise NotBegun(Status.UNAVAILABLE, str(error)) from error
+            except NotBegun:
+                stream.begun = False
+                raise
 
 
 async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:

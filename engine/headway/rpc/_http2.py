@@ -102,10 +102,12 @@ class Http2Stream(Stream):
         """Whether anything sent now would still reach the peer."""
         return not self.connection.is_closing() and self.closable
 
-    def abandon(self, error_code: ErrorCodes = ErrorCodes.CANCEL) -> None:
-        """End the stream at once, unless it has ended."""
-        if self.id is not None and self.writable:
+    def abandon(self, error_code: ErrorCodes = ErrorCodes.CANCEL) -> bool:
+        """End the stream at once, unless it has ended; whether it had to be."""
+        open = self.id is not None and self.writable
+        if open:
             self.reset_nowait(error_code)
+        return open
 
     def __terminated__(self, reason: str) -> None:
         error = StreamTerminatedError(reason)

@@ -72,7 +72,8 @@ class Inbox:
 
     def done(self, size: int) -> None:
         """So much of what was taken has become whole messages."""
-        self._hold(self._held - size)
+        # Nothing is held of what has been thrown away meanwhile.
+        self._hold(max(self._held - size, 0))
 
     def close(self) -> None:
         """Nobody will take anything more: what is there, and what comes, is thrown away."""

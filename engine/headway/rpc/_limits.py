@@ -78,10 +78,13 @@ class Allowance:
         self._left = float(rate.burst)
         self._at = now
 
+    def left(self, now: float) -> float:
+        """How many may be used up at once."""
+        return min(self._rate.burst, self._left + (now - self._at) * self._rate.per_second)
+
     def spend(self, now: float, what: str) -> None:
         """Use one up. Raises Flooded when none is left."""
-        rate = self._rate
-        left = min(rate.burst, self._left + (now - self._at) * rate.per_second)
+        left = self.left(now)
         self._at = now
         if left < 1:
             raise Flooded(f"too many {what}")

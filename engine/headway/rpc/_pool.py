@@ -17,7 +17,7 @@ from h2.errors import ErrorCodes
 from headway.rpc._addresses import Address
 from headway.rpc._channel import Lagging
 from headway.rpc._errors import NotBegun
-from headway.rpc._limits import Limits
+from headway.rpc._limits import Allowance, Limits, Rate
 from headway.rpc._loop import Carrier
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._remote_call import RemoteCall
@@ -27,6 +27,9 @@ Report = Callable[[str, BaseException], None]
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 # Seconds for which a server that lags gets no new streams, as long as there is another one.
 _AVOIDED = 60.0
+# How many calls of one connection may be cancelled: half of what a server takes before it ends the connection, and
+# with it the calls of everybody else on it.
+_RESETS = Rate(500, 50)
 
 
 class _NoRequests(AbstractHandler):
@@ -66,7 +69,9 @@ class _Line:
     def __init__(self, protocol: Http2Protocol, endpoint: _Endpoint) -> None:
         self.protocol = protocol
         self.endpoint = endpoint
+        # Invariant: no more calls than resets are left, as any of them may need one.
         self.calls = 0
+        self._resets = Allowance(_RESETS, trio.current_time())
 
     @property
     def gone(self) -> bool:
@@ -75,7 +80,13 @@ class _Line:
 
     def has_room(self, most: int) -> bool:
         announced: int = self.protocol.connection.h2.remote_settings.max_concurrent_streams
-        return not self.gone and self.calls < min(most, announced)
+        return not self.gone and self.calls + 1 <= min(most, announced, self._resets.left(trio.current_time()))
+
+    def release(self, call: RemoteCall) -> None:
+        """A call is over, or cancelled by this."""
+        if call.release():
+            self._resets.spend(trio.current_time(), "cancelled calls")
+        self.calls -= 1
 
 
 class Pool:
@@ -129,8 +140,7 @@ class Pool:
             self._avoid(line.endpoint)
             raise
         finally:
-            call.release()
-            line.calls -= 1
+            line.release(call)
 
     def _avoid(self, endpoint: _Endpoint) -> None:
         """It lags. Its connections are kept for the calls that are on them."""

@@ -59,6 +59,7 @@ class Http2Protocol(H2Protocol):
         started: called with this when the connection is made.
         ended: called with this when it is lost.
         budget: for what is held of requests that are not whole yet.
+        accepts: bytes of the largest message that is taken, as the peer is told; None tells it nothing.
     """
 
     connection: Http2Connection
@@ -74,6 +75,7 @@ class Http2Protocol(H2Protocol):
         ended: Callable[[Http2Protocol], None],
         report: Callable[[str, BaseException], None],
         budget: Budget | None = None,
+        accepts: int | None = None,
     ) -> None:
         config = Configuration()
         config = config.__for_client__() if client_side else config.__for_server__()
@@ -92,6 +94,7 @@ class Http2Protocol(H2Protocol):
         self._limits = limits
         self._budget = budget
         self._client_side = client_side
+        self._accepts = accepts
         self._started = started
         self._ended = ended
         self._report = report
@@ -111,10 +114,10 @@ class Http2Protocol(H2Protocol):
         self._started(self)
 
     def _more_settings(self) -> bytes:
-        """A server's own setting, in a frame of its own: hyperframe writes no number above 255."""
-        if self._client_side:
+        """A setting of our own, in a frame of its own: hyperframe writes no number above 255."""
+        if self._accepts is None:
             return b""
-        body = _MESSAGE_SIZE.to_bytes(2, "big") + min(self._limits.message_size, (1 << 32) - 1).to_bytes(4, "big")
+        body = _MESSAGE_SIZE.to_bytes(2, "big") + min(self._accepts, (1 << 32) - 1).to_bytes(4, "big")
         return len(body).to_bytes(3, "big") + bytes([SettingsFrame.type, 0, 0, 0, 0, 0]) + body
 
     def _h2(self) -> H2Connection:
@@ -142,6 +145,12 @@ class Http2Protocol(H2Protocol):
     def message_limit(self) -> int | None:
         """Bytes of the largest message that the peer takes, if it has said so."""
         limit: int | None = self.connection.h2.remote_settings.get(_MESSAGE_SIZE)
+        return limit
+
+    @property
+    def metadata_limit(self) -> int | None:
+        """Bytes of headers that the peer takes, if it has said so."""
+        limit: int | None = self.connection.h2.remote_settings.max_header_list_size
         return limit
 
     def data_received(self, data: bytes) -> None:

@@ -47,6 +47,11 @@ def _timeout(left: float) -> str:
     return encode_timeout(min(left, 99_999_999))
 
 
+def _list_size(headers: list[tuple[str, str]]) -> int:
+    """As HTTP/2 counts it."""
+    return sum(len(name.encode()) + len(value.encode()) + 32 for name, value in headers)
+
+
 class RemoteCall:
     """A call on a connection: `begin` it, then take its messages, then `release` it in any case."""
 
@@ -75,7 +80,9 @@ class RemoteCall:
     async def begin_raw(
         self, path: str, headers: list[tuple[str, str]], data: bytes, deadline: float | None, *, end: bool = True
     ) -> None:
-        """Send a request, or the beginning of one, that is in bytes already. Raises Unsent when nothing was sent."""
+        """Send a request, or the beginning of one, that is in bytes already. Raises Unsent when nothing was sent, and
+        NotBegun when the server has said that it doesn't take so much metadata: it would end the connection.
+        """
         ours = [
             (":method", "POST"),
             (":scheme", self._scheme),
@@ -85,8 +92,14 @@ class RemoteCall:
         ]
         if deadline is not None:
             ours.append(("grpc-timeout", _timeout(deadline - trio.current_time())))
+        headers = [*ours, *headers]
+        size, limit = _list_size(headers), self._protocol.metadata_limit
+        if limit is not None and size > limit:
+            raise NotBegun(
+                Status.RESOURCE_EXHAUSTED, f"the metadata is {size} bytes; the server at {self._host} takes {limit}"
+            )
         try:
-            await self._stream.begin([*ours, *headers], data, self._protocol.processor, end=end)
+            await self._stream.begin(headers, data, self._protocol.processor, end=end)
         except (StreamTerminatedError, ProtocolError) as error:
             if self._stream.id is None:
                 raise Unsent(f"the connection to {self._host} ended: {error}") from error
@@ -155,18 +168,20 @@ class RemoteCall:
             raise GRPCError(Status.UNKNOWN, f"the server at {self._host} ended the call without a status")
         return trailers
 
-    def release(self) -> None:
-        """End the call, if it hasn't ended, and give its stream back."""
-        self._stream.abandon()
+    def release(self) -> bool:
+        """End the call, if it hasn't ended, and give its stream back; whether the server had to be told."""
+        told = self._stream.abandon()
         if self._stream.release is not None:
             release, self._stream.release = self._stream.release, None
             release()
+        return told
 
     def _has_status(self) -> bool:
         return self._stream.trailers is not None or "grpc-status" in dict(self._stream.headers or ())
 
     def _lost(self, error: Exception) -> Exception:
-        if self._stream.refused:
+        # Who has begun to answer has begun, whatever is said after that.
+        if self._stream.refused and self._stream.headers is None:
             return Unsent(f"the server at {self._host} refused the call")
         return GRPCError(Status.UNAVAILABLE, f"the connection to {self._host} ended: {error}")
 

@@ -122,6 +122,7 @@ class Server:
             ended=self._ended,
             report=self._report,
             budget=Budget(max(self._limits.requests_size, self._least_budget), self._budget),
+            accepts=None if self._services.forwards else self._limits.message_size,
         )
 
     def _started(self, nursery: trio.Nursery, protocol: Http2Protocol) -> None:

@@ -67,6 +67,11 @@ class Services:
         return self.handlers.get(path, self._otherwise)
 
     @property
+    def forwards(self) -> bool:
+        """Whether another server answers, which has limits of its own."""
+        return self._otherwise is not None
+
+    @property
     def names(self) -> list[str]:
         """The full names of the services, in order."""
         return sorted({path[1:].partition("/")[0] for path in self.handlers})

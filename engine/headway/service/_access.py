@@ -128,21 +128,24 @@ class Access:
         """Those of them that may be read."""
         return resources if self._authorizer is None else [each for each in resources if self.shows(each)]
 
-    def shown_of(self, item: StreamItem, here: Position) -> StreamItem:
+    def shown_of(self, item: StreamItem, here: Position) -> list[StreamItem]:
         """What of a stream's item may be read; commits stay whole by what is left of them.
 
-        Where nothing is left of changes it says how far they went, so that their reader's frontier moves on.
+        Where the last commits of changes are left out it says how far they went, so that their reader's frontier moves
+        on: nobody else will say it, and a store may be quiet from then on.
         """
         if self._authorizer is None:
-            return item
+            return [item]
         if isinstance(item, SnapshotChunk):
-            return SnapshotChunk(self.shown(item.resources))
+            return [SnapshotChunk(self.shown(item.resources))]
         if isinstance(item, Changes):
             left = [each for each in item.changes if self.shows(each.resource)]
-            return (
-                Changes(_ending_commits(left)) if left else Bookmark(here._replace(revision=item.changes[-1].revision))
-            )
-        return item
+            items: list[StreamItem] = [Changes(_ending_commits(left))] if left else []
+            last = item.changes[-1].revision
+            if not left or left[-1].revision < last:
+                items.append(Bookmark(here._replace(revision=last)))
+            return items
+        return [item]
 
 
 def _ending_commits(changes: list[Change]) -> list[Change]:

@@ -26,8 +26,13 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
 
+        behind: list[StreamItem] = []
+
         async def shown() -> StreamItem:
-            return access.shown_of(await watch.next(), backend.position)
+            if behind:
+                return behind.pop()
+            item, *behind[:] = access.shown_of(await watch.next(), backend.position)
+            return item
 
         # Who sees everything and asks for no interval has no coroutine in between: every event would pay for it.
         upcoming = shown if access.restricted else watch.next

@@ -44,6 +44,10 @@ class LeaseTable:
         remaining = self._until[name] - trio.current_time()
         return HeldLease(lease, remaining) if remaining > 0 else None
 
+    def committed(self, name: str) -> Lease | None:
+        """The lease of this name as the last commit has it, whether or not its time has passed since."""
+        return self._leases.get(name)
+
     def list(self, name_prefix: str) -> Sequence[HeldLease]:
         """Those that are held and whose names begin so, in order of name."""
         names = sorted(name for name in self._leases if name.startswith(name_prefix))
@@ -60,8 +64,7 @@ class LeaseTable:
         held = self.held(name)
         if held is None or not attempt or (held.lease.holder, held.lease.attempt) != (holder, attempt):
             return None
-        self.keep(name, holder, held.lease.term)
-        return self.held(name)
+        return self._kept(held.lease)
 
     def keep(self, name: str, holder: str, term: int) -> None:
         """Put the expiry off to a whole ttl from now. Raises LeaseEnded when the term has ended."""
@@ -72,7 +75,11 @@ class LeaseTable:
             raise LeaseEnded(
                 f"{name} is not {holder}'s in term {term}: {held.lease.holder} holds term {held.lease.term}"
             )
-        self._until[name] = trio.current_time() + held.lease.ttl
+        self._kept(held.lease)
+
+    def _kept(self, lease: Lease) -> HeldLease:
+        self._until[lease.name] = trio.current_time() + lease.ttl
+        return HeldLease(lease, lease.ttl)
 
     def end(self, name: str, term: int) -> None:
         """A term has ended."""

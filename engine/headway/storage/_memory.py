@@ -201,8 +201,9 @@ class MemoryBackend:
         self._end_what_has_run_out()
         who = (controller, member)
         stored = self._fences.get(who, (0, 0))
-        held = self._leases.held(lease_of(controller, member))
-        check_raise(controller, held and held.lease.term, term)
+        # As committed: what runs out only now has not been ended, and its end is to find the fence in its own term.
+        held = self._leases.committed(lease_of(controller, member))
+        check_raise(controller, held and held.term, term)
         wanted = (term, number) if term else (stored[0] + 1, number)
         if wanted <= stored:
             raise FenceLowered(f"the fence of {controller} is at {stored}, which {wanted} is not above")

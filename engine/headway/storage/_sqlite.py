@@ -16,6 +16,7 @@ import trio
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._errors import LeaseEnded
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease
 from headway.storage._log import CommitLog
@@ -163,8 +164,11 @@ class SqliteBackend:
         """See `Backend.keep_lease`."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
-        await opened.end_what_has_run_out()
-        opened.leases.keep(name, holder, term)
+        try:
+            opened.leases.keep(name, holder, term)
+        except LeaseEnded:
+            await opened.end_what_has_run_out()
+            raise
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         """See `Backend.release_lease`."""
@@ -179,6 +183,7 @@ class SqliteBackend:
         """See `Backend.list_leases`."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
+        await opened.end_what_has_run_out()
         return opened.leases.list(name_prefix), opened.at(opened.head)
 
     async def wait_lease_ended(self, name: str, term: int) -> None:
@@ -186,6 +191,7 @@ class SqliteBackend:
         opened = self._use()
         await trio.lowlevel.checkpoint()
         await opened.leases.wait_ended(name, term)
+        await opened.end_what_has_run_out()
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         """See `Backend.watch`."""

@@ -75,9 +75,10 @@ class EndRequest(Request):
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
         """See `Request.apply`."""
         for lease in self._ended:
-            _, settled = _fence_of(connection, lease.name)
-            # The term above it is nobody's: the next one to take the lease goes above that.
-            _write_fence(connection, lease.name, lease.term + 1, settled)
+            term, settled = _fence_of(connection, lease.name)
+            if term == lease.term:  # A program that knows no leases may have raised it above already.
+                # The term above it is nobody's: the next one to take the lease goes above that.
+                _write_fence(connection, lease.name, term + 1, settled)
             connection.execute(sql.DELETE_LEASE, scope_of(lease.name))
 
     def publish(self) -> None:
