@@ -334,7 +334,10 @@ KILLED_AFTER = (30, 220, 90)
 
 @pytest.mark.parametrize(
     "killed_after",
-    [KILLED_AFTER, pytest.param([40 + 37 * life for life in range(20)], marks=[pytest.mark.deep])],
+    [
+        KILLED_AFTER,
+        pytest.param([40 + 37 * life for life in range(20)], marks=[pytest.mark.deep, pytest.mark.timeout(600)]),
+    ],
     ids=["three lives", "twenty lives"],
 )
 async def test_every_acknowledged_write_survives_kill_9(tmp_path: Path, killed_after: Sequence[int]) -> None:
