@@ -164,7 +164,9 @@ async def test_an_app_that_crashes_at_once_rests_and_harms_no_other(folder: Fold
     folder.declare(web=folder.web(), crashing=["sh", "-c", f"{made}; exit 3"])
     async with folder.run() as run:
         healthy = await run.line("endpoints", folder.name("web"), "127.0.0.1")
-        (web,) = living(folder.path)
+        # The crashing one may be alive for a moment too.
+        pid = answering(run.lines[healthy - 1].rpartition(" ")[2])
+        (web,) = (process for process in living(folder.path) if process.pid == pid)
         position = 0
         for _start in range(4):  # each has a pid of its own, and so a line
             position = await run.line("instance", folder.name("crashing"), "process ", after=position)

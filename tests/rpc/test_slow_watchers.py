@@ -139,9 +139,9 @@ async def churning(limits: Limits | None = None) -> AsyncIterator[tuple[Served, 
 
 
 @pytest.mark.timeout(120)
-async def test_hundreds_that_do_not_read_hold_nobody_up_and_miss_nothing() -> None:
-    """Three hundred: what they cost is bounded each, and later they hear every change once, in order."""
-    count = 300
+@pytest.mark.parametrize("count", [200, pytest.param(300, marks=[pytest.mark.deep])])
+async def test_hundreds_that_do_not_read_hold_nobody_up_and_miss_nothing(count: int) -> None:
+    """What they cost is bounded each, and later they hear every change once, in order."""
     async with churning() as (it, churn):
         alone = await churn.seconds()
         async with slow_watchers(it.where, count) as watchers:

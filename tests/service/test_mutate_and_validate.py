@@ -8,7 +8,7 @@ from grpclib.const import Status
 from headway.resource import pb
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import HOOKED, NOTE_V2, ULID, a_note, a_status, an_id, id_of, text_of
-from tests.service.test_write import wrong_resources
+from tests.service.wrong_resources import wrong_resources
 
 
 @pytest.mark.parametrize(("resource", "said"), wrong_resources())

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -328,13 +328,25 @@ async def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
 # --- Killed --------------------------------------------------------------------
 
 
-async def test_every_acknowledged_write_survives_kill_9(tmp_path: Path) -> None:
+# After how many acknowledged writes each life is killed: early, late, and after neither.
+KILLED_AFTER = (30, 220, 90)
+
+
+@pytest.mark.parametrize(
+    "killed_after",
+    [
+        KILLED_AFTER,
+        pytest.param([40 + 37 * life for life in range(20)], marks=[pytest.mark.deep, pytest.mark.timeout(600)]),
+    ],
+    ids=["three lives", "twenty lives"],
+)
+async def test_every_acknowledged_write_survives_kill_9(tmp_path: Path, killed_after: Sequence[int]) -> None:
     """Killed again and again at any moment: what was acknowledged is there, and no revision comes twice."""
     path = tmp_path / "a.db"
     acknowledged: dict[str, tuple[str, int]] = {}
     last: list[Position] = []
-    for life in range(8):
-        facts = await _write_until_killed(path, life, 40 + 37 * life)
+    for life, lines in enumerate(killed_after):
+        facts = await _write_until_killed(path, life, lines)
         assert not {revision for *_, revision in facts} & {revision for _, revision in acknowledged.values()}
         async with open_sqlite(path) as backend:
             for what, name, revision in facts:

@@ -1,0 +1,17 @@
+"""A gate that stands where most tests of it begin."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.cache import Gate
+from tests.helpers.resources import chunk, end, stored
+
+
+@pytest.fixture
+def gate() -> Gate:
+    """A gate primed at revision 10 with ada at 5 and grace at 6."""
+    gate = Gate()
+    gate.feed(chunk(stored("ada", 5), stored("grace", 6)))
+    gate.feed(end(10))
+    return gate

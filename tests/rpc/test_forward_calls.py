@@ -1,0 +1,170 @@
+"""A server that answers by asking another: a client's calls have the answers that the other gives."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway import rpc
+from headway.access import Access, Authorizer, Policy, Rule, new_token
+from headway.rpc._health import NOT_SERVING, SERVING, HealthCheckRequest, HealthCheckResponse
+from tests.rpc.forward_kit import LEFT, Odd, forwarded
+from tests.rpc.rpc_kit import ECHO, FAIL, META, THING, WAIT, Text, app, served
+
+CHECK = "/grpc.health.v1.Health/Check"
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+async def test_a_client_does_through_a_forwarder_what_it_does_without(hops: int) -> None:
+    """Write, read, list, apply, statuses, watch, delete, and each refusal by its own error."""
+    async with forwarded(hops) as (_, where), headway.connect(where, app) as client:
+        created = await client.write(THING.new("a", Text(text="1")))
+        read = await client.read(THING, "a")
+        assert (read.data.text, read.version, read.id.uid) == ("1", created.version, created.id.uid)
+        read.data.text = "2"
+        await client.write(read)
+        with pytest.raises(headway.Conflict):
+            await client.write(read)
+        assert [each.data.text for each in await client.list(THING)] == ["2"]
+        async with client.watch(THING) as events:
+            assert isinstance(await anext(events), headway.Upserted)
+            assert isinstance(await anext(events), headway.SnapshotEnd)
+            applied = await client.apply(THING.new("a", Text(text="3")))
+            condition = headway.Condition(type="Ready", state=headway.ConditionState.TRUE)
+            await client.write_status(applied, "tests", [condition])
+            await client.delete(await client.read(THING, "a"))
+            seen: list[type] = []
+            while headway.Deleted not in seen:
+                seen.append(type(await anext(events)))
+            assert seen.count(headway.Upserted) == 2
+        with pytest.raises(headway.NotFound):
+            await client.read(THING, "a")
+        with pytest.raises(headway.InvalidArgument, match="name"):
+            await client.read(THING, "Not A Name")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "status", "message"),
+    [
+        (FAIL, "known", Status.ABORTED, "não — 100 %"),
+        (FAIL, "unknown", Status.UNKNOWN, "Internal Server Error"),
+        ("/nobody.Has/This", "", Status.UNIMPLEMENTED, "Method not found: /nobody.Has/This"),
+    ],
+)
+async def test_failures_come_as_the_upstream_said_them(path: str, text: str, status: Status, message: str) -> None:
+    """With their words, and with nothing reported by who only passes them on."""
+    reported: list[object] = []
+    async with (
+        served() as it,
+        rpc.open_forwarder(it.where, ["127.0.0.1:0"], report=lambda *said: reported.append(said)) as server,
+        rpc.open_channel(server.addresses) as channel,
+    ):
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(path, Text(text=text), Text)
+    assert (caught.value.status, caught.value.message, reported) == (status, message, [])
+
+
+async def test_metadata_reaches_the_upstream() -> None:
+    """Through two of them."""
+    async with forwarded(2) as (_, where), rpc.open_channel(where) as channel:
+        assert (await channel.unary(META, Text(), Text, metadata={"x-consul-token": "s3cret"})).text == "s3cret"
+
+
+async def test_the_upstream_decides_who_may_do_what() -> None:
+    """A token passes through; the forwarder has no rights of its own to lend."""
+    rule = Rule(verbs=["view"], type="test.v1.Thing", partition="*", namespace="*")
+    text, token = new_token(["readers"])
+    access = Authorizer(Access([Policy("readers", [rule])], [token]))
+    async with (
+        headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
+        rpc.open_forwarder(engine.addresses, ["127.0.0.1:0"]) as server,
+    ):
+        await engine.client.write(THING.new("a", Text(text="1")))
+        async with headway.connect(server.addresses, app, token=text) as reader:
+            assert (await reader.read(THING, "a")).data.text == "1"
+            with pytest.raises(headway.PermissionDenied):
+                await reader.write(THING.new("b", Text()))
+        async with headway.connect(server.addresses, app) as nobody:
+            with pytest.raises(headway.PermissionDenied):
+                await nobody.read(THING, "a")
+
+
+async def test_what_is_left_of_a_deadline_goes_through() -> None:
+    """Not more than the client gave; and none where it gave none."""
+    async with forwarded(2) as (it, where):
+        it.services.add(Odd())
+        async with rpc.open_channel(where, timeout=25) as channel:
+            left = float((await channel.unary(LEFT, Text(), Text)).text)
+            assert 20 < left <= 25
+        async with rpc.open_channel(where, timeout=float("inf")) as channel:
+            with trio.fail_after(20):
+                left = float((await channel.unary(LEFT, Text(), Text)).text)
+            assert 10 < left <= 20
+
+
+async def test_a_deadline_that_passes_ends_the_call_upstream() -> None:
+    """Whoever notices first."""
+    async with forwarded() as (it, where), rpc.open_channel(where, timeout=0.2) as channel:
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(WAIT, Text(), Text)
+        assert caught.value.status is Status.DEADLINE_EXCEEDED
+        await it.echo.until_waiting(0)
+        assert it.echo.cancelled == 1
+
+
+async def test_messages_larger_than_any_window_go_through() -> None:
+    """In both directions; and what is too large for the upstream is refused by it, in its words."""
+    async with forwarded() as (_, where), rpc.open_channel(where) as channel:
+        text = "x" * 3_000_000
+        assert (await channel.unary(ECHO, Text(text=text), Text)).text == text
+    async with (
+        forwarded(2, limits=rpc.Limits(message_size=1 << 20)) as (_, where),
+        headway.connect(where, app) as client,
+    ):
+        with pytest.raises(headway.TooLarge) as caught:
+            await client.write(THING.new("a", Text(text=text)))
+        assert (caught.value.size > len(text), caught.value.limit) == (True, 1 << 20)
+
+
+async def test_many_calls_at_once_each_get_their_own_answer() -> None:
+    """However the connections of the clients and of the upstream are shared."""
+    answers: dict[int, str] = {}
+
+    async def call(channel: rpc.RemoteChannel, number: int) -> None:
+        answers[number] = (await channel.unary(ECHO, Text(text=f"{number}" * 1000), Text)).text
+
+    async with forwarded() as (_, where), rpc.open_channel(where) as channel, trio.open_nursery() as nursery:
+        for number in range(300):
+            nursery.start_soon(call, channel, number)
+    assert answers == {number: f"{number}" * 1000 for number in range(300)}
+
+
+async def test_health_is_the_upstreams() -> None:
+    """Of the whole and of each service; without an upstream there is no answer, which is no health either."""
+    async with forwarded() as (it, where), rpc.open_channel(where) as channel:
+        check = functools.partial(channel.unary, CHECK, reply_type=HealthCheckResponse)
+        assert (await check(request=HealthCheckRequest())).status == SERVING
+        it.health.set("headway.resource.v1.ResourceService", serving=False)
+        request = HealthCheckRequest(service="headway.resource.v1.ResourceService")
+        assert (await check(request=request)).status == NOT_SERVING
+    async with (
+        rpc.open_forwarder("127.0.0.1:1", ["127.0.0.1:0"]) as server,
+        rpc.open_channel(server.addresses) as channel,
+    ):
+        with pytest.raises(GRPCError) as caught:
+            await channel.unary(CHECK, HealthCheckRequest(), HealthCheckResponse)
+        assert caught.value.status is Status.UNAVAILABLE
+
+
+async def test_how_large_a_message_may_be_is_the_upstreams_to_say() -> None:
+    """A larger one than the forwarder would take for itself, and the refusal of one that is too large there."""
+    limits = rpc.Limits(message_size=6 << 20)
+    async with forwarded(limits=limits) as (_, where), rpc.open_channel(where) as channel:
+        assert len((await channel.unary(ECHO, Text(text="x" * (5 << 20)), Text)).text) == 5 << 20
+        with pytest.raises(rpc.NotBegun, match=str(limits.message_size)):
+            await channel.unary(ECHO, Text(text="x" * (7 << 20)), Text)

@@ -1,0 +1,181 @@
+"""A forwarder whose upstream is away, refuses, loses what it was sent, or is somebody else."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway import rpc
+from headway.errors import OutcomeUnknown, Unavailable
+from tests.rpc.forward_kit import BREAK, CHANGE_MIND, DEAF, REFUSE, Odd, forwarded
+from tests.rpc.rpc_kit import ECHO, THING, Text, app, certificates, served
+
+WRITE = "/headway.resource.v1.ResourceService/Write"
+
+
+async def test_an_upstream_that_is_away_is_named_at_once() -> None:
+    """By every call, while it isn't tried again too; and a write is known not to have been done."""
+    async with (
+        rpc.open_forwarder("127.0.0.1:1", ["127.0.0.1:0"]) as server,
+        headway.connect(server.addresses, app) as client,
+    ):
+        began = time.monotonic()
+        for _ in range(20):
+            with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1\b"):
+                await client.read(THING, "a")
+        with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1\b"):
+            await client.write(THING.new("a", Text()))
+        # Waiting as a channel does would take a minute.
+        assert time.monotonic() - began < 10
+
+
+async def test_the_next_upstream_is_asked_when_one_is_away() -> None:
+    """Any of the endpoints serves."""
+    async with (
+        served() as it,
+        rpc.open_forwarder(["127.0.0.1:1", it.where], ["127.0.0.1:0"]) as server,
+        rpc.open_channel(server.addresses) as channel,
+    ):
+        assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+
+
+async def test_a_write_whose_reply_is_lost_behind_the_forwarder_is_unknown() -> None:
+    """It has happened; nobody says that it hasn't, and nobody does it again."""
+    writes: list[str] = []
+    server: Any = None
+
+    async def die_before_the_reply(path: str, stream: Any, handler: Any) -> None:
+        if path != WRITE:
+            await handler(stream)
+            return
+        writes.append(path)
+        await handler(_Dying(stream, server))
+
+    async with served(interceptors=[die_before_the_reply]) as it:
+        server = it.server
+        async with (
+            rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as first,
+            rpc.open_forwarder(first.addresses, ["127.0.0.1:0"]) as second,
+            headway.connect(second.addresses, app) as client,
+        ):
+            with pytest.raises(OutcomeUnknown, match=it.where):
+                await client.write(THING.new("a", Text(text="1")))
+            assert (await client.read(THING, "a")).data.text == "1"
+    assert writes == [WRITE]
+
+
+class _Dying:
+    """A stream whose server loses all connections just before it replies."""
+
+    def __init__(self, stream: Any, server: Any) -> None:
+        self._stream = stream
+        self._server = server
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def send_message(self, message: Any) -> None:
+        for protocol in list(self._server._connections):
+            protocol.give_up()
+        await self._stream.send_message(message)
+
+
+async def test_a_reply_without_a_status_is_no_success() -> None:
+    """The message has come, that it was all has not: to a client that is a lost reply."""
+    odd = Odd()
+    async with forwarded(2) as (it, where), rpc.open_channel(where) as channel:
+        it.services.add(odd)
+        with pytest.raises(GRPCError, match=it.where) as caught:
+            await channel.unary(BREAK, Text(text="a"), Text)
+        assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)
+
+
+async def test_a_request_of_which_something_is_lost_is_not_passed_on_as_whole() -> None:
+    """Where too much is held of requests that come in part; what the upstream has of it isn't said to be nothing."""
+    odd = Odd()
+    async with served() as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as server:
+        it.services.add(odd)
+        async with rpc.open_channel(server.addresses) as channel, trio.open_nursery() as nursery:
+
+            async def drop() -> None:
+                await odd.deaf.wait()
+                for calls in server._connections.values():
+                    for stream in calls._calls:
+                        stream.buffer.refuse()
+
+            nursery.start_soon(drop)
+            with pytest.raises(GRPCError, match="thrown away") as caught:
+                await channel.unary(DEAF, Text(text="x" * 3_000_000), Text)
+            assert (type(caught.value), caught.value.status) == (GRPCError, Status.RESOURCE_EXHAUSTED)
+            await odd.deaf_ended.wait()
+
+
+@pytest.mark.parametrize("size", [1, 1_000_000])
+async def test_a_call_that_was_certainly_not_begun_is_sent_again(size: int) -> None:
+    """By the forwarder where it has all of it; else it tells the client so, which sends it again."""
+    odd = Odd()
+    odd.refusals = 2
+    async with forwarded() as (it, where), rpc.open_channel(where) as channel:
+        it.services.add(odd)
+        assert (await channel.unary(REFUSE, Text(text="x" * size), Text)).text == "x" * size
+        assert odd.calls == 3
+
+
+async def test_a_server_that_always_refuses_is_named() -> None:
+    """After a few attempts."""
+    odd = Odd()
+    odd.refusals = 100
+    async with forwarded() as (it, where), rpc.open_channel(where) as channel:
+        it.services.add(odd)
+        with pytest.raises(rpc.NotBegun, match=f"{it.where} refused") as caught:
+            await channel.unary(REFUSE, Text(text="a"), Text)
+        assert (caught.value.status, odd.calls) == (Status.UNAVAILABLE, 3)
+
+
+async def test_servers_that_forward_in_a_circle_say_so(tmp_path: Path) -> None:
+    """A call would go round for ever."""
+    one, other = f"unix:{tmp_path}/one", f"unix:{tmp_path}/other"
+    async with (
+        rpc.open_forwarder(other, [one]),
+        rpc.open_forwarder(one, [other]),
+        rpc.open_channel(one) as channel,
+    ):
+        with trio.fail_after(20), pytest.raises(GRPCError, match="in a circle") as caught:
+            await channel.unary(ECHO, Text(), Text)
+        assert caught.value.status is Status.FAILED_PRECONDITION
+
+
+async def test_the_upstreams_certificate_is_verified(tmp_path: Path) -> None:
+    """Both hops in TLS; an upstream that is somebody else gets nothing."""
+    made = certificates(tmp_path)
+    async with served(tls=made.server) as it:
+        for believed, works in ((made.client, True), (made.stranger, False)):
+            async with (
+                rpc.open_forwarder(it.where, ["127.0.0.1:0"], upstream_tls=believed, tls=made.server) as server,
+                rpc.open_channel(server.addresses, tls=made.client) as channel,
+            ):
+                if works:
+                    assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+                else:
+                    with pytest.raises(GRPCError, match="certificate verify failed"):
+                        await channel.unary(ECHO, Text(text="a"), Text)
+
+
+async def test_a_call_that_was_answered_is_not_taken_for_refused() -> None:
+    """Who has said something has begun, whatever is said after that."""
+    odd = Odd()
+    async with forwarded() as (it, where):
+        it.services.add(odd)
+        for to in (it.where, where):
+            odd.calls = 0
+            async with rpc.open_channel(to) as channel:
+                with pytest.raises(GRPCError) as caught:
+                    await channel.unary(CHANGE_MIND, Text(text="a"), Text)
+            assert (type(caught.value), caught.value.status, odd.calls) == (GRPCError, Status.UNAVAILABLE, 1)

@@ -1,0 +1,112 @@
+"""Write to a resource that is marked for deletion, and what may mark it."""
+
+from __future__ import annotations
+
+import pytest
+from grpclib.const import Status
+
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, AnyMessage, pb
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import NOTE, NOTE_V2, a_note, an_id
+
+MARK = "2024-02-02T10:00:00Z"
+
+
+FROZEN = {FINALIZERS: "a b", "colour": "red"}
+
+
+@pytest.mark.parametrize(
+    ("text", "metadata", "said"),
+    [
+        ("", {}, "removes none of its finalizers (a, b)"),
+        ("", {FINALIZERS: "a b c"}, "adds finalizers c"),
+        ("", {FINALIZERS: "a c"}, "adds finalizers c"),
+        ("changed", {FINALIZERS: "a"}, "changes data"),
+        ("", {FINALIZERS: "a", "colour": "blue"}, "changes metadata.colour"),
+        ("", {FINALIZERS: "a", "more": ""}, "changes metadata.more"),
+        ("", {FINALIZERS: "a", DELETION_TIMESTAMP: "2030-01-01T00:00:00Z"}, "changes metadata.deletionTimestamp"),
+        ("", {FINALIZERS: "a", DELETION_TIMESTAMP: ""}, "changes metadata.deletionTimestamp"),
+    ],
+)
+async def test_a_marked_resource_is_frozen(calls: Calls, text: str, metadata: dict[str, str], said: str) -> None:
+    """Nothing but the removal of finalizers passes, and the answer says what was wrong."""
+    await calls.write(a_note(metadata=FROZEN))
+    await calls.delete(an_id())
+    before = (await calls.read(an_id())).resource
+    write = a_note("one", text, metadata={"colour": "red", **metadata})
+    frozen = "Note one is marked for deletion: only finalizers may be removed from it now"
+    await refused(calls.write(write), Status.INVALID_ARGUMENT, frozen, said)
+    assert (await calls.read(an_id())).resource == before
+
+
+async def test_a_mark_cannot_be_dropped_with_a_version_either(calls: Calls) -> None:
+    """A deletion that has been asked for is not taken back."""
+    await calls.write(a_note(metadata={FINALIZERS: "a b"}))
+    marked = (await calls.delete(an_id())).resource
+    assert marked is not None
+    write = a_note(version=marked.version, metadata={FINALIZERS: "a"})
+    await refused(calls.write(write), Status.INVALID_ARGUMENT, "changes metadata.deletionTimestamp")
+
+
+async def test_finalizers_go_one_by_one_and_together(calls: Calls) -> None:
+    """Any proper part of them may stay."""
+    await calls.write(a_note(metadata={FINALIZERS: "a b c"}))
+    await calls.delete(an_id())
+    assert (await calls.stored(a_note(metadata={FINALIZERS: "b c"}))).metadata[FINALIZERS] == "b c"
+    assert (await calls.stored(a_note(metadata={FINALIZERS: ""}))).metadata[FINALIZERS] == ""
+
+
+@pytest.mark.parametrize("text", ["", "changed"])
+async def test_a_marked_resource_without_finalizers_is_frozen_too(calls: Calls, text: str) -> None:
+    """The origin lets it be changed for ever; here only Delete is left, and the answer says so."""
+    await calls.write(a_note(metadata={FINALIZERS: "a"}))
+    await calls.delete(an_id())
+    await calls.write(a_note(metadata={FINALIZERS: ""}))
+    await refused(calls.write(a_note("one", text)), Status.INVALID_ARGUMENT, "marked for deletion")
+    await calls.delete(an_id())
+    assert await calls.names(NOTE) == []
+
+
+async def test_a_marked_resource_does_not_change_its_version_of_the_kind(calls: Calls) -> None:
+    """An upgrade changes what is stored as much as new data does."""
+    empty = pb.Resource(id=an_id(type=NOTE), metadata={FINALIZERS: "a b"})
+    await calls.write(empty)
+    await calls.delete(an_id())
+    upgrade = pb.Resource(id=an_id(type=NOTE_V2), metadata={FINALIZERS: "a"})
+    await refused(calls.write(upgrade), Status.INVALID_ARGUMENT, "changes the type's version")
+
+
+async def test_data_that_says_the_same_in_other_bytes_is_no_change_of_a_marked_resource(calls: Calls) -> None:
+    """A finalizer's owner that reads and re-encodes what another program wrote can still let go of it."""
+    one, two = b"\n\x01a\x10\x01", b"\n\x01b\x10\x02"
+    entries = [b"\x1a" + bytes([len(each)]) + each for each in (one, two)]
+    resource = a_note(metadata={FINALIZERS: "a"})
+    resource.data = AnyMessage(type_url=NOTE.type_url, value=entries[0] + entries[1])
+    await calls.write(resource)
+    await calls.delete(an_id())
+    other = a_note(metadata={FINALIZERS: ""})
+    other.data = AnyMessage(type_url=NOTE.type_url, value=entries[1] + entries[0])
+    assert (await calls.stored(other)).metadata[FINALIZERS] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "metadata", "said"),
+    [
+        ("", {DELETION_TIMESTAMP: MARK}, None),
+        ("changed", {DELETION_TIMESTAMP: MARK}, "changes data"),
+        ("", {DELETION_TIMESTAMP: MARK, "colour": "red"}, "changes metadata.colour"),
+        ("", {DELETION_TIMESTAMP: MARK, FINALIZERS: "b"}, "changes metadata.finalizers"),
+        ("", {DELETION_TIMESTAMP: "soon"}, "deletionTimestamp 'soon' must be a time such as '2024-02-02T10:00:00Z'"),
+        ("", {DELETION_TIMESTAMP: "2024-02-02T10:00:00"}, "must be a time such as"),
+    ],
+)
+async def test_a_write_may_mark_a_resource_by_nothing_but_a_time(
+    calls: Calls, text: str, metadata: dict[str, str], said: str | None
+) -> None:
+    """What Delete does may be done by hand, alone; unlike the origin's it must be a time."""
+    await calls.write(a_note(metadata={FINALIZERS: "a"}))
+    write = a_note("one", text, metadata=metadata)
+    if said is None:
+        assert (await calls.stored(write)).metadata[DELETION_TIMESTAMP] == MARK
+    else:
+        await refused(calls.write(write), Status.INVALID_ARGUMENT, said)

@@ -1,0 +1,123 @@
+"""Write beside other writers: positions, lost races that are run again, and cancellation."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import trio
+import trio.testing
+from grpclib.const import Status
+
+from headway.resource import pb
+from headway.storage import MemoryBackend
+from tests.helpers.calls import Calls, Interrupted, at, refused
+from tests.helpers.declared import CHILD, NOTE, a_note, an_id, registry, text_of, uid_of
+
+
+async def test_a_writes_position_is_that_of_its_own_commit(calls: Calls) -> None:
+    """Even while others write at the same time: it is the version, and no two are the same."""
+    replies: list[pb.WriteResponse] = []
+
+    async def write(name: str) -> None:
+        for _ in range(5):
+            replies.append(await calls.write(a_note(name)))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(write, f"note-{number}")
+    positions = [at(reply.position) for reply in replies]
+    for reply, position in zip(replies, positions, strict=True):
+        assert reply.resource is not None
+        assert reply.resource.version == str(position.revision)
+    assert len({position.revision for position in positions}) == 40
+    assert {position[:2] for position in positions} == {calls.backend.position[:2]}
+
+
+async def test_a_lost_race_to_create_is_run_again(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The origin's loser gets "wrong uid"; here it updates what the winner has made."""
+    interrupted.before_commit = [lambda: calls.write(a_note("one", "winner"))]
+    stored = await racing.stored(a_note("one", "loser"))
+    assert text_of(stored) == "loser"
+    assert uid_of(stored) == await calls.uid("one", NOTE)
+    assert 0.075 <= autojump_clock.current_time() <= 0.12
+
+
+async def test_a_blanket_write_is_run_five_times(autojump_clock: trio.testing.MockClock) -> None:
+    """It waits between its attempts, longer each time, and not after the last."""
+    backend = MemoryBackend()
+    calls, interrupted = Calls(backend, registry()), Interrupted(backend)
+    racing = Calls(interrupted, registry())
+    await calls.write(a_note())
+    times = itertools.repeat(lambda: calls.write(a_note()))
+    interrupted.before_commit = list(itertools.islice(times, 4))
+    await racing.write(a_note("one", "in the end"))
+    assert text_of((await calls.read(an_id())).resource) == "in the end"
+    assert interrupted.commits == 5
+    assert 1.125 <= autojump_clock.current_time() <= 1.125 * 1.5
+    interrupted.before_commit = list(itertools.islice(times, 5))
+    started = autojump_clock.current_time()
+    await refused(racing.write(a_note()), Status.ABORTED, "lost 5 races against other writers")
+    assert interrupted.commits == 10
+    assert 1.125 <= autojump_clock.current_time() - started <= 1.125 * 1.5
+
+
+async def test_a_cancelled_retry_is_cancelled_and_has_written_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """Who gives up while it waits gets the cancellation, not the conflict."""
+    backend = MemoryBackend()
+    calls, interrupted = Calls(backend, registry()), Interrupted(backend)
+    interrupted.before_commit = [lambda: calls.write(a_note("one", "theirs"))]
+    with trio.move_on_after(0.01) as scope:
+        await Calls(interrupted, registry()).write(a_note("one", "mine"))
+    assert scope.cancelled_caught
+    await trio.sleep(10)
+    assert text_of((await calls.read(an_id())).resource) == "theirs"
+    assert autojump_clock.current_time() == pytest.approx(10.01)
+
+
+@pytest.mark.parametrize("recreate", [False, True])
+async def test_a_race_lost_with_a_version_is_a_conflict_that_says_what_is_stored(
+    calls: Calls, racing: Calls, interrupted: Interrupted, recreate: bool
+) -> None:
+    """Also when another incarnation has come in between, which the caller did not name by uid."""
+    first = await calls.stored(a_note())
+
+    async def other() -> None:
+        if recreate:
+            await calls.delete(an_id())
+        await calls.write(a_note("one", "theirs"))
+
+    interrupted.before_commit = [other]
+    write = a_note("one", "mine", version=first.version)
+    said = f"Note one is stored at version {calls.revision + 1 + recreate}, not {first.version}"
+    await refused(racing.write(write), Status.ABORTED, said)
+    assert text_of((await calls.read(an_id())).resource) == "theirs"
+
+
+async def test_a_second_attempt_begins_from_the_request_as_it_came(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
+) -> None:
+    """An owner that was found for the first attempt is found anew for the second, by its name."""
+    await calls.write(a_note("boss"))
+
+    async def other() -> None:
+        await calls.delete(an_id("boss"))
+        await calls.write(a_note("boss"))
+        await calls.write(a_note("one", type=CHILD, owner=an_id("boss")))
+
+    interrupted.before_commit = [other]
+    stored = await racing.stored(a_note("one", type=CHILD, owner=an_id("boss")))
+    assert stored.owner is not None
+    assert stored.owner.uid == await calls.uid("boss", NOTE)
+    assert autojump_clock.current_time() > 0
+
+
+async def test_a_write_that_has_begun_to_commit_is_not_cancelled_half_way(calls: Calls) -> None:
+    """C5: cancelled before, it has written nothing; otherwise its answer comes."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await calls.write(a_note())
+    assert scope.cancelled_caught
+    assert await calls.names(NOTE) == []

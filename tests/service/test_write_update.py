@@ -1,0 +1,114 @@
+"""Write to what is there: who may change it, by uid, version and fence, and what is kept of it."""
+
+from __future__ import annotations
+
+import pytest
+from grpclib.const import Status
+
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, pb
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, a_type, an_id, id_of, text_of, uid_of
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_an_update_keeps_the_uid_and_changes_generation_and_version(calls: Calls, given: bool) -> None:
+    """With the stored uid or none, and though nothing else changes."""
+    first = await calls.stored(a_note("one", "same"))
+    second = await calls.stored(a_note("one", "same", uid=uid_of(first) if given else ""))
+    assert uid_of(second) == uid_of(first)
+    assert second.generation != first.generation
+    assert int(second.version) > int(first.version)
+
+
+async def test_another_uid_than_the_stored_one_is_refused(calls: Calls) -> None:
+    """A write for one incarnation never changes another, and says which is there."""
+    stored = await calls.stored(a_note("one", "kept"))
+    said = f"Note one is stored with uid {uid_of(stored)}, not {ULID}"
+    await refused(calls.write(a_note("one", "lost", uid=ULID)), Status.FAILED_PRECONDITION, said)
+    assert text_of((await calls.read(an_id())).resource) == "kept"
+
+
+async def test_a_write_with_a_version_happens_only_at_that_version(calls: Calls) -> None:
+    """Equal, it is stored under a new one; different, it is refused and the answer says what is stored."""
+    first = await calls.stored(a_note("one", "a"))
+    second = await calls.stored(a_note("one", "b", version=first.version))
+    said = f"Note one is stored at version {second.version}, not {first.version}; read it again"
+    await refused(calls.write(a_note("one", "c", version=first.version)), Status.ABORTED, said)
+    assert text_of((await calls.read(an_id())).resource) == "b"
+
+
+async def test_another_version_of_the_kind_replaces_this_one_and_keeps_its_uid(calls: Calls) -> None:
+    """An upgrade is a write like any other."""
+    first = await calls.stored(a_note("one", "a", NOTE))
+    second = await calls.stored(a_note("one", "b", NOTE_V2))
+    assert uid_of(second) == uid_of(first)
+    assert id_of(second).type == a_type(NOTE_V2)
+    assert await calls.names(NOTE) == []
+    assert await calls.names(NOTE_V2) == ["one"]
+
+
+async def test_a_status_may_be_absent_or_equal_but_not_changed(calls: Calls) -> None:
+    """None given keeps what is stored; what differs is named."""
+    first = await calls.stored(a_note())
+    kept = (await calls.write_status(id_of(first), a_status(first.generation))).resource
+    assert kept is not None
+    assert (await calls.stored(a_note())).status == kept.status
+    assert (await calls.stored(a_note(status=dict(kept.status)))).status == kept.status
+    for status, named in (
+        ({"mine": a_status(ULID)}, "mine differs"),
+        ({**kept.status, "other": a_status()}, "other differs"),
+        ({"other": a_status()}, "other, mine differs"),
+    ):
+        await refused(calls.write(a_note(status=status)), Status.INVALID_ARGUMENT, "use WriteStatus", named)
+
+
+async def test_a_blanket_write_keeps_finalizers_and_mark_that_it_does_not_mention(calls: Calls) -> None:
+    """Absent keys are left alone; a key that is there, even empty, replaces."""
+    await calls.write(a_note(metadata={FINALIZERS: "a b", "colour": "red"}))
+    kept = await calls.stored(a_note("one", "changed", metadata={"colour": "blue"}))
+    assert kept.metadata == {FINALIZERS: "a b", "colour": "blue"}
+    assert (await calls.stored(a_note(metadata={FINALIZERS: ""}))).metadata == {FINALIZERS: ""}
+    await calls.write(a_note(metadata={FINALIZERS: "a b"}))
+    await calls.delete(an_id())
+    marked = await calls.stored(a_note(metadata={FINALIZERS: "b"}))
+    assert marked.metadata.keys() == {FINALIZERS, DELETION_TIMESTAMP}
+
+
+async def test_a_write_with_a_version_says_all_metadata(calls: Calls) -> None:
+    """Its writer has seen the reserved keys, so leaving them out removes them."""
+    first = await calls.stored(a_note(metadata={FINALIZERS: "a"}))
+    assert (await calls.stored(a_note(version=first.version))).metadata == {}
+
+
+async def test_a_lower_fence_is_refused_and_changes_nothing(calls: Calls) -> None:
+    """C8: the equal fence passes, the lower one is refused by the store, for creations and updates alike."""
+    old = (await calls.raise_fence()).fence
+    await calls.write(a_note("one", "kept"), fence=old)
+    await calls.raise_fence()
+    here = calls.revision
+    for name in ("one", "new"):
+        await refused(calls.write(a_note(name, "lost"), fence=old), Status.FAILED_PRECONDITION, "fenced: the fence of")
+    assert calls.revision == here
+    assert text_of((await calls.read(an_id("one"))).resource) == "kept"
+    assert await calls.names(NOTE) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("fence", "said"),
+    [
+        (pb.Fence(term=1), "fence.controller is required"),
+        (pb.Fence(controller="painter"), "fence.term 0 is no term"),
+    ],
+)
+async def test_half_a_fence_is_refused(in_memory: Calls, fence: pb.Fence, said: str) -> None:
+    """A fence that compares with nothing protects nothing."""
+    await refused(in_memory.write(a_note(), fence=fence), Status.INVALID_ARGUMENT, said, "Raise")
+
+
+async def test_a_write_for_another_store_is_refused(calls: Calls) -> None:
+    """Versions and uids of two stores say nothing of each other: with a store id only that store is written to."""
+    first = await calls.stored(a_note())
+    here = calls.backend.position.store_id
+    await calls.write(a_note(version=first.version), store_id=here)
+    said = f"store_id: the write is for store elsewhere, and this is {here}"
+    await refused(calls.write(a_note(), store_id="elsewhere"), Status.FAILED_PRECONDITION, said)

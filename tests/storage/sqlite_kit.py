@@ -1,0 +1,45 @@
+"""What the tests of the SQLite store share: a gate in a worker thread, and another program's view of the file."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from headway.errors import StoreUnusable
+
+
+class Gate:
+    """Holds a function that runs in a worker thread, and counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._entered = threading.Semaphore(0)
+        self._open = threading.Event()
+
+    def pass_through(self) -> None:
+        self.calls += 1
+        self._entered.release()
+        assert self._open.wait(20), "nobody opened the gate"
+
+    async def reached(self) -> None:
+        assert await trio.to_thread.run_sync(lambda: self._entered.acquire(timeout=20)), "nobody came to the gate"
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@contextmanager
+def opened_plainly(path: Path) -> Iterator[sqlite3.Connection]:
+    """What another program would see and do."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+async def expect_unusable(attempt: Callable[[], object]) -> None:
+    with pytest.raises(StoreUnusable):
+        await attempt()  # type: ignore[misc]  # each of them is async

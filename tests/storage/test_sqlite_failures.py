@@ -1,0 +1,121 @@
+"""The store in an SQLite file: what it says when the disk fails or somebody else has the file."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from headway.errors import OutcomeUnknown, StoreUnusable
+from headway.storage import Backend, VersionConflict, _sqlite_commit, open_sqlite
+from headway.testing._conformance_tools import EVERYTHING, KIND, Reader, names, put, reading, thing
+from tests.storage.sqlite_kit import Gate, expect_unusable, opened_plainly
+
+
+async def test_without_room_nothing_is_written_and_all_are_told(tmp_path: Path) -> None:
+    """A full disk fails the batch whole, each writer is told so, and with room again the store goes on."""
+    refusals: list[str] = []
+
+    async def write(name: str) -> None:
+        with pytest.raises(StoreUnusable, match=r"full\. Nothing was written") as caught:
+            await put(backend, thing(name, "x" * 100_000))
+        refusals.append(str(caught.value))
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        here = await put(backend, thing("before"))
+        assert backend._opened is not None
+        writer = backend._opened.file.writer
+        (pages,) = writer.execute("PRAGMA page_count").fetchone()
+        writer.execute(f"PRAGMA max_page_count = {pages + 3}")
+        async with trio.open_nursery() as nursery:
+            for index in range(5):
+                nursery.start_soon(write, f"n{index}")
+        assert len(refusals) == 5
+        assert backend.position == here
+        assert await names(backend) == ["before"]
+        writer.execute("PRAGMA max_page_count = 1000000")
+        assert (await put(backend, thing("after", "x" * 100_000))).revision == here.revision + 1
+
+
+async def test_a_failure_while_a_commit_is_made_durable_is_an_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_gate: Gate
+) -> None:
+    """Writers get OutcomeUnknown, a refused one of the batch its refusal; from then on the store refuses everything."""
+    path = tmp_path / "a.db"
+    outcomes: list[type[BaseException]] = []
+
+    async def write(backend: Backend, expected: str) -> None:
+        try:
+            await put(backend, thing(f"n{expected}"), expected)
+        except (OutcomeUnknown, VersionConflict) as error:
+            outcomes.append(type(error))
+
+    async with open_sqlite(path) as backend:
+        waiting = await reading(backend)
+        await waiting.until_snapshot()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(expect_unusable, _until_failure(waiting))
+            nursery.start_soon(put, backend, thing("in time"))
+            await commit_gate.reached()
+            monkeypatch.setattr(_sqlite_commit, "end_transaction", _failing(sqlite3.SQLITE_IOERR))
+            nursery.start_soon(write, backend, "")
+            nursery.start_soon(write, backend, "7")
+            await trio.testing.wait_all_tasks_blocked()
+            commit_gate.open()
+        assert set(outcomes) == {OutcomeUnknown, VersionConflict}
+        for attempt in (lambda: put(backend, thing("x")), lambda: names(backend), lambda: reading(backend)):
+            await expect_unusable(attempt)
+    monkeypatch.undo()
+    async with open_sqlite(path) as backend:
+        assert await names(backend) == ["in time"]
+
+
+def _until_failure(reader: Reader) -> Callable[[], object]:
+    return lambda: reader.until(1_000_000)
+
+
+def _failing(code: int) -> Callable[[sqlite3.Connection], None]:
+    def end_transaction(_: sqlite3.Connection) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = code
+        raise error
+
+    return end_transaction
+
+
+async def test_an_error_of_lacking_room_at_the_commit_is_no_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLITE_FULL at COMMIT means that the mark of a commit was not written: nothing was, and the store goes on."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        with monkeypatch.context() as patch:
+            patch.setattr(_sqlite_commit, "end_transaction", _failing(sqlite3.SQLITE_FULL))
+            with pytest.raises(StoreUnusable, match="Nothing was written"):
+                await put(backend, thing("a"))
+        assert await names(backend) == []
+        await put(backend, thing("a"))
+
+
+async def test_a_file_that_is_taken_away_takes_no_more_writes(tmp_path: Path) -> None:
+    """A write into a file that is no longer at its path would be acknowledged and lost: it is refused."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("a"))
+        path.rename(tmp_path / "elsewhere.db")
+        with pytest.raises(StoreUnusable, match=r"was moved or removed while it was open\. Nothing was written"):
+            await put(backend, thing("b"))
+        with pytest.raises(StoreUnusable, match="moved or removed"):
+            await backend.list(KIND, EVERYTHING)
+
+
+async def test_a_file_that_somebody_else_writes_to_takes_no_more_writes(tmp_path: Path) -> None:
+    """Another program that moves the head past the lock is noticed before a revision is given out twice."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("a"))
+        with opened_plainly(path) as plain:
+            plain.execute("UPDATE meta SET value = 7 WHERE key = 'head'")
+        with pytest.raises(StoreUnusable, match="stands at revision 7, not at 1: another program has written to it"):
+            await put(backend, thing("b"))

@@ -1,0 +1,200 @@
+"""The store in an SQLite file: writers that share a commit, and what each of them is told."""
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from headway.errors import PayloadError, StoreUnusable
+from headway.resource import Position
+from headway.storage import Backend, VersionConflict, _sqlite_commit, _sqlite_writer, open_sqlite
+from headway.storage._sqlite_commit import Request
+from headway.storage._sqlite_file import OpenedFile
+from headway.testing._conformance_tools import names, put, thing
+from tests.storage.sqlite_kit import Gate
+
+
+async def test_concurrent_writers_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 writers of ten writes each need little more than ten transactions, not 640."""
+    transactions = _count_batches(monkeypatch)
+
+    async def write(backend: Backend, writer: int) -> None:
+        for index in range(10):
+            await put(backend, thing(f"n{writer}-{index}"))
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        async with trio.open_nursery() as nursery:
+            for writer in range(64):
+                nursery.start_soon(write, backend, writer)
+        assert len(await names(backend)) == 640
+    assert sum(transactions) == 640
+    assert len(transactions) <= 15, transactions
+
+
+def _count_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    sizes: list[int] = []
+    run_batch = _sqlite_commit.run_batch
+
+    def counted(file: OpenedFile, requests: Sequence[Request], head: int, floor: int | None) -> int:
+        sizes.append(len(requests))
+        return run_batch(file, requests, head, floor)
+
+    monkeypatch.setattr(_sqlite_writer, "run_batch", counted)
+    return sizes
+
+
+async def test_a_batch_is_bounded_and_leadership_is_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_gate: Gate
+) -> None:
+    """Who led one batch returns, whatever is still pending; the others are led by one of themselves."""
+    monkeypatch.setattr(_sqlite_writer, "MOST_IN_A_BATCH", 4)
+    sizes = _count_batches(monkeypatch)
+    finished: list[int] = []
+    batches_at_first: list[int] = []
+
+    async def write(backend: Backend, writer: int) -> None:
+        for index in range(3):
+            await put(backend, thing(f"n{writer}-{index}"))
+            if writer == 0 and index == 0:
+                batches_at_first.append(len(sizes))
+        finished.append(writer)
+
+    async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
+        nursery.start_soon(write, backend, 0)
+        await commit_gate.reached()
+        for writer in range(1, 12):
+            nursery.start_soon(write, backend, writer)
+        commit_gate.open()
+    assert batches_at_first == [1], "the first leader went on leading"
+    assert sorted(finished) == list(range(12))
+    assert max(sizes) <= 4
+
+
+async def test_a_refused_write_fails_alone_in_its_batch(tmp_path: Path, commit_gate: Gate) -> None:
+    """Of the writers that share a transaction each has its own outcome, also one whose name can't be stored."""
+    outcomes: dict[str, object] = {}
+
+    async def write(name: str, expected: str) -> None:
+        try:
+            outcomes[name] = (await put(backend, thing(name), expected)).revision
+        except Exception as error:  # noqa: BLE001  # whichever it was is compared below
+            outcomes[name] = type(error)
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write, "first", "")
+            await commit_gate.reached()
+            for name, expected in (("a", ""), ("bad", "7"), ("bro\udc80ken", ""), ("b", "")):
+                nursery.start_soon(write, name, expected)
+            await trio.testing.wait_all_tasks_blocked()
+            commit_gate.open()
+        assert {outcomes["a"], outcomes["b"]} == {2, 3}
+        assert outcomes["bad"] is VersionConflict
+        assert outcomes["bro\udc80ken"] is PayloadError
+        assert await names(backend) == ["a", "b", "first"]
+
+
+async def test_a_cancellation_waits_for_the_outcome_of_a_commit(tmp_path: Path, commit_gate: Gate) -> None:
+    """Cancelled in flight, leading or waiting, a commit returns its position; the next checkpoint is cancelled."""
+    returned: dict[str, Position] = {}
+    cancelled: list[str] = []
+
+    async def write(name: str, scope: trio.CancelScope) -> None:
+        with scope:
+            returned[name] = await put(backend, thing(name))
+            try:
+                await trio.lowlevel.checkpoint()
+            except trio.Cancelled:
+                cancelled.append(name)
+                raise
+
+    scopes = [trio.CancelScope() for _ in range(3)]
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        async with trio.open_nursery() as nursery:
+            for scope, name in zip(scopes, "abc", strict=True):
+                nursery.start_soon(write, name, scope)
+                await trio.testing.wait_all_tasks_blocked()
+            await commit_gate.reached()
+            for scope in scopes:
+                scope.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            assert returned == {}, "a commit returned before its outcome was known"
+            commit_gate.open()
+        assert sorted(returned) == sorted(cancelled) == ["a", "b", "c"]
+        assert await names(backend) == ["a", "b", "c"]
+
+
+def test_an_interrupted_writer_leaves_the_others_their_turn(tmp_path: Path, commit_gate: Gate) -> None:
+    """KeyboardInterrupt respects no shield: who is interrupted while waiting is forgotten, and the others go on."""
+    stored: list[list[str]] = []
+
+    @trio.lowlevel.enable_ki_protection
+    async def interrupt() -> None:
+        with trio.CancelScope(shield=True):
+            await commit_gate.reached()
+            await trio.testing.wait_all_tasks_blocked()
+            signal.raise_signal(signal.SIGINT)
+            await trio.testing.wait_all_tasks_blocked()
+            commit_gate.open()
+
+    async def main() -> None:
+        async with open_sqlite(tmp_path / "a.db") as backend:
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(put, backend, thing("first"))
+                    nursery.start_soon(interrupt)
+                    await trio.testing.wait_all_tasks_blocked()
+                    nursery.start_soon(_shielded_put, backend, "second")
+                    # The main task is where trio delivers an interrupt; it waits ahead of the second writer.
+                    await put(backend, thing("main"))
+            finally:
+                with trio.CancelScope(shield=True):
+                    stored.append(await names(backend))
+
+    with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True, allow_unwrapped=True):
+        trio.run(main)
+    assert stored == [["first", "second"]]
+
+
+def test_an_interrupted_leader_tells_its_batch_that_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted before its transaction began, a leader leaves nobody believing in it, and the store goes on."""
+    refused: list[str] = []
+    stored: list[list[str]] = []
+
+    async def gather_and_be_interrupted(_: object) -> None:
+        monkeypatch.undo()
+        for _turn in range(10):
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        signal.raise_signal(signal.SIGINT)
+
+    async def write(backend: Backend) -> None:
+        with trio.CancelScope(shield=True), pytest.raises(StoreUnusable, match="Nothing was written") as caught:
+            await put(backend, thing("second"))
+        refused.append(str(caught.value))
+
+    async def main() -> None:
+        async with open_sqlite(tmp_path / "a.db") as backend:
+            monkeypatch.setattr(_sqlite_writer.GroupWriter, "_gather", gather_and_be_interrupted)
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(write, backend)
+                    await put(backend, thing("first"))
+            finally:
+                await _shielded_put(backend, "third")
+                with trio.CancelScope(shield=True):
+                    stored.append(await names(backend))
+
+    with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True, allow_unwrapped=True):
+        trio.run(main)
+    assert len(refused) == 1
+    assert stored == [["third"]]
+
+
+async def _shielded_put(backend: Backend, name: str) -> None:
+    with trio.CancelScope(shield=True):
+        await put(backend, thing(name))

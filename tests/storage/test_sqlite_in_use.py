@@ -1,0 +1,160 @@
+"""The store in an SQLite file: reading beside writes, closing, and what it is opened with."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from headway.errors import InvalidArgument, StoreUnusable
+from headway.resource import EndOfSnapshot, Position
+from headway.storage import (
+    MemoryBackend,
+    SqliteBackend,
+    _sqlite,
+    _sqlite_commit,
+    _sqlite_reader,
+    _sqlite_writer,
+    open_sqlite,
+    open_store,
+)
+from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, putting, reading, thing, told
+from tests.storage.sqlite_kit import Gate, expect_unusable
+
+
+async def test_a_snapshot_that_is_read_slowly_keeps_its_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a snapshot is being read, what follows it is kept, however much that is."""
+    gate, read_many = Gate(), _sqlite_reader.read_many
+
+    def slow(*arguments: object, **named: object) -> object:
+        result = read_many(*arguments, **named)  # type: ignore[arg-type]  # passed through
+        gate.pass_through()
+        return result
+
+    async with open_sqlite(tmp_path / "a.db", max_changes=4) as backend:
+        first = await put(backend, thing("first"))
+        monkeypatch.setattr(_sqlite, "read_many", slow)
+        watches = []
+
+        async def watch() -> None:
+            watches.append(await reading(backend))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await gate.reached()
+            facts = [((await put(backend, thing(f"n{index}"))).revision, f"n{index}", False) for index in range(20)]
+            gate.open()
+        (reader,) = watches
+        await reader.until(facts[-1][0])
+        assert reader.snapshot_at == first
+        assert told(reader.changes) == facts
+
+
+async def test_a_snapshot_may_stand_at_a_commit_that_is_not_yet_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a snapshot has read from the file is not said again once published; its position can be resumed after."""
+    gate, run_batch = Gate(), _sqlite_commit.run_batch
+
+    def slow(*arguments: object) -> int:
+        head = run_batch(*arguments)  # type: ignore[arg-type]  # passed through
+        gate.pass_through()
+        return head
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        monkeypatch.setattr(_sqlite_writer, "run_batch", slow)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(put, backend, thing("a"))
+            await gate.reached()
+            reader = await reading(backend)
+            at = await reader.until_snapshot()
+            assert (at.revision, len(reader.held)) == (1, 1)
+            resumed = await reading(backend, after=at)
+            assert backend.position == at, "the store stands below what it has shown"
+            gate.open()
+        last = await put(backend, thing("b"))
+        for each in (reader, resumed):
+            await each.until(last.revision)
+            assert told(each.changes) == [(2, "b", False)]
+
+
+async def test_a_large_store_is_read_while_it_is_written_to(tmp_path: Path) -> None:
+    """More reads at once than there are connections wait for one another and all see one whole commit each."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        version = str((await backend.commit([putting(thing(f"n{i}", uid=f"n{i}")) for i in range(50)])).revision)
+
+        async def read() -> None:
+            for _ in range(5):
+                found, at = await backend.list(KIND, EVERYTHING)
+                assert {each.version for each in found} == {str(at.revision)}
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(read)
+            for _ in range(10):
+                changes = [putting(thing(f"n{i}", uid=f"n{i}"), version) for i in range(50)]
+                version = str((await backend.commit(changes)).revision)
+
+
+async def test_closing_lets_commits_end_and_tells_those_who_wait(tmp_path: Path, commit_gate: Gate) -> None:
+    """A commit under way is acknowledged, a waiting watch gets StoreUnusable, and so does who comes later."""
+    acknowledged: list[Position] = []
+
+    async def write() -> None:
+        acknowledged.append(await put(backend, thing("a")))
+
+    backend = SqliteBackend(tmp_path / "a.db")
+    async with trio.open_nursery() as nursery:
+        async with backend:
+            watch = await backend.watch(KIND, EVERYTHING)
+            assert isinstance(await watch.next(), EndOfSnapshot)
+            nursery.start_soon(expect_unusable, watch.next)
+            nursery.start_soon(write)
+            await commit_gate.reached()
+            nursery.start_soon(_open_when_blocked, commit_gate)
+        assert len(acknowledged) == 1 or await _soon(lambda: len(acknowledged) == 1)
+    for attempt in (lambda: put(backend, thing("b")), lambda: names(backend), lambda: reading(backend)):
+        with pytest.raises(StoreUnusable, match="is closed"):
+            await attempt()
+    async with backend:
+        assert await names(backend) == ["a"]
+
+
+async def _open_when_blocked(gate: Gate) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    gate.open()
+
+
+async def _soon(condition: Callable[[], bool]) -> bool:
+    for _ in range(10):
+        await trio.lowlevel.checkpoint()
+    return condition()
+
+
+async def test_a_number_that_the_file_cannot_hold_is_refused_alone(tmp_path: Path) -> None:
+    """The wire's numbers have 64 bits, SQLite's have a sign too: InvalidArgument, and nothing is written."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        raised = await backend.raise_fence("c", "m", 2**63 - 1, 0)
+        for attempt in (
+            lambda: backend.raise_fence("c", "m", 2**63, 0),
+            lambda: backend.raise_fence("c", "m", 0, 0),
+            lambda: backend.record_settled(raised.fence, 2**63),
+        ):
+            with pytest.raises(InvalidArgument, match="the highest that is stored"):
+                await attempt()
+        assert backend.position == raised.position
+
+
+async def test_a_store_is_opened_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``memory:`` and ``sqlite:PATH``, relative or absolute; another url is refused with what is known."""
+    monkeypatch.chdir(tmp_path)
+    async with open_store("memory:") as backend:
+        assert isinstance(backend, MemoryBackend)
+    async with open_store("sqlite:relative.db") as backend:
+        await put(backend, thing("a"))
+    async with open_store(f"sqlite:{tmp_path}/relative.db") as backend:
+        assert await names(backend) == ["a"]
+    for url in ("", "memory", "memory:x", "sqlite:", "sqlite", "staff.db", "etcd:x", "postgres://x"):
+        with pytest.raises(InvalidArgument, match='known are "memory:" and "sqlite:PATH"'):
+            open_store(url)

@@ -1,0 +1,177 @@
+"""The store in an SQLite file: what outlives the process, and copies that don't have all of it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headway.errors import HistoryGone
+from headway.storage import Fence, StoreMismatch, _sqlite_writer, open_sqlite
+from headway.testing._conformance_tools import (
+    EVERYTHING,
+    KIND,
+    held,
+    put,
+    putting,
+    reading,
+    remove,
+    removing,
+    thing,
+    told,
+    uid_of,
+)
+from tests.storage.sqlite_kit import opened_plainly
+
+
+async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Resources, owners, the store id and the revisions go on; the incarnation is a new one."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, kept := thing("kept", "text", owner_uid="o"))
+        at = await put(backend, gone := thing("gone"))
+        before = await remove(backend, gone, str(at.revision))
+        fence_at = (await backend.raise_fence("c", "m", 0, 0)).position
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        here = backend.position
+        assert (here.store_id, here.revision) == (before.store_id, fence_at.revision)
+        assert here.incarnation != before.incarnation
+        assert await backend.list(KIND, EVERYTHING) == ([kept], here)
+        assert await backend.list_by_owner("o") == ([kept], here)
+        assert (await put(backend, thing("new"))).revision == fence_at.revision + 1
+
+
+async def test_a_watch_resumes_over_a_restart(tmp_path: Path) -> None:
+    """Every position of the former process is resumed after exactly: changes, deletions, fences' revisions."""
+    positions, facts = [], []
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        for index in range(5):
+            at = await put(backend, resource := thing(f"n{index}"))
+            positions.append(at)
+            facts.append((at.revision, f"n{index}", False))
+            positions.append((await backend.raise_fence("c", "m", 0, 0)).position)
+            at = await backend.commit([putting(thing(f"m{index}")), removing(resource, str(at.revision))])
+            positions.append(at)
+            facts += [(at.revision, f"m{index}", False), (at.revision, f"n{index}", True)]
+        positions.append((await backend.raise_fence("c", "m", 0, 0)).position)
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        at = await put(backend, thing("new"))
+        facts.append((at.revision, "new", False))
+        for position in positions:
+            reader = await reading(backend, after=position)
+            await reader.until(at.revision)
+            assert told(reader.changes) == [fact for fact in facts if fact[0] > position.revision]
+
+
+async def test_a_deletion_heard_after_a_restart_has_the_resource_as_it_last_was(tmp_path: Path) -> None:
+    """Replayed from the file, a deletion brings the last content and the last version."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        first = await put(backend, resource := thing("a", "last words"))
+        await remove(backend, resource, str(first.revision))
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        reader = await reading(backend, after=first)
+        await reader.until(first.revision + 1)
+        assert [(each.deleted, each.resource) for each in reader.changes] == [(True, resource)]
+        assert reader.changes[0].resource.version == str(first.revision)
+
+
+async def test_history_in_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the log has dropped goes from the file now and then; what it keeps is there after a restart."""
+    monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 10)
+    async with open_sqlite(tmp_path / "a.db", max_changes=20) as backend:
+        positions = [await put(backend, thing(f"n{index}")) for index in range(100)]
+    with opened_plainly(tmp_path / "a.db") as plain:
+        (count,) = plain.execute("SELECT count(*) FROM history").fetchone()
+    assert 20 <= count <= 20 + 10 + 2
+    async with open_sqlite(tmp_path / "a.db", max_changes=20) as backend:
+        reader = await reading(backend, after=positions[-21])
+        await reader.until(positions[-1].revision)
+        assert len(reader.changes) == 20
+        with pytest.raises(HistoryGone):
+            await backend.watch(KIND, EVERYTHING, positions[-22])
+    async with open_sqlite(tmp_path / "a.db", max_changes=5) as backend:
+        await reading(backend, after=positions[-6])
+        with pytest.raises(HistoryGone):
+            await backend.watch(KIND, EVERYTHING, positions[-7])
+
+
+async def test_a_restart_does_not_bring_back_history_that_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a larger bound than before, what the file has let go of is refused, and what it has not is not."""
+    monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 10)
+    async with open_sqlite(tmp_path / "a.db", max_changes=20) as backend:
+        positions = [await put(backend, thing(f"n{index}")) for index in range(50)]
+    with opened_plainly(tmp_path / "a.db") as plain:
+        (floor,) = plain.execute("SELECT value FROM meta WHERE key = 'history_floor'").fetchone()
+    assert 10 <= floor <= 30
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await backend.watch(KIND, EVERYTHING, positions[floor - 1])
+        with pytest.raises(HistoryGone):
+            await backend.watch(KIND, EVERYTHING, positions[floor - 2])
+
+
+async def test_fences_and_what_is_settled_outlive_the_process(tmp_path: Path) -> None:
+    """A write below a fence of the former process is refused by the next one."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("a"), fence=Fence("c", "m", 1, 0))
+        raised = await backend.raise_fence("c", "m", 2, 3)
+        await backend.record_settled(raised.fence, 5)
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        with pytest.raises(Exception, match=r"is at \(2, 3\), above \(1, 0\)"):
+            await put(backend, thing("b"), fence=Fence("c", "m", 1, 0))
+        assert (await backend.raise_fence("c", "m", 0, 0))[::2] == (Fence("c", "m", 3, 0), 5)
+
+
+async def test_an_older_copy_in_place_of_the_file_is_found_out(tmp_path: Path) -> None:
+    """Positions that the copy can have had are resumed after; those of what it lost are refused, for good."""
+    path, copy = tmp_path / "a.db", tmp_path / "copy.db"
+    async with open_sqlite(path) as backend:
+        known = await put(backend, thing("known"))
+    shutil.copy(path, copy)
+    async with open_sqlite(path) as backend:
+        lost = [await put(backend, thing(f"lost{index}")) for index in range(3)]
+    shutil.copy(copy, path)
+    async with open_sqlite(path) as backend:
+        for _ in range(2):
+            await backend.watch(KIND, EVERYTHING, known)
+            for position in lost:
+                with pytest.raises(StoreMismatch):
+                    await backend.watch(KIND, EVERYTHING, position)
+            for index in range(4):
+                await put(backend, thing(f"else{index}{backend.position.revision}"))
+
+
+async def test_a_copy_taken_while_the_store_was_open_is_found_out(tmp_path: Path) -> None:
+    """A copy knows the incarnation that went on without it, and up to where it went along."""
+    path, copy = tmp_path / "a.db", tmp_path / "copy.db"
+    async with open_sqlite(path) as backend:
+        known = await put(backend, thing("known"))
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+        lost = await put(backend, thing("lost"))
+    async with open_sqlite(copy) as backend:
+        await put(backend, thing("other"))
+        await put(backend, thing("another"))
+        await backend.watch(KIND, EVERYTHING, known)
+        with pytest.raises(StoreMismatch, match="this copy doesn't have"):
+            await backend.watch(KIND, EVERYTHING, lost)
+
+
+async def test_the_file_holds_what_the_backend_says(tmp_path: Path) -> None:
+    """The file names itself in its header, and each opening in a row of its own."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        await put(backend, resource := thing("a", "text"))
+        found, _ = await backend.list(KIND, EVERYTHING)
+        assert held(found) == {("default", "default", "a"): (uid_of(resource), "1")}
+        first = backend.position.incarnation
+    async with open_sqlite(path) as backend:
+        second = backend.position.incarnation
+    header = path.read_bytes()[:100]
+    assert (header[68:72], header[60:64]) == (b"HdWy", b"\0\0\0\1")
+    with opened_plainly(path) as plain:
+        rows = plain.execute("SELECT incarnation, first_revision, last_revision FROM incarnations").fetchall()
+        (mode,) = plain.execute("PRAGMA journal_mode").fetchone()
+    assert sorted(rows, key=lambda row: row[1]) == [(first, 1, 1), (second, 2, None)]
+    assert mode == "wal"
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock"]
