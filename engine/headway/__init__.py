@@ -17,6 +17,7 @@ General layout, in the order in which a change travels; each room imports only t
     manifest         YAML documents to resources and back
     observe          what users see of it: logs, metrics, health
     engine           `open_engine`, the only file that knows every room
+    workers          `open_workers`: controllers in further processes
     testing          what users' tests need
     cli              the command line
 
@@ -73,6 +74,7 @@ from headway.controller import graph as graph
 from headway.controller import process_exits as process_exits
 from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
+from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
 from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
@@ -145,3 +147,4 @@ from headway.resource import Scope as Scope
 from headway.resource import Status as Status
 from headway.resource import field as field
 from headway.resource import message as message
+from headway.workers import open_workers as open_workers

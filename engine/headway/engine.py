@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
 
 from headway._groups import only_error
+from headway._process import SERVER, Placing, supervisor
 from headway._shutdown import ShutdownWatch
 from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
 from headway.client import Client
-from headway.controller import STALL_LIMIT, App, ControllerStatus, Definition, Owed, Run, Supervisor
+from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Definition, Supervisor
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
@@ -42,7 +43,7 @@ _PACE = 0.02
 
 
 class Engine:
-    """A running engine. Made by `open_engine`.
+    """A running engine. Made by `open_engine` and `open_workers`.
 
     Attributes:
         client: reads and writes resources, as nobody's controller.
@@ -54,14 +55,14 @@ class Engine:
     def __init__(
         self,
         client: Client,
-        backend: Backend,
+        revision: Callable[[], Awaitable[int]],
         supervisors: Sequence[Supervisor],
         addresses: Sequence[str] = (),
         hubs: Sequence[Hub] = (),
     ) -> None:
         self.client = client
         self.addresses = list(addresses)
-        self._backend = backend
+        self._revision = revision
         self._supervisors = supervisors
         self._hubs = hubs
         self.controllers = _by_name(supervisors)
@@ -83,18 +84,17 @@ class Engine:
     async def wait_settled(self) -> None:
         """Wait until no controller owes anything: every change so far is mapped and reconciled without failure.
 
-        Keys that only wait for a time that they asked for don't count; a key that keeps failing does, so put this
-        under a deadline (`trio.fail_after`).
+        Of controllers that run in several processes this counts what is this one's: a singleton that stands by owes
+        nothing here. Keys that only wait for a time that they asked for don't count; a key that keeps failing does, so
+        put this under a deadline (`trio.fail_after`).
         """
         while True:
             await trio.lowlevel.checkpoint()
             # Every run begins with a commit, so that at revision 0 none has begun yet.
-            revision = max(1, self._backend.position.revision)
-            for supervisor in self._supervisors:
-                await supervisor.wait_settled(revision)
-            if self._backend.position.revision <= revision and all(
-                supervisor.settled() >= revision for supervisor in self._supervisors
-            ):
+            revision = max(1, await self._revision())
+            for each in self._supervisors:
+                await each.wait_settled(revision)
+            if await self._revision() <= revision and all(each.settled() >= revision for each in self._supervisors):
                 return
 
 
@@ -109,6 +109,7 @@ async def open_engine(
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
+    lease_ttl: float = LEASE_TTL,
     stall_limit: float = STALL_LIMIT,
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
@@ -132,6 +133,8 @@ async def open_engine(
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
         access: says who may do what there. What is in the process may do everything.
         insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
+        lease_ttl: seconds, from 1 to 3,600, after which another process takes over a controller that this one led when
+            it died (`open_workers`).
         stall_limit: seconds in which a type that is being primed must make some progress, however small; otherwise the
             controller's run ends with PrimingStalled, which names the type, and is started again.
         shutdown_bound: seconds in which every task should have ended when the block has; what has not is reported then,
@@ -145,12 +148,13 @@ async def open_engine(
     Raises DeclarationError for apps that don't go together, and for listening without saying to whom; StoreUnusable for
     a store that can't be opened; OSError for an address that can't be had.
     """
-    registry, definitions = _together(apps)
-    _refuse_own_name(apps)
-    _check_seconds("stall_limit", stall_limit)
-    _check_seconds("shutdown_bound", shutdown_bound)
+    registry, definitions = together(apps)
+    refuse_own_name(apps)
+    check_seconds("stall_limit", stall_limit)
+    check_seconds("shutdown_bound", shutdown_bound)
+    check_seconds("lease_ttl", lease_ttl)
     if hard_exit is not None:
-        _check_seconds("hard_exit", hard_exit)
+        check_seconds("hard_exit", hard_exit)
     if listen and (access is None) is not insecure:
         raise DeclarationError(
             f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
@@ -176,12 +180,17 @@ async def open_engine(
                 hubs: list[Hub] = []
                 own = PacedChannel(channel, _PACE)
                 builtin = builtin_app(registry, functools.partial(unregistered, backend, registry))
-                for served, through_channel in ((definitions, theirs), (_together([builtin])[1], own)):
+                # Headway's own run here alone, so they need no leases.
+                for served, through_channel, process in (
+                    (definitions, theirs, SERVER),
+                    (together([builtin])[1], own, None),
+                ):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit, isolation=isolation)
                     hubs.append(hub)
-                    supervisors += _supervisors(served, hub, through_channel, registry, report, stall_limit)
-                for supervisor in supervisors:
-                    nursery.start_soon(supervisor.supervise, name=f"controller {supervisor.name}")
+                    placing = Placing(hub, through_channel, registry, report, stall_limit, process, lease_ttl)
+                    supervisors += [supervisor(*each, placing) for each in served.items()]
+                for each in supervisors:
+                    nursery.start_soon(each.supervise, name=f"controller {each.name}")
                 if access is None:
                     offered = services
                     offered.add(TypesService(registry))
@@ -196,7 +205,8 @@ async def open_engine(
                     )
                 async with _listening(offered, listen, tls, failed) as addresses:
                     try:
-                        yield Engine(Client(channel, registry), backend, supervisors, addresses, hubs)
+                        where = functools.partial(_revision, backend)
+                        yield Engine(Client(channel, registry), where, supervisors, addresses, hubs)
                     finally:
                         ending.begin()
                         # Else the server would give callers that wait for a lease all of its grace.
@@ -238,10 +248,14 @@ async def connect(
     """
     from headway.rpc import open_channel
 
-    registry, _ = _together(apps)
+    registry, _ = together(apps)
     decoders = {WATCH_LIST: WatchDecoder}
     async with open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout) as channel:
         yield Client(channel, registry, token=token)
+
+
+async def _revision(backend: Backend) -> int:
+    return backend.position.revision
 
 
 def _services(*services: object) -> Services:
@@ -278,7 +292,8 @@ async def _listening(
         yield server.addresses
 
 
-def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
+def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
+    """The types of the apps, and their controllers by the names of their fences. Raises DeclarationError."""
     registry = Registry()
     definitions: dict[str, Definition] = {}
     for app in apps:
@@ -296,38 +311,13 @@ def _together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
     return registry, definitions
 
 
-def _check_seconds(name: str, given: object) -> None:
+def check_seconds(name: str, given: object) -> None:
+    """Raise DeclarationError for what is no number of seconds above 0."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
         raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
 
 
-def _refuse_own_name(apps: Sequence[App]) -> None:
+def refuse_own_name(apps: Sequence[App]) -> None:
+    """Raise DeclarationError for an app that is named as Headway's own."""
     if any(app.name == NAME for app in apps):
         raise DeclarationError(f"an app named {NAME!r} would share the fences of Headway's own controllers: rename it")
-
-
-def _supervisors(
-    definitions: dict[str, Definition],
-    hub: Hub,
-    channel: Channel,
-    registry: Registry,
-    report: Report,
-    stall_limit: float,
-) -> list[Supervisor]:
-    def make(fence_name: str, definition: Definition, owed: Owed) -> Run:
-        return Run(
-            definition,
-            hub=hub,
-            channel=channel,
-            registry=registry,
-            report=report,
-            fence_name=fence_name,
-            member="",
-            owed=owed,
-            stall_limit=stall_limit,
-        )
-
-    return [
-        Supervisor(definition.name, functools.partial(make, fence_name, definition), report, fence_name=fence_name)
-        for fence_name, definition in definitions.items()
-    ]

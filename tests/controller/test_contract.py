@@ -180,7 +180,7 @@ async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(
 
     assert late.error is not None
     assert (late.error.message or "").startswith(FENCED)
-    assert set(seen) == {(2, "2")}
+    assert set(seen) == {(3, "3")}
 
 
 async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(

@@ -98,7 +98,7 @@ async def test_c6_a_run_owes_the_keys_that_its_former_self_did_not_get_to(
         await trio.sleep(0.1)
         await rig.restart()
         await rig.settle()
-        assert [seen.term for seen in rig.witness.reconciles if seen.name == "not-there"] == [2]
+        assert [seen.term for seen in rig.witness.reconciles if seen.name == "not-there"] == [3]
 
 
 async def test_c6_a_deletion_while_no_run_was_there_is_found_in_the_history(

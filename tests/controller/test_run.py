@@ -105,7 +105,7 @@ async def test_an_initialiser_that_fails_fails_the_run(autojump_clock: MockClock
         await rig.write_pool("a")
         await rig.settle()
 
-    assert (len(tries), seen) == (3, [3])
+    assert (len(tries), seen) == (3, [5])
     assert [type(event.error) for event in rig.witness.heard(events.RunEnded)] == [SourceFailed] * 2
 
 
@@ -183,7 +183,8 @@ async def test_a_run_that_was_superseded_ends_and_begins_anew(autojump_clock: Mo
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
-        await LeaseClient(rig.channel).raise_fence("test/pools", "")
+        # A process of this one's name has begun a term.
+        await LeaseClient(rig.channel).acquire("test/pools", "server", 15)
         await rig.write_member("m", "a")
         await rig.settle()
         (ended,) = rig.witness.heard(events.RunEnded)

@@ -159,7 +159,7 @@ class Witness:
 
     def _is_not_behind_its_predecessor(self, rt: headway.Runtime) -> None:
         raised = [self._raised(call) for call in self.channel.done if call.method == "Raise" and call.known]
-        start = max(revision for term, number, revision in raised if term == rt.term and not number)
+        start = max(revision for term, number, revision in raised if term == rt.term and number == 1)
         for commit in self.store.commits:
             if commit.fence is not None and self.is_ours(commit.fence) and commit.fence.term < rt.term:
                 assert commit.revision < start, f"C3: {commit.fence} wrote at {commit.revision}, after {start}"

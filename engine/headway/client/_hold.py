@@ -119,13 +119,16 @@ async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report:
     while True:
         sent_at = trio.current_time()
         try:
-            answer = await leases.acquire(name, holder, ttl, attempt=attempt, wait=_WAIT)
+            # Who doesn't know yet that it is another's is told so at once.
+            answer = await leases.acquire(name, holder, ttl, attempt=attempt, wait=_WAIT if told else 0.0)
         except RemoteError as error:
             # It may have been taken: the next request is of the same attempt, and then has the same term.
             delay = retry * random.uniform(0.5, 1)
             report(LeaseDelayed(name, error, delay))
             await trio.sleep(delay)
             retry, late = min(retry * 2, _LONGEST_RETRY), False
+            # Who holds it is told again when there is an answer again.
+            told = ""
             continue
         retry = _FIRST_RETRY
         if answer.acquired:

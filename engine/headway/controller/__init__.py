@@ -14,9 +14,14 @@ from headway.controller._graph import Edge as Edge
 from headway.controller._graph import Graph as Graph
 from headway.controller._graph import Step as Step
 from headway.controller._graph import graph as graph
+from headway.controller._leading import LEASE_TTL as LEASE_TTL
+from headway.controller._leading import Leading as Leading
 from headway.controller._mapping import Owed as Owed
 from headway.controller._outputs import Outputs as Outputs
 from headway.controller._own_writes import OwnWrite as OwnWrite
+from headway.controller._placement import Placement as Placement
+from headway.controller._placement import Sharded as Sharded
+from headway.controller._placement import sharded as sharded
 from headway.controller._request import Reason as Reason
 from headway.controller._request import Request as Request
 from headway.controller._request import RequeueAfter as RequeueAfter
@@ -27,6 +32,7 @@ from headway.controller._results import NotDone as NotDone
 from headway.controller._run import STALL_LIMIT as STALL_LIMIT
 from headway.controller._run import Run as Run
 from headway.controller._runtime import Runtime as Runtime
+from headway.controller._sharded import ShardedRun as ShardedRun
 from headway.controller._sources import ProcessExits as ProcessExits
 from headway.controller._sources import every as every
 from headway.controller._sources import from_channel as from_channel

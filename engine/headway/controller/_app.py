@@ -21,6 +21,7 @@ from headway.controller._checks import (
 )
 from headway.controller._daemons import Daemons
 from headway.controller._definition import DeclaredAs, Definition, Initialiser, OnStart, OnStop, Reconciler, Source
+from headway.controller._placement import Placement
 from headway.controller._runtime import Runtime
 from headway.controller._timers import Timers
 from headway.errors import DeclarationError
@@ -65,6 +66,7 @@ class ControllerOptions(LivedOptions, total=False):
     """What can be said of a controller besides what it manages; see `App.controller`."""
 
     sources: Mapping[str, Source] | None
+    placement: Placement
 
 
 class App:
@@ -130,6 +132,7 @@ class App:
         concurrency: int = 1,
         deadline: float = 300.0,
         backoff: Backoff | None = None,
+        placement: Placement = "singleton",
         name: str = "",
     ) -> Callable[[Reconciler[Any]], Reconciler[Any]]:
         """Declare a controller; decorates its reconciler, an async function of a Runtime and a Request.
@@ -150,6 +153,8 @@ class App:
             concurrency: how many keys are reconciled at once; one key never is.
             deadline: seconds that a reconcile may take before it is cancelled and counts as failed.
             backoff: between the attempts of a key that fails: 5 ms, doubling up to 1,000 s, unless given.
+            placement: where it runs when several processes share a store: in one of them (``"singleton"``), in each
+                (``"every_process"``), or each key in one of them (``headway.sharded(shards=16)``).
             name: the function's own name, with hyphens, unless given.
 
         What is given is copied: changing it afterwards changes nothing. Raises DeclarationError, with the right form.
@@ -176,6 +181,7 @@ class App:
                     concurrency=concurrency,
                     deadline=deadline,
                     backoff=backoff or Backoff(),
+                    placement=placement,
                 )
             )
             return reconcile

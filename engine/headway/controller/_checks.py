@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
 from headway.controller._definition import Definition
+from headway.controller._placement import placement_problem
 from headway.errors import DeclarationError
 from headway.mapper import Watch
 from headway.mapper import watch as watched
@@ -117,6 +118,7 @@ def _problems(definition: Definition, app: str, registry: Registry, taken: Conta
     yield _queries_problem(definition)
     yield _needs_problem(definition)
     yield _numbers_problem(definition)
+    yield placement_problem(definition.placement)
     for name, source in definition.sources.items():
         yield function_problem(f"source {name!r}", source, 2)
     yield _optional("the initialiser", definition.initialiser, 1)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headway.cache import OWNER_INDEX, CachedType, Index, Query, index_owner
+from headway.controller._placement import Placement
 from headway.controller._request import Request, Result
 from headway.mapper import Predicate, Watch
 from headway.queue import Backoff
@@ -58,6 +59,7 @@ class Definition:
     concurrency: int = 1
     deadline: float = 300.0
     backoff: Backoff = field(default_factory=Backoff)
+    placement: Placement = "singleton"
     declared_as: DeclaredAs = "controller"
 
     @property

@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
 from headway.cache import Hub, SharedType
 from headway.client import LeaseClient, RunFence
 from headway.controller._own_writes import OwnWrites
-from headway.controller._request import Reason
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteSettled, WriteUnknown
-from headway.queue import WaitingQueue
 from headway.resource import Key, Position, ResourceType, pb
 
 _LONGEST_WAIT = 5.0
+
+
+class Keys(Protocol):
+    """A work queue, as far as it can be held."""
+
+    def hold(self) -> None:
+        """Hold every key back."""
+        ...
+
+    def release(self) -> None:
+        """Let keys be taken again."""
+        ...
 
 
 class RunWrites:
@@ -32,7 +42,7 @@ class RunWrites:
         self,
         controller: str,
         hub: Hub,
-        queue: WaitingQueue[Key, Reason],
+        queue: Keys,
         report: Report,
         on_settled: Callable[[], None],
     ) -> None:

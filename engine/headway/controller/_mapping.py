@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import trio
 
@@ -16,7 +16,7 @@ from headway.controller._self_triggers import SelfTriggers
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
 from headway.mapper import MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name, reading
-from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
+from headway.queue import BACKLOG, LIVE, Priority
 from headway.resource import Key, TypeName
 
 
@@ -41,6 +41,14 @@ _STEP = 500
 """How many changes are mapped between two checkpoints."""
 
 
+class Keys(Protocol):
+    """A work queue, as far as keys are put into it."""
+
+    def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
+        """Queue a key at once."""
+        ...
+
+
 class RunMapping:
     """Maps a run's changes when every type of the run has reached them (C4), by their old and new state (C6)."""
 
@@ -48,7 +56,7 @@ class RunMapping:
         self,
         definition: Definition,
         cache: CacheReader,
-        queue: WaitingQueue[Key, Reason],
+        queue: Keys,
         report: Report,
         on_progress: Callable[[], None],
         *,

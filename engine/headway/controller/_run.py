@@ -21,33 +21,35 @@ A run ends by an error or by cancellation; its nurseries have closed then, so th
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import trio
 
 from headway._groups import only_error
-from headway.cache import Applied, Cache, CachedType, Hub, OnFailure, SharedType, Subscription, stored_type
-from headway.client import Client, LeaseClient, RunFence
+from headway.cache import Applied, Cache, CachedType, Hub, OnFailure, Subscription, stored_type
+from headway.client import Client, HeldLease, LeaseClient, RunFence, Writes
 from headway.controller._alive import Lives
 from headway.controller._callbacks import call
 from headway.controller._declared_client import Declared
 from headway.controller._definition import Definition, Enqueue
 from headway.controller._deletions import deletions_since
 from headway.controller._fence import RunWrites
-from headway.controller._mapping import Owed, RunMapping
+from headway.controller._mapping import Keys, Owed, RunMapping
+from headway.controller._priming import wait_primed
 from headway.controller._request import Reason
 from headway.controller._results import Results
 from headway.controller._runtime import Runtime
 from headway.controller._self_triggers import SelfTriggers
 from headway.controller._status import ControllerStatus, Phase, TypeStatus
 from headway.controller._worker import Worker
-from headway.errors import EngineBug, HeadwayError, InvalidArgument, PrimingStalled, RemoteError, StoreChanged
+from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
 from headway.events import CallDelayed, IndexFailed, Primed, Priming, Report, RunStarted
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, TypeName
 from headway.rpc import Channel
 
-_RECORD_INTERVAL = 5.0
+RECORD_INTERVAL = 5.0
 _NOTHING = Owed()
 STALL_LIMIT = 60.0
 
@@ -60,6 +62,10 @@ class Run:
         member: which of the processes that may run it this one is.
         owed: what the former run in this process still owed.
         stall_limit: seconds in which a type that is being primed must hear something.
+
+    Attributes:
+        began: when it was made, by Trio's clock.
+        lease: inside of which it runs; to be set before it does. None: it needs none.
     """
 
     def __init__(
@@ -75,6 +81,8 @@ class Run:
         owed: Owed = _NOTHING,
         stall_limit: float = STALL_LIMIT,
     ) -> None:
+        self.began = trio.current_time()
+        self.lease: HeldLease | None = None
         self._definition = definition
         self._hub = hub
         self._channel = channel
@@ -84,25 +92,15 @@ class Run:
         self._owed = owed
         self._stall_limit = stall_limit
         self._lease = LeaseClient(channel)
-        self._queue: WaitingQueue[Key, Reason] = WaitingQueue(WorkQueue(definition.backoff))
+        self._queue = self._make_queue(WorkQueue(definition.backoff))
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
         self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries)
         self._self_triggers = SelfTriggers(self._writes.own)
         self._results = Results()
-        lives, declared = Lives(self._cache, definition.types), Declared(definition)
-        client = Client(channel, registry, self._writes, allow=declared)
-        self._runtime = Runtime(definition, self._cache, client, lives, declared, report)
-        self._mapping = RunMapping(
-            definition,
-            self._cache,
-            self._queue,
-            report,
-            self._note_progress,
-            own=self._writes.own,
-            self_triggers=self._self_triggers,
-            lives=lives,
-            isolation=hub.isolation,
-        )
+        self._lives, declared = Lives(self._cache, definition.types), Declared(definition)
+        client = Client(channel, registry, self._client_writes(), allow=declared)
+        self._runtime = Runtime(definition, self._cache, client, self._lives, declared, report)
+        self._mapping = self._make_mapping(self._queue, self._note_progress)
         self._subscriptions: dict[TypeName, Subscription] = {}
         self._worker: Worker | None = None
         self._begun = False
@@ -111,6 +109,47 @@ class Run:
         self._starting_revision = 0
         self._recorded = 0
         self._progress = trio.lowlevel.ParkingLot()
+
+    # --- what a sharded run has otherwise ---
+
+    def _make_queue(self, machine: WorkQueue[Key, Reason]) -> WaitingQueue[Key, Reason]:
+        return WaitingQueue(machine)
+
+    def _client_writes(self) -> Writes:
+        return self._writes
+
+    def _make_mapping(self, queue: Keys, on_progress: Callable[[], None]) -> RunMapping:
+        return RunMapping(
+            self._definition,
+            self._cache,
+            queue,
+            self._report,
+            on_progress,
+            own=self._writes.own,
+            self_triggers=self._self_triggers,
+            lives=self._lives,
+            isolation=self._hub.isolation,
+        )
+
+    async def _missed(self, raised: RunFence) -> dict[TypeName, list[Applied]]:
+        """The deletions from before the subscriptions began."""
+        until = {name: subscription.joined_at for name, subscription in self._subscriptions.items()}
+        return await self._deletions(raised.position, raised.settled, until)
+
+    def _queue_held(self, mapping: RunMapping, deleted: dict[TypeName, list[Applied]]) -> None:
+        """Queue what the cache holds, and what of it is to be mapped, as backlog. No checkpoint in it."""
+        manages = self._definition.manages.name
+        self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
+        self._map_held(mapping, deleted)
+
+    def _map_held(self, mapping: RunMapping, deleted: dict[TypeName, list[Applied]]) -> None:
+        for name in self._subscriptions:
+            if name != self._definition.manages.name or self._definition.manages in self._definition.watches:
+                mapping.add_held(name)
+            mapping.add_backlog(name, deleted.get(name, []))
+
+    def _start_beside(self, nursery: trio.Nursery) -> None:
+        """Start what else runs as long as the run does."""
 
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises what ended the run: a source's error, StoreChanged, Fenced, and the like."""
@@ -124,7 +163,7 @@ class Run:
             self._starting_revision = raised.position.revision
             self._enter("priming")
             await self._prime(raised.position)
-            deleted = await self._deletions(raised.position, raised.settled)
+            deleted = await self._missed(raised)
             await self._live(raised.position.revision, deleted)
         except BaseException as error:
             ended_by = error
@@ -210,7 +249,9 @@ class Run:
 
     async def _start(self) -> RunFence:
         """The initialiser and the fence, whose commit is the starting revision (C3)."""
-        raised = await self._writes.raise_first(self._lease, self._fence_name, self._member)
+        # Under a lease the fence is raised in its term, of which this is the only run.
+        term, number = (0, 0) if self.lease is None else (self.lease.term, 1)
+        raised = await self._writes.raise_first(self._lease, self._fence_name, self._member, term=term, number=number)
         self._runtime.term = raised.fence.term
         self._runtime.strong.began_at = raised.position.revision
         if self._definition.initialiser is not None:
@@ -236,7 +277,7 @@ class Run:
         self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
         shared = self._hub.shared(type)
-        await self._wait_primed(shared, start.revision)
+        await wait_primed(shared, start.revision, self._stall_limit)
         if shared.store_id != start.store_id:
             raise StoreChanged(
                 f"the cache of {type.name} is of store {shared.store_id}; the fence was raised in {start.store_id}"
@@ -247,31 +288,17 @@ class Run:
         count, seconds = len(subscription.gate.entries), trio.current_time() - began
         self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
 
-    async def _wait_primed(self, shared: SharedType, revision: int) -> None:
-        """Wait for as long as the type makes progress: a big one may take its time, one of which nothing is heard not.
-
-        Raises PrimingStalled when nothing has been heard of it for the limit.
-        """
-        while True:
-            heard = shared.heard
-            with trio.move_on_after(self._stall_limit):
-                await shared.wait_complete(revision)
-                return
-            if shared.heard == heard:
-                raise PrimingStalled(
-                    f"nothing was heard of {shared.type.name} for {self._stall_limit} s while it was being primed: "
-                    f"{shared.resources} resources have come, its revision is {shared.frontier} of {revision}"
-                )
-
-    async def _deletions(self, start: Position, settled: int) -> dict[TypeName, list[Applied]]:
-        """What was deleted after the former run owed nothing and before the subscriptions, as far as it is known."""
+    async def _deletions(
+        self, start: Position, settled: int, until: Mapping[TypeName, int]
+    ) -> dict[TypeName, list[Applied]]:
+        """What was deleted after ``settled``, when nothing was owed, up to a revision of each type; as far as known."""
         since = start._replace(revision=settled)
         found: dict[TypeName, list[Applied]] = {}
         for type in self._definition.types:
-            joined_at = self._subscriptions[type.name].joined_at
-            if joined_at > since.revision:
+            up_to = until[type.name]
+            if up_to > since.revision:
                 deleted = await deletions_since(
-                    self._channel, stored_type(type), since, joined_at, self._report, self._definition.name
+                    self._channel, stored_type(type), since, up_to, self._report, self._definition.name
                 )
                 held = self._hub.shared(type).held
                 found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
@@ -303,6 +330,7 @@ class Run:
             nursery.start_soon(self._mapping.retry, name="retrying mappers")
             nursery.start_soon(self._record, name="recording what is settled")
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
+            self._start_beside(nursery)
             for name, source in definition.sources.items():
                 nursery.start_soon(source, self._runtime, self._enqueue(f"source {name}"), name=f"source {name}")
             for number in range(definition.concurrency):
@@ -319,12 +347,7 @@ class Run:
         for key in self._owed.keys:
             self._queue.add(key, Reason("owed"))
         self._mapping.add_owed(self._owed, self._writes.store_id)
-        manages = self._definition.manages.name
-        self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
-        for name in self._subscriptions:
-            if name != manages or self._definition.manages in self._definition.watches:
-                self._mapping.add_held(name)
-            self._mapping.add_backlog(name, deleted.get(name, []))
+        self._queue_held(self._mapping, deleted)
 
     def _index_failed(self, type: TypeName) -> OnFailure:
         def report(index: str, key: Key, error: Exception) -> None:
@@ -349,16 +372,18 @@ class Run:
 
     async def _record(self) -> None:
         """Note in the store, now and then, up to which revision nothing is owed (C6, across runs)."""
+        # When it can't be noted the next run reconciles more than it need; nothing is lost. Fenced ends the run.
         while True:
-            await trio.sleep(_RECORD_INTERVAL)
-            # When it can't be noted the next run reconciles more than it need; nothing is lost. Fenced ends the run.
+            await trio.sleep(RECORD_INTERVAL)
             try:
                 await self._record_now()
             except RemoteError as error:
-                self._report(CallDelayed(self._definition.name, "RecordSettled", error, _RECORD_INTERVAL))
+                self._report(CallDelayed(self._definition.name, "RecordSettled", error, RECORD_INTERVAL))
 
     async def _record_now(self) -> None:
         settled = self.settled()
+        if self.lease is not None and not self.lease.held:
+            return
         if settled > self._recorded and self._writes.fence is not None:
             await self._lease.record_settled(self._writes.fence, settled)
             self._recorded = settled

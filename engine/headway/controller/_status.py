@@ -9,9 +9,10 @@ from headway.controller._results import NotDone
 from headway.queue import QueueStatistics
 from headway.resource import TypeName
 
-Phase = Literal["starting", "priming", "running", "resting"]
-"""``starting``: raising the fence, and the initialiser; ``priming``: its types' caches fill; ``running``: mapping and
-reconciling; ``resting``: between two runs."""
+Phase = Literal["starting", "priming", "running", "resting", "standby"]
+"""``starting``: taking the lease, raising the fence, and the initialiser; ``priming``: its types' caches fill;
+``running``: mapping and reconciling; ``resting``: between two runs; ``standby``: another process runs it, and this one
+is ready to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class ControllerStatus:
         not_done: up to 1,000 of the keys whose last reconcile didn't end well, by how they are called.
         not_done_count: of all of them.
         restarts: how many runs have ended.
-        error: what ended the last run, as class and text; empty while none has failed.
+        error: what ended the last run, or keeps the next one from its lease, as class and text; empty: nothing has.
+        leader: the process that runs it while this one stands by.
+        shards: those that this process has; None unless it is sharded.
     """
 
     name: str
@@ -70,6 +73,8 @@ class ControllerStatus:
     not_done_count: int = 0
     restarts: int = 0
     error: str = ""
+    leader: str = ""
+    shards: tuple[int, ...] | None = None
 
     @property
     def problem(self) -> str:

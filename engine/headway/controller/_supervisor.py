@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import trio
 
 from headway._groups import only_error, story
+from headway.controller._leading import Leading
 from headway.controller._mapping import Owed
 from headway.controller._run import Run
 from headway.controller._status import ControllerStatus, Phase
-from headway.errors import EngineBug
+from headway.errors import EngineBug, LeaseLost
 from headway.events import Report, RunEnded
 
 FLAP = 2.0
 """A run that ended within so many seconds of its start is a flap: the next one is delayed."""
 
+_ANY_REVISION = 2**64
 _FIRST, _LONGEST, _JITTER = 0.5, 60.0, 0.25
 
 
@@ -34,57 +37,101 @@ def restart_delay(flaps: int) -> float:
 class Supervisor:
     """Runs one controller.
 
+    Args:
+        leading: how it comes by its lease; None: it runs without one.
+
     Attributes:
         name: of the controller.
         fence_name: under what the store keeps its fence, "app/name".
         run: the present run; None between two.
     """
 
-    def __init__(self, name: str, make_run: Callable[[Owed], Run], report: Report, *, fence_name: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        make_run: Callable[[Owed], Run],
+        report: Report,
+        *,
+        fence_name: str = "",
+        leading: Leading | None = None,
+    ) -> None:
         self.name = name
         self.fence_name = fence_name or name
         self.run: Run | None = None
         self._make_run = make_run
         self._report = report
+        self._leading = leading
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
         self._error = ""
         self._ended_at = trio.current_time()
+        self._resting = False
+        self._owed = Owed()
+        if leading is not None:
+            leading.on_standby = self._stand_by
 
     async def supervise(self) -> None:
         """Start a run, and another one when it has ended, until cancelled. What one still owes the next one gets."""
-        owed = Owed()
         flaps = 0
         while True:
             began = trio.current_time()
-            self.run = self._make_run(owed)
-            self._started.unpark_all()
-            error = await self._one_run(self.run)
+            error, run = await self._one_run()
             # Invariant: the run's nurseries have closed here, so nothing of it goes on beside the next one (C7).
-            owed = self.run.owed()
-            self.run = None
+            if run is not None:
+                self._owed, began = run.owed(), run.began
             self._restarts, self._error = self._restarts + 1, story(error)
             self._ended_at = trio.current_time()
-            flaps = flaps + 1 if trio.current_time() - began < FLAP else 0
+            # Who has lost the lease waits for it; that is no failure of the controller's.
+            flaps = flaps + 1 if trio.current_time() - began < FLAP and not isinstance(error, LeaseLost) else 0
             delay = restart_delay(flaps)
             self._report(RunEnded(self.name, error, delay))
+            self._resting = True
             await trio.sleep(delay)
+            self._resting = False
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether another process runs it, and this one would if that didn't."""
+        return self.run is None and self._leading is not None and bool(self._leading.leader)
+
+    def _stand_by(self) -> None:
+        # What comes from now on is the leader's to do, and the store's history tells the next run here what it left:
+        # feeds that nobody reads would only grow.
+        for _, subscription in self._owed.subscriptions:
+            subscription.close()
+        self._owed = self._owed._replace(subscriptions=())
+        self._ended_at = trio.current_time()
+        self._started.unpark_all()
 
     def status(self) -> ControllerStatus:
         """What the controller is doing now."""
-        if self.run is None:
-            # Before the first run nothing has ended yet.
-            phase: Phase = "resting" if self._restarts else "starting"
-            status = ControllerStatus(self.name, phase, trio.current_time() - self._ended_at)
-        else:
+        leading = self._leading
+        if self.run is not None:
             status = self.run.status()
-        return dataclasses.replace(status, restarts=self._restarts, error=self._error)
+        elif leading is not None and leading.leader and not leading.error:
+            seconds = trio.current_time() - self._ended_at
+            status = ControllerStatus(self.name, "standby", seconds, leader=leading.leader)
+        else:
+            # Before the first run nothing has ended yet.
+            phase: Phase = "resting" if self._resting else "starting"
+            status = ControllerStatus(self.name, phase, trio.current_time() - self._ended_at)
+        error = leading.error if leading is not None and leading.error else self._error
+        return dataclasses.replace(status, restarts=self._restarts, error=error)
 
-    async def _one_run(self, run: Run) -> Exception:
+    async def _one_run(self) -> tuple[Exception, Run | None]:
+        """What has ended the run, and the run, if there was one."""
+        run: Run | None = None
         try:
-            await run.run()
+            async with nullcontext() if self._leading is None else self._leading.lead() as lease:
+                self.run = run = self._make_run(self._owed)
+                run.lease = lease
+                self._started.unpark_all()
+                try:
+                    await run.run()
+                finally:
+                    self.run = None
         except Exception as error:  # noqa: BLE001  # whatever ends a run ends that run alone; it is reported
-            return only_error(error)
+            return only_error(error), run
         except BaseExceptionGroup as group:
             # Cancelled while it failed. The failure is this controller's alone, so it is reported and goes no further.
             failed, others = group.split(Exception)
@@ -94,8 +141,11 @@ class Supervisor:
         raise EngineBug("a run returned")
 
     async def wait_settled(self, revision: int) -> None:
-        """Wait until the controller owes nothing up to ``revision``, through restarts if need be."""
-        while True:
+        """Wait until the controller owes nothing up to ``revision``, through restarts if need be.
+
+        One that stands by owes nothing.
+        """
+        while not self.stands_by:
             run = self.run
             if run is None:
                 await self._started.park()
@@ -105,5 +155,10 @@ class Supervisor:
             await run.wait_progress()
 
     def settled(self) -> int:
-        """The revision up to which the present run owes nothing; 0 when that can't be said."""
+        """The revision up to which the present run owes nothing; 0 when that can't be said.
+
+        Of one that stands by, which owes nothing ever, above every revision.
+        """
+        if self.stands_by:
+            return _ANY_REVISION
         return self.run.settled() if self.run is not None else 0

@@ -32,6 +32,8 @@ def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
         put("controller_phase_seconds", "How long it has been in its phase.", of, status.seconds)
         put("controller_ready", "Whether it is reconciling.", of, float(not status.problem))
         put("controller_term", "Its run's term.", of, status.term)
+        if status.shards is not None:
+            put("shards_held", "Shards that this process has.", of, len(status.shards))
         put("concurrency", "How many keys it may reconcile at once.", of, status.concurrency)
         for each in status.types:
             both = of | {"type": str(each.type)}

@@ -24,6 +24,7 @@ from headway.rpc._wire import MessageParser as MessageParser
 from headway.rpc._wire import StreamDecoder as StreamDecoder
 from headway.rpc._wire import StreamEncoder as StreamEncoder
 from headway.rpc._wire import framed as framed
+from headway.rpc._with_metadata import WithMetadata as WithMetadata
 
 if TYPE_CHECKING:
     from headway.rpc._forward import open_forwarder as open_forwarder

@@ -1,0 +1,118 @@
+"""`open_workers`: the controllers of a process that doesn't have the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import trio
+
+from headway._groups import only_error
+from headway._process import Placing, supervisor, worker_name
+from headway._shutdown import ShutdownWatch
+from headway.cache import Hub
+from headway.client import Client
+from headway.controller import LEASE_TTL, STALL_LIMIT, App
+from headway.engine import Engine, check_seconds, refuse_own_name, together
+from headway.events import Report
+from headway.rpc import Channel, WithMetadata
+from headway.service import WATCH_LIST, WatchDecoder
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+
+@asynccontextmanager
+async def open_workers(
+    endpoints: str | Sequence[str] | Channel,
+    *apps: App,
+    process: str | None = None,
+    token: str = "",
+    tls: SSLContext | None = None,
+    server_name: str | None = None,
+    timeout: float = 30.0,
+    report: Report | None = None,
+    lease_ttl: float = LEASE_TTL,
+    lag_limit: float = 30.0,
+    stall_limit: float = STALL_LIMIT,
+    shutdown_bound: float = 10.0,
+    hard_exit: float | None = None,
+) -> AsyncIterator[Engine]:
+    """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
+
+    Runs the controllers of the apps against engines that listen on the network, until the block ends; then everything
+    ends, and what was held is given back. Which of several processes runs which controller is its ``placement``. The
+    contract is that of controllers beside the store. Headway's own controllers run there.
+
+    ``workers.wait_settled()`` waits until what runs in this process owes nothing, up to where the store stands and what
+    that has written itself; of what other processes run it says nothing. ``workers.status()`` likewise.
+
+    Args:
+        endpoints: addresses of engines on one store; any of them serves. Or a channel, for a test.
+        apps: whose types and controllers; the engines must know the types.
+        process: the name of this process, which no other has and which it should keep over restarts: then it takes
+            over at once what it held before. Unless given, the host's name and some random digits.
+        token: what the engines know the process by, where they ask. It needs the right to write the controllers'
+            leases.
+        tls: for endpoints that are TCP, as `headway.rpc.client_tls` makes it.
+        server_name: the name that the certificates must have, if it isn't the endpoint's host.
+        timeout: seconds for a call.
+        lease_ttl: seconds, from 1 to 3,600, after which another process takes over what one that has died held.
+        report, lag_limit, stall_limit, shutdown_bound, hard_exit: as of `open_engine`.
+
+    Raises DeclarationError for apps that don't go together, and a name that a process can't have. That no engine can be
+    reached is no error: it is tried again for as long as it takes, and the status says so.
+    """
+    registry, definitions = together(apps)
+    refuse_own_name(apps)
+    name = worker_name(process)
+    for field, seconds in (("stall_limit", stall_limit), ("shutdown_bound", shutdown_bound), ("lease_ttl", lease_ttl)):
+        check_seconds(field, seconds)
+    if hard_exit is not None:
+        check_seconds("hard_exit", hard_exit)
+    if report is None:
+        from headway.observe import log_report
+
+        report = log_report()
+    ending: ShutdownWatch | None = None
+    async with _opened(endpoints, tls, server_name, timeout) as bare:
+        channel = WithMetadata(bare, {"x-consul-token": token}) if token else bare
+        try:
+            async with trio.open_nursery() as nursery:
+                ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
+                hub = Hub(channel, nursery, report, lag_limit=lag_limit)
+                placing = Placing(hub, channel, registry, report, stall_limit, name, lease_ttl)
+                supervisors = [supervisor(*each, placing) for each in definitions.items()]
+                for each in supervisors:
+                    nursery.start_soon(each.supervise, name=f"controller {each.name}")
+                types = [type for definition in definitions.values() for type in definition.types]
+
+                async def revision() -> int:
+                    return (await hub.linearizable(types[0])).revision if types else 0
+
+                try:
+                    yield Engine(Client(channel, registry), revision, supervisors, hubs=[hub])
+                finally:
+                    ending.begin()
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # The caller's own error comes out as it went in, not wrapped in the nursery.
+            only = only_error(group)
+            if only is group:
+                raise
+            raise only from only.__cause__
+        finally:
+            if ending is not None:
+                ending.end()
+
+
+def _opened(
+    endpoints: str | Sequence[str] | Channel, tls: SSLContext | None, server_name: str | None, timeout: float
+) -> AbstractAsyncContextManager[Channel]:
+    if not isinstance(endpoints, str | Sequence):
+        return nullcontext(endpoints)
+    from headway.rpc import open_channel
+
+    decoders = {WATCH_LIST: WatchDecoder}
+    return open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout)

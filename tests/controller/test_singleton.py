@@ -1,0 +1,160 @@
+"""A singleton among several processes: one leads, the others are ready, and what the former one sent can't land."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.testing import Fault
+from tests.helpers.cluster import TTL, Cluster, Member
+
+
+def leader(cluster: Cluster) -> Member:
+    (leading,) = [member for member in cluster.members.values() if member.status().phase == "running"]
+    return leading
+
+
+async def led(cluster: Cluster) -> tuple[Member, Member]:
+    """Who of two leads and who stands by, once it is so."""
+
+    def phases() -> list[str]:
+        return sorted(member.status().phase for member in cluster.members.values())
+
+    await cluster.until(lambda: phases() == ["running", "standby"], 10)
+    first = leader(cluster)
+    (second,) = [member for member in cluster.members.values() if member is not first]
+    return first, second
+
+
+async def test_one_of_two_reconciles_and_the_other_says_who_does(autojump_clock: MockClock) -> None:
+    """It stands by, is ready, is settled, and has its types primed."""
+    cluster = Cluster(autojump_clock, "singleton")
+    async with cluster.open("web-1", "web-2"):
+        first, second = await led(cluster)
+        for number in range(20):
+            await cluster.write(f"j{number}", "1")
+        await cluster.until(lambda: len({name for _, _, name, _ in cluster.reconciled}) == 20, 10)
+        assert {member for _, member, _, _ in cluster.reconciled} == {first.name}
+        status = second.status()
+        assert (status.phase, status.leader, status.problem) == ("standby", first.name, "")
+        with trio.fail_after(10):
+            await second.engine.wait_settled()
+            await first.engine.wait_settled()
+        assert await cluster.copied(**{f"j{number}": "1" for number in range(20)})
+        await trio.sleep(TTL * 20)
+        assert leader(cluster) is first
+
+
+async def test_a_killed_leader_is_followed_within_its_ttl(autojump_clock: MockClock) -> None:
+    """By one that has every write of its former self, has no snapshot to wait for, and in a later term."""
+    cluster = Cluster(autojump_clock, "singleton")
+    async with cluster.open("web-1", "web-2"):
+        first, second = await led(cluster)
+        await cluster.write("a", "1")
+        await cluster.until(lambda: cluster.copied(a="1"), 10)
+        seen: list[tuple[int, str]] = []
+
+        async def look(member: str, rt: headway.Runtime, _: headway.Request) -> None:
+            if member == second.name:
+                made = rt.cache.get(cluster.copy, "a")
+                seen.append((rt.term, made.data.by if made is not None else ""))
+
+        cluster.around = look
+        killed_at = trio.current_time()
+        first.kill()
+        await cluster.write("b", "2")
+        await cluster.until(lambda: cluster.copied(a="1", b="2"), TTL + 2)
+        # Its last renewal was at most a third of a ttl before.
+        assert trio.current_time() - killed_at >= TTL * 0.6
+        assert seen[0][1] == first.name
+        assert seen[0][0] > cluster.reconciled[0][3]
+        assert second.wire.snapshots(killed_at) == []
+        assert second.heard(events.RunEnded) == []
+        cluster.check_fences()
+
+
+async def test_a_leader_that_ends_hands_over_at_once(autojump_clock: MockClock) -> None:
+    """The lease is given back when the run has ended, and who waits for it is told."""
+    cluster = Cluster(autojump_clock, "singleton")
+    async with cluster.open("web-1", "web-2"):
+        first, second = await led(cluster)
+        await cluster.write("a", "1")
+        await cluster.until(lambda: cluster.copied(a="1"), 10)
+        began = trio.current_time()
+        await first.stop()
+        await cluster.write("b", "2")
+        await cluster.until(lambda: cluster.copied(a="1", b="2"), 2)
+        assert leader_names(cluster, began) == {second.name}
+        assert second.wire.snapshots(began) == []
+
+
+def leader_names(cluster: Cluster, since: float) -> set[str]:
+    return {member for when, member, _, _ in cluster.reconciled if when > since}
+
+
+async def test_a_late_write_of_the_former_leader_is_refused(autojump_clock: MockClock) -> None:
+    """It was sent in time, and arrives when another one leads (C8)."""
+    cluster = Cluster(autojump_clock, "singleton")
+    async with cluster.open("web-1", "web-2"):
+        first, second = await led(cluster)
+        first.script.writes(Fault.LATE)
+        first.script.raises(*[Fault.FAILED] * 1000)
+        await cluster.write("a", "1")
+        await cluster.until(lambda: bool(first.script.unknown), 10)
+        first.kill()
+        await cluster.until(lambda: cluster.copied(a="1"), TTL + 2)
+        (late,) = await first.script.run_late()
+        assert late.error is not None
+        assert (late.error.message or "").startswith("fenced")
+        assert [copy.data.by for copy in await cluster.client.list(cluster.copy)] == [second.name]
+
+
+async def test_a_leader_that_is_cut_off_ends_before_its_lease_has(autojump_clock: MockClock) -> None:
+    """By its own clock (C7), without a failure counted; when it can reach the server again it stands by."""
+    cluster = Cluster(autojump_clock, "singleton")
+    cluster.pause = 1000.0
+    async with cluster.open("web-1", "web-2"):
+        first, second = await led(cluster)
+        await cluster.write("a", "1")
+        await cluster.until(lambda: bool(cluster.running), 10)
+        first.wire.cut()
+        cut_at = trio.current_time()
+        await cluster.until(lambda: (first.name, "a") not in cluster.running, TTL)
+        assert trio.current_time() - cut_at <= TTL * 0.8 + 0.1
+        cluster.pause = 0.0
+        await cluster.until(lambda: cluster.copied(a="1"), TTL)
+        assert first.status().phase == "starting"
+        assert "Unavailable" in first.status().problem
+        first.wire.mend()
+        await cluster.until(lambda: first.status().phase == "standby", 10)
+        assert first.status().leader == second.name
+        (ended,) = first.heard(events.RunEnded)
+        assert (type(ended.error), ended.delay) == (headway.LeaseLost, 0.0)
+
+
+async def test_feeds_of_a_former_run_end_when_another_process_leads(autojump_clock: MockClock) -> None:
+    """Otherwise they would grow for as long as it stands by."""
+    cluster = Cluster(autojump_clock, "singleton")
+    async with cluster.open("web-1", "web-2"):
+        first, second = await led(cluster)
+        first.wire.cut()
+        await cluster.until(lambda: second.status().phase == "running", TTL + 2)
+        first.wire.mend()
+        await cluster.until(lambda: first.status().phase == "standby", TTL * 2)
+        supervisor = first.engine.controllers["copier"]
+        assert supervisor._owed.subscriptions == ()
+
+
+async def test_every_process_reconciles_under_a_fence_of_its_own(autojump_clock: MockClock) -> None:
+    """There is no lease, and both write."""
+    cluster = Cluster(autojump_clock, "every_process")
+    async with cluster.open("web-1", "web-2"):
+        await cluster.write("a", "1")
+        await cluster.until(lambda: {member for _, member, _, _ in cluster.reconciled} == {"web-1", "web-2"}, 10)
+        await cluster.until(lambda: cluster.copied(a="1"), 10)
+        assert await cluster.leases.list() == []
+        fences = {commit.fence.member for commit in cluster.store.commits if commit.fence is not None}
+        assert fences <= {"web-1", "web-2"}
+        assert fences

@@ -1,0 +1,259 @@
+"""Several processes' workers in one Trio run, on one store, by wires that can be cut; all under virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from trio.testing import MockClock
+
+import headway
+from headway import field
+from headway.client import Client, LeaseClient
+from headway.engine import together
+from headway.rpc import Channel, InProcessChannel, Metadata
+from headway.service import LeaseService, ResourceService
+from headway.testing import ScriptedChannel
+from tests.helpers.truth import RecordingBackend
+
+TTL = 15.0
+
+
+@headway.message
+class Job:
+    text: str = field(1)
+
+
+@headway.message
+class Copy:
+    text: str = field(1)
+    by: str = field(2)
+
+
+class Wire:
+    """Meets `Channel`: the way of one process to the server."""
+
+    settles_writes = False
+
+    def __init__(self, inner: Channel) -> None:
+        self._inner = inner
+        self._up = True
+        self._open: set[trio.CancelScope] = set()
+        # (when, method, request) of what was asked for.
+        self.asked: list[tuple[float, str, Any]] = []
+
+    def cut(self) -> None:
+        """From now on nothing comes through; what is under way fails."""
+        self._up = False
+        for scope in self._open:
+            scope.cancel()
+
+    def mend(self) -> None:
+        """It is whole again."""
+        self._up = True
+
+    async def _through(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        if not self._up:
+            await trio.lowlevel.checkpoint()
+            raise GRPCError(Status.UNAVAILABLE, "the wire is cut")
+        with trio.CancelScope() as scope:
+            self._open.add(scope)
+            try:
+                return await call()
+            finally:
+                self._open.discard(scope)
+        raise GRPCError(Status.UNAVAILABLE, "the wire was cut")
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        self.asked.append((trio.current_time(), path.rpartition("/")[2], request))
+        return await self._through(lambda: self._inner.unary(path, request, reply_type, metadata=metadata))
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        self.asked.append((trio.current_time(), path.rpartition("/")[2], request))
+        return _Stream(self, self._inner.stream(path, request, metadata=metadata))
+
+    def snapshots(self, since: float) -> list[str]:
+        """The types of which a snapshot was asked for since then."""
+        return [
+            request.type.kind
+            for when, method, request in self.asked
+            if method == "WatchList" and when >= since and request.resume_after is None
+        ]
+
+
+class _Stream:
+    def __init__(self, wire: Wire, opened: AbstractAsyncContextManager[AsyncIterator[Any]]) -> None:
+        self._wire = wire
+        self._opened = opened
+
+    async def __aenter__(self) -> AsyncIterator[Any]:
+        self._items = await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(self, *why: Any) -> bool | None:
+        return await self._opened.__aexit__(*why)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._wire._through(lambda: anext(self._items, None))
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+
+Around = Callable[[str, headway.Runtime, headway.Request[Job]], Awaitable[None]]
+
+
+class Member:
+    """A process: a copy of the program, its wire, and what it reconciled."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.name = name
+        self.events: list[object] = []
+        self.script = ScriptedChannel()
+        self.wire = Wire(self.script.over(cluster.channel))
+        self.scope = trio.CancelScope()
+        self.engine: headway.Engine
+        self.ended = trio.Event()
+
+    def status(self) -> headway.ControllerStatus:
+        return self.engine.status()[0]
+
+    def kill(self) -> None:
+        """As `kill -9`: nothing of it reaches the server any more."""
+        self.wire.cut()
+        self.scope.cancel()
+
+    async def stop(self) -> None:
+        """As an orderly end."""
+        self.scope.cancel()
+        await self.ended.wait()
+
+    def heard(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class Cluster:
+    """The store, the server's services, and the members, under the virtual time of a test's clock.
+
+    Attributes:
+        placement: of the only controller, which copies each Job.
+        reconciled: (when, member, job, term) of each reconcile's beginning.
+        pause: seconds that a reconcile takes before it writes.
+    """
+
+    def __init__(self, clock: MockClock, placement: Any) -> None:
+        self.clock = clock
+        self.placement = placement
+        self.store = RecordingBackend()
+        app = self.app("server")
+        self.registry, _ = together([app])
+        self.channel = InProcessChannel(ResourceService(self.store, self.registry), LeaseService(self.store))
+        self.client = Client(self.channel, self.registry)
+        self.leases = LeaseClient(self.channel)
+        self.reconciled: list[tuple[float, str, str, int]] = []
+        self.running: list[tuple[str, str]] = []
+        self.broken: list[str] = []
+        self.pause = 0.0
+        self.around: Around | None = None
+        self.members: dict[str, Member] = {}
+
+    def app(self, member: str) -> headway.App:
+        app = headway.App("staff")
+        self.job = job = app.type("staff", "v1", "Job", Job)
+        self.copy = copy = app.type("staff", "v1", "Copy", Copy)
+
+        @app.controller(
+            manages=job, watches={copy: headway.map_same_name()}, concurrency=4, placement=self.placement, name="copier"
+        )
+        async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
+            name = request.id.name
+            others = [other for other, key in self.running if key == name and other != member]
+            if others and self.placement != "every_process":
+                self.broken.append(f"{name} is with {others} and {member}")
+            self.running.append((member, name))
+            self.reconciled.append((trio.current_time(), member, name, rt.term))
+            try:
+                if self.around is not None:
+                    await self.around(member, rt, request)
+                await trio.sleep(self.pause)
+                given, made = rt.cache.get(job, name), rt.cache.get(copy, name)
+                if given is None:
+                    if made is not None:
+                        await rt.client.delete(made)
+                elif made is None or made.data.text != given.data.text:
+                    await rt.client.apply(copy.new(name, Copy(text=given.data.text, by=member)))
+            finally:
+                self.running.remove((member, name))
+
+        return app
+
+    async def run(self, name: str, nursery: trio.Nursery) -> Member:
+        """Start a member, and return when it runs."""
+        member = self.members[name] = Member(self, name)
+        await nursery.start(self._run, member)
+        return member
+
+    async def _run(self, member: Member, *, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            with member.scope:
+                async with headway.open_workers(
+                    member.wire,
+                    self.app(member.name),
+                    process=member.name,
+                    report=member.events.append,
+                    lease_ttl=TTL,
+                ) as member.engine:
+                    task_status.started()
+                    await trio.sleep_forever()
+        finally:
+            member.ended.set()
+
+    @asynccontextmanager
+    async def open(self, *names: str) -> AsyncIterator[trio.Nursery]:
+        """Run these members; all end with the block."""
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                await self.run(name, nursery)
+            yield nursery
+            nursery.cancel_scope.cancel()
+        assert self.broken == []
+
+    async def write(self, name: str, text: str) -> None:
+        await self.client.apply(self.job.new(name, Job(text=text)))
+
+    async def copies(self) -> dict[str, str]:
+        return {each.name: each.data.text for each in await self.client.list(self.copy)}
+
+    async def until(self, condition: Callable[[], Awaitable[bool]] | Callable[[], bool], seconds: float) -> None:
+        """Wait until it is so; fail after so many seconds. In virtual time looking often costs nothing."""
+        with trio.fail_after(seconds):
+            while True:
+                found: Any = condition()
+                if not isinstance(found, bool):
+                    found = await found
+                if found:
+                    return
+                await trio.sleep(0.05)
+
+    async def copied(self, **jobs: str) -> bool:
+        return await self.copies() == jobs
+
+    def check_fences(self) -> None:
+        """Of each fence's member no write of a term comes after one of a later term (C8)."""
+        highest: dict[tuple[str, str], tuple[int, int]] = {}
+        for commit in self.store.commits:
+            if commit.fence is not None:
+                controller, member, term, number = commit.fence
+                assert (term, number) >= highest.get((controller, member), (0, 0)), commit
+                highest[controller, member] = (term, number)

@@ -1,0 +1,207 @@
+"""`open_workers`: controllers in processes of their own, over a real network, killed and stopped as processes are."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.access import Access, Authorizer, Policy, Rule, TokenSet, new_token
+from tests.helpers.cluster import Cluster, Job
+from tests.helpers.place_program import TTL, app_of
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 20.0
+
+
+class Program:
+    """A process that runs `place_program`, and what it has said."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._heard = trio.Event()
+
+    async def read(self) -> None:
+        """Take its lines, until its end."""
+        rest = b""
+        assert self.process.stdout is not None
+        async for part in self.process.stdout:
+            *lines, rest = (rest + part).split(b"\n")
+            self.lines += [line.decode() for line in lines]
+            self._heard.set()
+            self._heard = trio.Event()
+
+    async def says(self, text: str) -> str:
+        """Wait until it has said a line that begins so, and return it."""
+        with trio.fail_after(PATIENCE):
+            while not (found := [line for line in self.lines if line.startswith(text)]):
+                await self._heard.wait()
+        return found[0]
+
+
+@asynccontextmanager
+async def program(engine: headway.Engine, name: str) -> AsyncIterator[Program]:
+    """Run it; it is killed at the end of the block."""
+    command = [sys.executable, "-m", "tests.helpers.place_program", engine.addresses[0], name]
+    start = partial(trio.run_process, command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    async with trio.open_nursery() as nursery:
+        run = Program(await nursery.start(start))
+        nursery.start_soon(run.read)
+        try:
+            yield run
+        finally:
+            run.process.kill()
+
+
+def types_of(placed: headway.App) -> headway.App:
+    """An app with the types alone: what the server has to know."""
+    app = headway.App("types")
+    for type in placed.registry:
+        if type.name not in app.registry:
+            app.registry.register(type)
+    return app
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[headway.Engine, Any, Any]]:
+    """An engine that listens and runs no controller of the app, and the types."""
+    placed, job, copy = app_of("")
+    async with headway.open_engine("memory:", types_of(placed), listen=["127.0.0.1:0"], insecure=True) as engine:
+        yield engine, job, copy
+
+
+async def copied(engine: headway.Engine, copy: Any, name: str) -> str:
+    """By whom a job was copied, once it was."""
+    with trio.fail_after(PATIENCE):
+        async with engine.client.watch(copy) as changes:
+            async for change in changes:
+                if isinstance(change, headway.Upserted) and change.resource.name == name:
+                    by: str = change.resource.data.by
+                    return by
+    raise AssertionError("unreachable")
+
+
+async def test_processes_that_are_killed_and_stopped_are_followed() -> None:
+    """A leader that is killed is followed within its ttl; one that was stopped past its ttl can't write any more."""
+    async with served() as (engine, job, copy), program(engine, "web-1") as first:
+        await first.says("RunStarted")
+        async with program(engine, "web-2") as second:
+            await second.says("LeaseAwaited")
+            await engine.client.apply(job.new("a", Job(text="1")))
+            assert await copied(engine, copy, "a") == "web-1"
+
+            killed_at = trio.current_time()
+            first.process.send_signal(signal.SIGKILL)
+            await second.says("RunStarted")
+            assert trio.current_time() - killed_at < TTL + 3
+            await engine.client.apply(job.new("b", Job(text="1")))
+            assert await copied(engine, copy, "b") == "web-2"
+
+            async with program(engine, "web-3") as third:
+                await third.says("LeaseAwaited")
+                await engine.client.apply(job.new("c", Job(text="stubborn")))
+                await second.says("is at it")
+                second.process.send_signal(signal.SIGSTOP)
+                await third.says("RunStarted")
+                # What the new leader makes of it, it makes first.
+                await third.says("wrote")
+                second.process.send_signal(signal.SIGCONT)
+                assert await second.says("refused") == "refused Fenced"
+                assert await second.says("RunEnded") in ("RunEnded LeaseLost", "RunEnded Fenced")
+                assert "wrote" not in second.lines
+                assert (await engine.client.read(copy, "c")).data.by == "web-3"
+
+
+async def test_a_process_has_the_rights_of_its_token() -> None:
+    """On what it reads and writes, and on its leases; without them the status says why it doesn't run."""
+    placed, job, copy = app_of("web-1")
+    names = [str(type.name) for type in (job, copy)]
+    resources = [Rule(verbs=["*"], type=name, partition="*", namespace="*") for name in names]
+    leases = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
+    able, able_token = new_token(["resources", "leases"])
+    unable, unable_token = new_token(["resources"])
+    policies = [Policy("resources", resources), Policy("leases", [leases])]
+    access = Authorizer(Access(policies, TokenSet([able_token, unable_token])))
+    async with headway.open_engine("memory:", types_of(placed), listen=["127.0.0.1:0"], access=access) as engine:
+        await engine.client.apply(job.new("a", Job(text="1")))
+        refused = trio.Event()
+
+        def report(event: object) -> None:
+            if isinstance(event, events.RunEnded):
+                refused.set()
+
+        async with headway.open_workers(engine.addresses, app_of("web-2")[0], token=unable, report=report) as workers:
+            with trio.fail_after(PATIENCE):
+                await refused.wait()
+            assert "PermissionDenied" in workers.status()[0].error
+        async with headway.open_workers(engine.addresses, placed, process="web-1", token=able) as workers:
+            with trio.fail_after(PATIENCE):
+                await workers.wait_settled()
+            assert [each.data.by for each in await workers.client.list(copy)] == ["web-1"]
+            assert [each.holder for each in await engine.client.leases.list()] == ["web-1"]
+        assert await engine.client.leases.list() == []
+
+
+async def test_the_process_with_the_store_competes_with_the_others(autojump_clock: MockClock) -> None:
+    """Whoever comes first leads, through the same leases; and headway's own controllers run beside the store alone."""
+    cluster = Cluster(autojump_clock, "singleton")
+    async with cluster.open("web-1"):
+        await cluster.until(lambda: cluster.members["web-1"].status().phase == "running", 10)
+        async with headway.open_engine(cluster.store, cluster.app("server")) as engine:
+            await cluster.until(lambda: engine.controllers["copier"].status().phase == "standby", 10)
+            await engine.client.apply(cluster.job.new("a", Job(text="1")))
+            with trio.fail_after(10):
+                await engine.wait_settled()
+            await cluster.until(lambda: cluster.copied(a="1"), 10)
+            assert {each.data.by for each in await engine.client.list(cluster.copy)} == {"web-1"}
+            await cluster.members["web-1"].stop()
+            await engine.client.apply(cluster.job.new("a", Job(text="2")))
+            await cluster.until(lambda: cluster.copied(a="2"), 2)
+            assert {each.data.by for each in await engine.client.list(cluster.copy)} == {"server"}
+        assert [status.name for status in cluster.members["web-1"].engine.status()] == ["copier"]
+
+
+@pytest.mark.parametrize("given", ["", "a b", "-a", "a/b", "a#b", "x" * 64, "server", 3])
+async def test_a_process_name_must_be_one_that_a_lease_can_have(given: Any) -> None:
+    """And not that of the process with the store."""
+    with pytest.raises(headway.DeclarationError, match="process='web-1'"):
+        async with headway.open_workers("127.0.0.1:1", process=given):
+            pytest.fail("it opened")
+
+
+async def test_two_processes_without_a_name_have_two() -> None:
+    """A host's name is not enough."""
+    from headway._process import worker_name
+
+    assert worker_name(None) != worker_name(None)
+
+
+@pytest.mark.parametrize("placement", ["single", "", None, 3, "sharded", 16])
+def test_a_placement_must_be_one(placement: Any) -> None:
+    """What is wrong is named when it is declared, with the right forms."""
+    app = headway.App("staff")
+    job = app.type("staff", "v1", "Job", Job)
+    with pytest.raises(headway.DeclarationError, match=r'"singleton", "every_process" or headway.sharded\(shards=16\)'):
+
+        @app.controller(manages=job, placement=placement)
+        async def never(_: headway.Runtime, __: headway.Request) -> None:
+            """Isn't reached."""
+
+
+@pytest.mark.parametrize("shards", [0, -1, 1025, 1.5, "16", True, None])
+def test_a_number_of_shards_must_be_one(shards: Any) -> None:
+    """From 1 to 1,024."""
+    with pytest.raises(headway.DeclarationError, match=r"shards must be a whole number from 1 to 1024"):
+        headway.sharded(shards=shards)
