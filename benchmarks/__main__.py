@@ -8,12 +8,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from benchmarks import fanout, flat, importing, memory, noop, prime, reconcile, shared, trickle, wire, write
+from benchmarks import (
+    controllers,
+    fanout,
+    flat,
+    importing,
+    memory,
+    noop,
+    prime,
+    projection,
+    reconcile,
+    share,
+    trickle,
+    wire,
+    write,
+)
 from benchmarks._harness import RESULTS, table, write_results
 
 SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
-    for each in (prime, reconcile, trickle, noop, shared, flat, write, fanout, wire, memory, importing)
+    for each in (
+        *(prime, reconcile, trickle, noop, controllers, flat),
+        *(write, fanout, wire, memory, share, projection, importing),
+    )
 }
 
 

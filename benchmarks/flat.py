@@ -63,9 +63,7 @@ class _Cached:
         self._seen = trio.Event()
         self._next = 0
 
-        @self.app.controller(
-            manages=self.type, indexes={self.type: [headway.index_metadata("group", "group")]}, concurrency=1
-        )
+        @self.app.controller(manages=self.type, indexes=[headway.index_metadata(self.type, "group")], concurrency=1)
         async def notes(rt: headway.Runtime, request: headway.Request) -> None:
             note = rt.cache.get(self.type, request.id)
             assert note is not None

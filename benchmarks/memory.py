@@ -72,7 +72,7 @@ def _app() -> tuple[headway.App, ResourceType[Note]]:
     app = headway.App("bench")
     type = app.type("bench", "v1", "Managed", Note)
 
-    @app.controller(manages=type, indexes={type: [headway.index_metadata("group", "group")]}, concurrency=8)
+    @app.controller(manages=type, indexes=[headway.index_metadata(type, "group")], concurrency=8)
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
         """Reconcile nothing."""
 

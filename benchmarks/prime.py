@@ -25,11 +25,10 @@ from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built_many, fill
 from headway.cache import Index
 from headway.events import RunStarted
-from headway.resource import Key, ResourceType, pb, resource_key
+from headway.resource import Key, Resource, ResourceType, pb, resource_key
 from headway.storage import MemoryBackend
 
 TYPES = 3
-_INDEX = headway.index_metadata("group", "group")
 
 
 def measure(size: int, rounds: int) -> Row:
@@ -37,6 +36,7 @@ def measure(size: int, rounds: int) -> Row:
     app, types = _app()
     resources = [built_many(type, size) for type in types]
     backend = MemoryBackend(max_changes=1)
+    index = headway.index_metadata(types[0], "group")
 
     async def load() -> None:
         for type, each in zip(types, resources, strict=True):
@@ -45,7 +45,7 @@ def measure(size: int, rounds: int) -> Row:
     trio.run(load)
     ours, against = interleaved(
         lambda: trio.run(_primed_after, backend, app),
-        lambda: _loop(resources, resource_key, _INDEX),
+        lambda: _loop(resources, resource_key, index),
         rounds,
     )
     events = TYPES * size / 1e6
@@ -70,7 +70,7 @@ async def _primed_after(backend: MemoryBackend, app: headway.App) -> float:
 
 
 def _loop(
-    resources: Sequence[Sequence[pb.Resource]], key_of: Callable[[pb.Resource], Key], index: Index[Note]
+    resources: Sequence[Sequence[pb.Resource]], key_of: Callable[[pb.Resource], Key], index: Index[Resource[Note], str]
 ) -> float:
     begin = time.perf_counter()
     value_of = index.function
@@ -98,7 +98,7 @@ def _app() -> tuple[headway.App, list[ResourceType[Note]]]:
     @app.controller(
         manages=managed,
         watches={type: headway.map_same_name() for type in watched},
-        indexes={type: [_INDEX] for type in types},
+        indexes=[headway.index_metadata(type, "group") for type in types],
     )
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
         """Reconcile nothing: the engine is closed when it is primed."""

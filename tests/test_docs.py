@@ -16,6 +16,7 @@ PRINTS = {
     "docs/quickstart.md": "['ada', 'grace']\n['ada', 'grace']\n",
     "docs/guides/controllers.md": "a change of mesh.v1.Table makes mesh/tables write mesh.v1.Table\n"
     "['/ -> :8080']\n[] running 1\n",
+    "docs/guides/cache.md": "1 routes, new serves it, certified: True\n",
     "docs/guides/mappers.md": "['core']\n['core', 'tools']\n[]\n['tools']\n",
     "docs/guides/lifecycles.md": "at / {'home'} ['sites']\n'nowhere' is no path\n"
     "[] set() ['home begins', 'home ends', 'home is checked']\n",

@@ -23,12 +23,22 @@ General layout, in the order in which a change travels; each room imports only t
 Everything here is a re-export; what isn't re-exported here or in a room's own `__init__` is private.
 """
 
+from headway.cache import Cache as Cache
 from headway.cache import CacheReader as CacheReader
 from headway.cache import Index as Index
+from headway.cache import Projected as Projected
+from headway.cache import Projection as Projection
+from headway.cache import Query as Query
+from headway.cache import View as View
 from headway.cache import index as index
+from headway.cache import index_bound_references as index_bound_references
 from headway.cache import index_many as index_many
 from headway.cache import index_metadata as index_metadata
 from headway.cache import index_owner as index_owner
+from headway.cache import index_reference as index_reference
+from headway.cache import index_references as index_references
+from headway.cache import projection as projection
+from headway.cache import query as query
 from headway.client import Client as Client
 from headway.client import Deleted as Deleted
 from headway.client import HeldLease as HeldLease
@@ -51,6 +61,7 @@ from headway.controller import Request as Request
 from headway.controller import RequeueAfter as RequeueAfter
 from headway.controller import Runtime as Runtime
 from headway.controller import Source as Source
+from headway.controller import StrongReads as StrongReads
 from headway.controller import TypeStatus as TypeStatus
 from headway.controller import every as every
 from headway.controller import from_channel as from_channel
@@ -72,6 +83,7 @@ from headway.errors import HeadwayError as HeadwayError
 from headway.errors import HistoryGone as HistoryGone
 from headway.errors import IndexIncomplete as IndexIncomplete
 from headway.errors import InvalidArgument as InvalidArgument
+from headway.errors import IsolationBroken as IsolationBroken
 from headway.errors import LeaseLost as LeaseLost
 from headway.errors import NonsenseResult as NonsenseResult
 from headway.errors import NotDeclared as NotDeclared

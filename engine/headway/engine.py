@@ -14,7 +14,7 @@ from headway._groups import only_error
 from headway._shutdown import ShutdownWatch
 from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
-from headway.cache import Hub
+from headway.cache import Hub, Isolation
 from headway.client import Client
 from headway.controller import STALL_LIMIT, App, ControllerStatus, Definition, Owed, Run, Supervisor
 from headway.errors import DeclarationError
@@ -112,6 +112,7 @@ async def open_engine(
     stall_limit: float = STALL_LIMIT,
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
+    check_isolation: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
 
@@ -137,6 +138,9 @@ async def open_engine(
             with its stack, and again after as many. The block waits for it all the same.
         hard_exit: seconds after which the process is ended instead, with exit status 70: what is still there may be a
             loop that nothing else can end. Unless given, never.
+        check_isolation: compare what index functions, projections, predicates and mappers are given to read before and
+            after every call. One that has changed it fails with IsolationBroken, which names it, and so does the block,
+            when it ends. For tests.
 
     Raises DeclarationError for apps that don't go together, and for listening without saying to whom; StoreUnusable for
     a store that can't be opened; OSError for an address that can't be had.
@@ -163,6 +167,7 @@ async def open_engine(
         services = _services(ResourceService(backend, registry), LeaseService(backend, waits=waits))
         channel = InProcessChannel(services, report=failed)
         ending: ShutdownWatch | None = None
+        isolation = Isolation() if check_isolation else None
         try:
             async with trio.open_nursery() as nursery:
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
@@ -172,7 +177,7 @@ async def open_engine(
                 own = PacedChannel(channel, _PACE)
                 builtin = builtin_app(registry, functools.partial(unregistered, backend, registry))
                 for served, through_channel in ((definitions, theirs), (_together([builtin])[1], own)):
-                    hub = Hub(through_channel, nursery, report, lag_limit=lag_limit)
+                    hub = Hub(through_channel, nursery, report, lag_limit=lag_limit, isolation=isolation)
                     hubs.append(hub)
                     supervisors += _supervisors(served, hub, through_channel, registry, report, stall_limit)
                 for supervisor in supervisors:
@@ -197,6 +202,8 @@ async def open_engine(
                         # Else the server would give callers that wait for a lease all of its grace.
                         waits.end()
                 nursery.cancel_scope.cancel()
+            if isolation is not None and isolation.broken:
+                raise isolation.broken[0]
         except BaseExceptionGroup as group:
             # The caller's own error comes out as it went in, not wrapped in the engine's nursery.
             only = only_error(group)

@@ -97,11 +97,15 @@ class LeaseLost(CallerError):
 
 
 class NotPrimed(CallerError):
-    """A cache was read before it was primed."""
+    """A cache was read before it was primed, or after its run had ended; or a view after its block had."""
 
 
 class NotWatched(CallerError, LookupError):
-    """A cache was asked for a type or an index that its controller doesn't declare."""
+    """A cache was asked for a type, an index or a query that its controller doesn't declare."""
+
+
+class IsolationBroken(CallerError):
+    """A function changed what it was given to read. Found by ``open_engine(..., check_isolation=True)`` alone."""
 
 
 class NotDeclared(CallerError, LookupError):

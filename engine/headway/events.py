@@ -193,6 +193,16 @@ class IndexFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ProjectionFailed:
+    """The function raised that should have made a ``projection``; the payload can't be looked at."""
+
+    type: Any
+    projection: str
+    key: tuple[str, str, str]
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class WriteUnknown:
     """A write may or may not have happened; every key of the controller waits until that is settled."""
 

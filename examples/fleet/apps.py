@@ -6,19 +6,19 @@ import hashlib
 import json
 
 import headway
-from examples.fleet.declared import APP, INSTANCE, PROCESS_FINALIZER, App, Instance, app
+from examples.fleet.declared import APP, INSTANCE, INSTANCES_BY_APP, PROCESS_FINALIZER, App, Instance, app
 from examples.fleet.ports import pick_port
 
 
 @app.controller(
     manages=APP,
     watches={INSTANCE: headway.map_owner()},
-    indexes={INSTANCE: [headway.index("app", lambda instance: instance.data.app)]},
+    indexes=[INSTANCES_BY_APP],
 )
 async def apps(rt: headway.Runtime, request: headway.Request) -> None:
     """An App has as many Instances as it wants replicas; an Instance without its App goes."""
     wanted = rt.cache.get(APP, request.id)
-    for instance in rt.cache.index(INSTANCE, "app", request.id.name):
+    for instance in rt.cache.index(INSTANCES_BY_APP, request.id.name):
         # Also those of a former App of this name: an owner is one incarnation.
         if (wanted is None or instance.owner is None or instance.owner.uid != wanted.uid) and not instance.is_deleting:
             await rt.client.delete(instance, version=instance.version)

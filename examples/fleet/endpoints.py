@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import headway
-from examples.fleet.declared import APP, ENDPOINTS, INSTANCE, Endpoints, Instance, app, is_healthy
+from examples.fleet.declared import APP, ENDPOINTS, INSTANCE, INSTANCES_BY_APP, Endpoints, Instance, app, is_healthy
 from examples.fleet.ports import HOST
 
 
@@ -17,7 +17,7 @@ def endpoints_of(instance: headway.Resource[Instance], _cache: headway.CacheRead
 @app.controller(
     manages=ENDPOINTS,
     watches={APP: headway.map_same_name(), INSTANCE: endpoints_of},
-    indexes={INSTANCE: [headway.index("app", lambda instance: instance.data.app)]},
+    indexes=[INSTANCES_BY_APP],
     concurrency=8,
 )
 async def endpoints(rt: headway.Runtime, request: headway.Request) -> None:
@@ -30,7 +30,7 @@ async def endpoints(rt: headway.Runtime, request: headway.Request) -> None:
         return
     addresses = [
         f"{HOST}:{instance.data.port}"
-        for instance in rt.cache.index(INSTANCE, "app", request.id.name)
+        for instance in rt.cache.index(INSTANCES_BY_APP, request.id.name)
         if is_healthy(instance) and not instance.is_deleting
     ]
     wanted = ENDPOINTS.new(request.id.name, Endpoints(addresses=sorted(addresses)), owner=owner)

@@ -15,7 +15,7 @@ from benchmarks._harness import RESULTS, Row, Scenario, table, write_results
 def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenario) -> None:
     """Each scenario's row has ours, against and the ratio, under the names of its unit, and can be printed."""
     row = scenario.run(size=3, rounds=1)
-    unit = "bytes" if scenario.name == "memory" else "us"
+    unit = "bytes" if scenario.name in ("memory", "share", "projection") else "us"
     assert {f"ours_{unit}", f"against_{unit}", "ratio"} == row.as_json().keys()
     assert (scenario.name, scenario.bound) == (row.name, row.bound)
     assert row.against > 0

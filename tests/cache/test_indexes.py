@@ -29,9 +29,9 @@ class Failures:
         self.errors.append(error)
 
 
-def table_of(index: Index[Any], *resources: pb.Resource) -> tuple[IndexTable, Failures]:
+def table_of(index: Index[Any, Any], *resources: pb.Resource) -> tuple[IndexTable, Failures]:
     failures = Failures()
-    table = IndexTable(index, TEAM, failures)
+    table = IndexTable(index, failures)
     table.build({key(resource.id.name): resource for resource in resources if resource.id})
     return table, failures
 
@@ -54,8 +54,8 @@ def members(resource: Resource[Team]) -> Iterable[str]:
         yield member
 
 
-COLOUR = index("colour", colour)
-MEMBERS = index_many("members", members)
+COLOUR = index(TEAM, "colour", colour)
+MEMBERS = index_many(TEAM, "members", members)
 
 
 def painted(name: str, version: int, text: str | None) -> pb.Resource:
@@ -83,40 +83,69 @@ def test_an_index_of_many_gives_each_resource_any_number_of_values() -> None:
 
 def test_an_index_of_metadata_reads_the_stored_message() -> None:
     """A resource without the entry is left out."""
-    table, _ = table_of(index_metadata("colour", "colour"), painted("ada", 1, "red"), painted("grace", 2, None))
+    table, _ = table_of(index_metadata(TEAM, "colour"), painted("ada", 1, "red"), painted("grace", 2, None))
     assert content(table) == {"red": {ADA}}
 
 
 def test_an_index_of_owners_is_by_uid() -> None:
     """Ownership is of an incarnation."""
     owner = ACCOUNT.id("boss", uid="boss7")
-    table, _ = table_of(index_owner(), stored("ada", 1, owner=owner), stored("grace", 2))
+    table, _ = table_of(index_owner(TEAM), stored("ada", 1, owner=owner), stored("grace", 2))
     assert content(table) == {"boss7": {ADA}}
 
 
-def test_a_prefix_finds_texts_that_begin_so() -> None:
-    """Values that aren't texts are not asked."""
+def mixed(resource: Resource[Team]) -> Hashable:
+    return {"seven": 7, "path": ("a", "b"), "odd": ("a", 7)}.get(resource.name, resource.name)
+
+
+def starting(table: IndexTable, prefix: Any) -> list[tuple[Hashable, set[Key]]]:
+    return [(value, set(keys)) for value, keys in table.starting(prefix)]
+
+
+def test_a_prefix_finds_what_begins_so_in_order() -> None:
+    """Texts by a text, tuples of texts by a tuple; values that are neither are found by no prefix."""
+    names = ("adam", "ada", "b", "seven", "path", "odd")
+    table, _ = table_of(index(TEAM, "mixed", mixed), *(painted(name, 1, None) for name in names))
+    assert starting(table, "ada") == [("ada", {ADA}), ("adam", {key("adam")})]
+    assert starting(table, "adam") == [("adam", {key("adam")})]
+    assert [value for value, _ in starting(table, "")] == ["ada", "adam", "b"]
+    assert starting(table, ("a",)) == starting(table, ()) == [(("a", "b"), {key("path")})]
+    assert starting(table, ("a", "b", "c")) == []
+
+
+def test_the_beginning_of_a_path_is_whole_parts_of_it() -> None:
+    """As texts, one part may begin with another; as a path they are two."""
     table, _ = table_of(
-        index_many("mixed", lambda resource: [resource.name, 7]), painted("ada", 1, None), painted("adam", 2, None)
+        index(TEAM, "path", lambda team: ("root", team.name)), painted("ada", 1, None), painted("adam", 1, None)
     )
-    assert set(table.keys_from("ada")) == {ADA, key("adam")}
-    assert set(table.keys_from("adam")) == {key("adam")}
+    assert starting(table, ("root", "ada")) == [(("root", "ada"), {ADA})]
 
 
-@pytest.mark.parametrize(("name", "function"), [("", colour), (3, colour), ("colour", "colour")])
-def test_an_index_declared_wrongly_is_refused(name: Any, function: Any) -> None:
-    """At its declaration, not at its first use."""
-    with pytest.raises(DeclarationError):
-        index(name, function)
+@pytest.mark.parametrize(
+    ("type", "name", "function", "says"),
+    [
+        (TEAM, "", colour, "needs a name, not ''"),
+        (TEAM, 3, colour, "needs a name, not 3"),
+        (TEAM, "colour", "colour", "needs a function, not 'colour'"),
+        ("Team", "colour", colour, "is on a type, not on 'Team'"),
+        ("colour", colour, colour, "is on a type, not on 'colour'"),
+    ],
+)
+@pytest.mark.parametrize("declare", [index, index_many])
+def test_an_index_declared_wrongly_is_refused(declare: Any, type: Any, name: Any, function: Any, says: str) -> None:
+    """At its declaration, not at its first use, and with the right form."""
+    with pytest.raises(DeclarationError, match=says) as caught:
+        declare(type, name, function)
+    assert "headway.index(ACCOUNT, 'team'" in str(caught.value)
 
 
 # --- in step -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("declared", "make"), [(COLOUR, painted), (MEMBERS, team), (index_metadata("colour", "colour"), painted)]
+    ("declared", "make"), [(COLOUR, painted), (MEMBERS, team), (index_metadata(TEAM, "colour"), painted)]
 )
-def test_an_update_moves_and_a_deletion_removes(declared: Index[Any], make: Callable[..., pb.Resource]) -> None:
+def test_an_update_moves_and_a_deletion_removes(declared: Index[Any, Any], make: Callable[..., pb.Resource]) -> None:
     """And a value that nothing has any more is gone."""
     first, second = make("ada", 1, "red"), make("ada", 2, "blue")
     table, _ = table_of(declared, first)
@@ -129,7 +158,7 @@ def test_an_update_moves_and_a_deletion_removes(declared: Index[Any], make: Call
 def test_a_function_that_changes_its_mind_leaves_nothing_behind() -> None:
     """It must depend on the resource alone; if it doesn't, the old value is looked for everywhere."""
     answers = iter(["red", "green", "blue"])
-    table, _ = table_of(index("fickle", lambda _: next(answers)), painted("ada", 1, None))
+    table, _ = table_of(index(TEAM, "fickle", lambda _: next(answers)), painted("ada", 1, None))
     table.apply([Applied(ADA, painted("ada", 1, None), painted("ada", 2, None), 2)])
     assert content(table) == {"blue": {ADA}}
 
@@ -145,11 +174,11 @@ def test_a_function_that_changes_its_mind_leaves_nothing_behind() -> None:
     ],
 )
 def test_a_function_that_raises_takes_its_resource_out_of_this_index_alone(
-    declared: Index[Any], good: pb.Resource, bad: pb.Resource
+    declared: Index[Any, Any], good: pb.Resource, bad: pb.Resource
 ) -> None:
     """The failure is reported; the others stay; the next good state, or a deletion, ends it."""
     table, failures = table_of(declared, good)
-    other, _ = table_of(index("name", lambda resource: resource.name), good)
+    other, _ = table_of(index(TEAM, "name", lambda resource: resource.name), good)
     for each in (table, other):
         each.apply([Applied(ADA, good, bad, 2)])
     assert content(table) == {}
@@ -168,7 +197,7 @@ def test_a_function_that_raises_takes_its_resource_out_of_this_index_alone(
 @pytest.mark.parametrize("declare", [index, index_many])
 def test_a_value_that_cant_be_a_key_is_a_failure_of_its_resource(declare: Any, value: object) -> None:
     """When the index is built as when it is changed."""
-    declared = declare("odd", lambda _: value if declare is index else [value])
+    declared = declare(TEAM, "odd", lambda _: value if declare is index else [value])
     table, failures = table_of(declared, painted("ada", 1, None))
     assert table.failed == {ADA}
     table.apply([Applied(GRACE, None, painted("grace", 2, None), 2)])
@@ -194,11 +223,11 @@ def test_following_the_changes_gives_what_building_anew_gives(
         return next(iter(members(resource)), None)
 
     entries: dict[Key, pb.Resource] = {}
-    declared = [MEMBERS, index("first", first)]
+    declared = [MEMBERS, index(TEAM, "first", first)]
     tables: list[IndexTable] = []
     for number, (name, people) in enumerate([*before, *after]):
         if number == len(before):
-            tables = [IndexTable(each, TEAM, Failures()) for each in declared]
+            tables = [IndexTable(each, Failures()) for each in declared]
             for table in tables:
                 table.build(entries)
         old = entries.pop(key(name), None)
@@ -206,9 +235,11 @@ def test_following_the_changes_gives_what_building_anew_gives(
         if new is not None:
             entries[key(name)] = new
         for table in tables:
+            assert [value for value, _ in starting(table, "")] == sorted(map(str, table.values()))
             table.apply([Applied(key(name), old, new, number + 1)])
     for each, table in zip(declared, tables, strict=False):
-        anew = IndexTable(each, TEAM, Failures())
+        anew = IndexTable(each, Failures())
         anew.build(entries)
         assert content(table) == content(anew)
+        assert starting(table, "") == starting(anew, "")
         assert table.failed == anew.failed

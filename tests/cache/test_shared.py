@@ -33,7 +33,7 @@ def _ignore_failure(name: str, key: Key, error: Exception) -> None:
 
 
 def subscribe(shared: SharedType) -> Subscription:
-    return shared.subscribe([index("name", lambda team: team.name)], _ignore_failure)
+    return shared.subscribe([index(TEAM, "name", lambda team: team.name)], _ignore_failure)
 
 
 @pytest.fixture

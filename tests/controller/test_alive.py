@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.cache import CacheReader, SharedType
+from headway.cache import Cache, SharedType
 from headway.controller._alive import Lives
 from tests.helpers.resources import TEAM, Account, Team, changes, chunk, end, put, removed, stored
 from tests.helpers.staff import Staff
@@ -63,10 +63,10 @@ async def test_a_scope_is_cut_though_the_deletion_and_the_next_one_come_at_once(
     shared = SharedType(TEAM, events.ignore)
     shared.feed(chunk(stored("core", 3)))
     shared.feed(end(3))
-    cache = CacheReader("teams", TEAM, [])
+    cache = Cache("teams", TEAM, [])
     subscription = shared.subscribe([], lambda *_: None)
     cache.open({TEAM.name: subscription})
-    lives = Lives(cache)
+    lives = Lives(cache, [TEAM])
     team = cache.get(TEAM, "core")
     assert team is not None
     with lives.scope(team) as scope:

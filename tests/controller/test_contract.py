@@ -246,8 +246,10 @@ async def test_c3_what_the_former_run_sent_can_not_land_after_the_start(
         rig.channel.raises(*[Fault.FAILED] * 3)
         await rig.write_pool("a")
         await rig.write_member("m", "a")
-        # A bookmark that the member waits for may take its interval.
-        await trio.sleep(0.06)
+        # The member is mapped when the other streams have told that they stand there, over a network with a delay.
+        with trio.fail_after(1):
+            while not rig.channel.unknown:  # noqa: ASYNC110  # nothing tells of it
+                await trio.sleep(0.001)
         assert len(rig.channel.unknown) == 1
         rig.pools.fail_source()
         await rig.quiet()

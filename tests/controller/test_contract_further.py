@@ -76,7 +76,7 @@ async def test_c9_what_a_reconciler_is_handed_is_its_own(autojump_clock: MockClo
             check(rt.cache.get(pools.member, "m"))
             [listed] = rt.cache.list(pools.member)
             check(listed)
-            [indexed] = rt.cache.index(pools.member, "pool", "a")
+            [indexed] = rt.cache.index(pools.by_pool, "a")
             check(indexed)
             check(await rt.client.get(pools.member, "m"))
 

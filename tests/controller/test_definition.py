@@ -11,6 +11,7 @@ import pytest
 import headway
 from headway import DeclarationError, field
 from headway.errors import InvalidArgument
+from headway.mapper import ReadyMapper
 
 
 @headway.message
@@ -46,7 +47,27 @@ def lonely_mapper(resource: headway.Resource[Any]) -> list[headway.ResourceId]:
     return [resource.id]
 
 
-INDEX: headway.Index[Thing] = headway.index("name", lambda thing: thing.name)
+INDEX = headway.index(THING, "name", lambda thing: thing.name)
+SAME_NAME = headway.index_many(THING, "name", lambda thing: [thing.name])
+ELSEWHERE = headway.index(OTHER, "name", lambda thing: thing.name)
+BY_ID, ANOTHER_BY_ID = (headway.index(THING, "id", lambda thing: thing.id) for _ in range(2))
+STRANGE = headway.index(STRANGER, "x", lambda stranger: stranger.id)
+PART = headway.projection(THING, Thing, lambda thing: thing.data)
+
+
+@headway.query(THING, INDEX)
+def named(cache: headway.CacheReader, name: str) -> list[headway.Resource[Thing]]:
+    return cache.index(INDEX, name)
+
+
+@headway.query(OTHER)
+def others(cache: headway.CacheReader) -> list[headway.Resource[Thing]]:
+    return cache.list(OTHER)
+
+
+def by_id() -> ReadyMapper[Any]:
+    return headway.map_index(BY_ID)
+
 
 MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("manages has 'Thing', which is no type", {"manages": "Thing"}),
@@ -57,27 +78,43 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("watches[test.v1.Other] must be a plain function", {"watches": {OTHER: async_mapper}}),
     ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: lonely_mapper}}),
     ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: headway.map_owner}}),
-    ("indexes must be a mapping", {"indexes": [INDEX]}),
-    ("must be a list of indexes", {"indexes": {THING: INDEX}}),
-    ("indexes[test.v1.Thing] must hold indexes", {"indexes": {THING: ["name"]}}),
-    ("indexes[test.v1.Thing] has two indexes of one name", {"indexes": {THING: [INDEX, INDEX]}}),
-    ("which the controller neither manages nor watches", {"indexes": {OTHER: [INDEX]}}),
-    ("which is the engine's own", {"indexes": {THING: [headway.index_owner("headway.owner")]}}),
+    ("indexes must be a list, such as [BY_TEAM], not {", {"indexes": {THING: [INDEX]}}),
+    ("indexes must be a list, such as [BY_TEAM], not <Index", {"indexes": INDEX}),
+    ("indexes has 'name': give it what headway.index(", {"indexes": ["name"]}),
+    ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, INDEX]}),
+    ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, SAME_NAME]}),
+    ("is neither managed nor watched", {"indexes": [ELSEWHERE]}),
+    ("is neither managed nor watched", {"manages": PART, "indexes": [INDEX]}),
+    ("whose name is the engine's own", {"indexes": [headway.index_owner(THING, name="headway.owner")]}),
+    ("queries must be a list, such as [members_of], not <Query named>", {"queries": named}),
+    ("queries has 'named': give it functions that are decorated", {"queries": ["named"]}),
+    ("queries has <Query named> twice", {"queries": [named, named], "indexes": [INDEX]}),
+    ("<Query named> needs <Index name on test.v1.Thing>: add it to `indexes`", {"queries": [named]}),
+    ("<Query others> needs <ResourceType test.v1.Other>, which is neither managed nor", {"queries": [others]}),
+    ("it has test.v1.Thing in two forms", {"watches": {PART: headway.map_owner()}}),
     ("watches must be a mapping, or a list of headway.watch(TYPE, mapper), not 'Other'", {"watches": "Other"}),
     ("headway.watch(...) goes into a list", {"watches": {OTHER: headway.watch(OTHER, headway.map_owner())}}),
     ("watches has 'Other', which is no type", {"watches": {"Other": headway.map_owner()}}),
     ("put the mappers together by headway.map_union", {"watches": [headway.watch(OTHER, headway.map_owner())] * 2}),
     ("when must be a predicate, such as headway.content_changed(), not True", {"when": True}),
     ("when must take old and new", {"when": headway.content_changed}),
-    ("reads index 'nam', which test.v1.Thing doesn't have", {"watches": {OTHER: headway.map_index("nam")}}),
-    ("did you mean", {"watches": {OTHER: headway.map_index("nam")}, "indexes": {THING: [INDEX]}}),
+    ("reads <Index id on test.v1.Thing>: add it to `indexes`", {"watches": {OTHER: by_id()}}),
+    ("give it the very one that is read", {"watches": {OTHER: by_id()}, "indexes": [ANOTHER_BY_ID]}),
+    ("to map to <Projection test.v1.Thing as Thing>", {"manages": PART, "watches": {OTHER: by_id()}}),
+    ("reads <Index id on test.v1.Thing>", {"watches": {OTHER: headway.only_if(bool, by_id())}}),
+    ("reads <Index id on test.v1.Thing>", {"watches": {OTHER: headway.map_union(headway.map_owner(), by_id())}}),
     (
-        "goes through test.v1.Stranger, which the controller neither manages nor watches",
-        {"watches": {OTHER: headway.map_through(STRANGER, headway.map_index("x"), headway.map_owner())}},
+        "reads <Index id on test.v1.Thing>",
+        {"watches": {OTHER: headway.map_through(OTHER, headway.map_owner(), by_id())}},
+    ),
+    (
+        "goes through <ResourceType test.v1.Stranger>, which the controller neither manages nor watches",
+        {"watches": {OTHER: headway.map_through(STRANGER, headway.map_index(STRANGE), headway.map_owner())}},
     ),
     ("reads must be a list of types, such as [ACCOUNT], not 'Other'", {"reads": "Other"}),
     ("writes must be a list of types", {"writes": {OTHER: None}}),
     ("writes has 'Other', which is no type", {"writes": ["Other"]}),
+    ("writes has <Projection test.v1.Thing as Thing>, which is no type", {"writes": [PART]}),
     ("reads has test.v1.Stranger, which is not a type of app", {"reads": [STRANGER]}),
     ("on_start must be a function, not 3", {"on_start": 3}),
     ("on_start must take 1 arguments", {"on_start": reconcile}),
@@ -180,26 +217,33 @@ def test_nothing_that_was_given_is_kept_by_reference() -> None:
     own = headway.App("own")
     thing, other = (own.type("test", "v1", kind, Thing) for kind in ("Thing", "Other"))
     watches: dict[Any, Any] = {other: headway.map_owner()}
-    indexes: dict[Any, Any] = {thing: [INDEX]}
+    index = headway.index(thing, "name", lambda each: each.name)
+
+    @headway.query(thing)
+    def things(cache: headway.CacheReader) -> list[headway.Resource[Thing]]:
+        return cache.list(thing)
+
+    indexes, queries = [index], [things]
     sources: dict[str, Any] = {"clock": headway.every(1)}
     reads, writes = [other], [other]
     given: dict[str, Any] = {
         "watches": watches,
         "indexes": indexes,
+        "queries": queries,
         "sources": sources,
         "reads": reads,
         "writes": writes,
     }
     own.controller(manages=thing, **given)(reconcile)
-    indexes[thing].append(INDEX)
     for each in given.values():
         each.clear()
 
     made = own.controllers["reconcile"]
     assert list(made.watches) == [other]
-    assert [index.name for index in made.indexes[thing]] == ["name"]
+    assert made.indexes == (index,)
+    assert made.queries == (things,)
     assert list(made.sources) == ["clock"]
     assert made.reads == made.writes == frozenset({other})
-    for held in (made.watches, made.indexes, made.sources):
+    for held in (made.watches, made.sources):
         with pytest.raises(TypeError):
             held[thing] = ()  # type: ignore[index]  # what is tested

@@ -183,18 +183,20 @@ async def test_an_index_function_that_raises_spoils_that_index_alone(autojump_cl
     def map_all(_: headway.Resource[Member], __: headway.CacheReader) -> Iterable[headway.ResourceId]:
         return [pools.pool.id("a")]
 
+    pool_index = headway.index(pools.member, "pool", by_pool)
+    name_index = headway.index(pools.member, "name", lambda each: each.name)
     pools.app.controllers.clear()
 
     @pools.app.controller(
         manages=pools.pool,
         watches={pools.member: map_all},
-        indexes={pools.member: [headway.index("pool", by_pool), headway.index("name", lambda each: each.name)]},
+        indexes=[pool_index, name_index],
     )
     async def look(rt: headway.Runtime, _: headway.Request) -> None:
         try:
-            rt.cache.index(pools.member, "pool", "a")
+            rt.cache.index(pool_index, "a")
         except headway.IndexIncomplete as error:
-            assert [each.name for each in rt.cache.index(pools.member, "name", "m")] == ["m"]
+            assert [each.name for each in rt.cache.index(name_index, "m")] == ["m"]
             reads.append(str(error))
         else:
             reads.append("whole")

@@ -31,7 +31,7 @@ class Summary:
 Around = Callable[[headway.Runtime, headway.Request], AbstractContextManager[None]]
 Reconciler = Callable[[headway.Runtime, headway.Request], Awaitable[headway.RequeueAfter | None]]
 Initialiser = Callable[[headway.Runtime], Awaitable[None]]
-Concerned = Iterable[headway.ResourceId | headway.Resource[Any]]
+Concerned = Iterable[headway.ResourceId | headway.Resource[Any] | headway.Projected[Any]]
 
 
 def _nothing_around(*_: object) -> AbstractContextManager[None]:
@@ -65,6 +65,7 @@ class PoolsApp:
         self.pool = app.type("test", "v1", "Pool", Pool)
         self.member = app.type("test", "v1", "Member", Member)
         self.summary = app.type("test", "v1", "Summary", Summary)
+        self.by_pool = headway.index(self.member, "pool", lambda member: member.data.pool)
         self.types = (self.pool, self.member, self.summary)
         self.concurrency = concurrency
         self._deadline = deadline
@@ -84,7 +85,7 @@ class PoolsApp:
         self.app.controller(
             manages=self.pool,
             watches={self.member: self._map_member, self.summary: self._map_summary},
-            indexes={self.member: [headway.index("pool", lambda member: member.data.pool)]},
+            indexes=[self.by_pool],
             sources={"trouble": self._source},
             initialiser=initialiser,
             concurrency=self.concurrency,
@@ -137,7 +138,7 @@ class PoolsApp:
             await rt.client.delete(summary, version=summary.version)
         if pool is None:
             return
-        members = [member.name for member in rt.cache.index(self.member, "pool", id.name)]
+        members = [member.name for member in rt.cache.index(self.by_pool, id.name)]
         async with rt.outputs(self.summary, owner=pool) as wanted:
             if members:
                 await wanted.apply(id.name, Summary(members=members))

@@ -53,7 +53,12 @@ class Rig:
         async with (
             self._reached() as (store, through),
             headway.open_engine(
-                store, self.pools.app, report=self.witness.report, through=through, lag_limit=self.lag_limit
+                store,
+                self.pools.app,
+                report=self.witness.report,
+                through=through,
+                lag_limit=self.lag_limit,
+                check_isolation=True,
             ) as self.engine,
         ):
             yield self.engine

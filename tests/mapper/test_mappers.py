@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.cache import CacheReader, SharedType, index_many
+from headway.cache import Cache, CacheReader, Index, SharedType, index_many, index_references
 from headway.errors import DeclarationError
 from headway.events import ignore
 from headway.mapper import ids_of, map_index, map_owner, map_same_name, mapper_name
@@ -20,6 +20,10 @@ def accounts_of(team: Resource[Team]) -> list[ResourceId]:
     return [ACCOUNT.id(name) for name in team.data.members]
 
 
+BY_ID = index_many(TEAM, "ids", accounts_of)
+BY_REFERENCE = index_references(TEAM, "references", accounts_of)
+
+
 def fail(name: str, key: Key, error: Exception) -> None:
     raise AssertionError(f"{name} of {key}") from error
 
@@ -29,8 +33,8 @@ def cache(*teams: Any) -> CacheReader:
     shared = SharedType(TEAM, ignore)
     shared.feed(chunk(*teams))
     shared.feed(end(30))
-    reader = CacheReader("teams", TEAM, [ACCOUNT])
-    reader.open({TEAM.name: shared.subscribe([index_many("accounts", accounts_of)], fail)})
+    reader = Cache("teams", TEAM, [ACCOUNT])
+    reader.open({TEAM.name: shared.subscribe([BY_ID, BY_REFERENCE], fail)})
     return reader
 
 
@@ -56,17 +60,18 @@ def test_the_same_name_is_mapped_to_in_the_same_tenancy() -> None:
     assert list(map_same_name()(account("ada"), cache())) == [TEAM.id("ada")]
 
 
-def test_those_that_refer_to_it_are_mapped_to_by_an_index_of_theirs() -> None:
+@pytest.mark.parametrize("by", [BY_ID, BY_REFERENCE])
+def test_those_that_refer_to_it_are_mapped_to_by_an_index_of_theirs(by: Index[Any, ResourceId]) -> None:
     """By the id without its uid, since references have none."""
     teams = [stored(name, 1, data=Team(members=who)) for name, who in (("a", ["ada"]), ("b", ["ada", "x"]), ("c", []))]
-    found = map_index("accounts")(account("ada"), cache(*teams))
+    found = map_index(by)(account("ada"), cache(*teams))
     assert ids_of(found, TEAM) == ([key("a"), key("b")], [])
 
 
-def test_a_mapper_by_index_takes_a_name() -> None:
-    """A function given by mistake is refused when it is declared."""
-    with pytest.raises(DeclarationError, match="name of an index"):
-        map_index(lambda team: team)  # type: ignore[arg-type]  # what is tested
+def test_a_mapper_by_index_takes_an_index() -> None:
+    """Its name, given by mistake, is refused when it is declared."""
+    with pytest.raises(DeclarationError, match="takes an index"):
+        map_index("references")  # type: ignore[call-overload]  # what is tested
 
 
 def test_a_mapper_is_named_in_reports() -> None:
@@ -81,6 +86,7 @@ def test_a_mapper_is_named_in_reports() -> None:
 
     assert mapper_name(map_owner()) == "map_owner()"
     assert mapper_name(Odd()) == "<an odd one>"
+    assert mapper_name(map_index(BY_ID)) == "map_index(<Index ids on staff.v1.Team>)"
 
 
 # --- what a mapper returned --------------------------------------------------

@@ -8,11 +8,23 @@ from typing import Any
 import pytest
 
 import headway
-from headway.cache import CacheReader, Index, SharedType, index_many, index_owner
+from headway.cache import (
+    OWNER_INDEX,
+    Cache,
+    CachedType,
+    CacheReader,
+    Index,
+    SharedType,
+    index,
+    index_many,
+    index_owner,
+    projection,
+)
 from headway.errors import DeclarationError
 from headway.events import ignore
 from headway.mapper import (
-    OWNER_INDEX,
+    Need,
+    StateMapper,
     ask,
     ids_of,
     map_change,
@@ -40,7 +52,7 @@ def fail(name: str, *_: object) -> None:
 
 
 def reader(
-    held: Mapping[ResourceType[Any], Sequence[Any]], indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]]
+    held: Mapping[CachedType[Any], Sequence[Any]], indexes: Mapping[CachedType[Any], Sequence[Index[Any, Any]]]
 ) -> CacheReader:
     """The cache of a controller that manages teams and holds these."""
     opened = {}
@@ -49,12 +61,12 @@ def reader(
         shared.feed(chunk(*held.get(type, ())))
         shared.feed(end(30))
         opened[type.name] = shared.subscribe(list(indexes.get(type, ())), fail)
-    cache = CacheReader("teams", TEAM, list(held))
+    cache = Cache("teams", TEAM, list(held))
     cache.open(opened)
     return cache
 
 
-EMPTY = reader({TEAM: []}, {TEAM: [index_owner(OWNER_INDEX)]})
+EMPTY = reader({TEAM: []}, {TEAM: [index_owner(TEAM, name=OWNER_INDEX)]})
 
 
 def account(name: str, login: str = "", **more: Any) -> Resource[Account]:
@@ -82,7 +94,7 @@ def test_what_the_changed_one_owns_is_mapped_to() -> None:
     teams = [
         stored(name, 1, owner=ACCOUNT.id("ada", uid=uid)) for name, uid in (("a", "ada1"), ("b", "x"), ("c", "ada1"))
     ]
-    cache = reader({TEAM: [*teams, stored("d", 1)]}, {TEAM: [index_owner(OWNER_INDEX)]})
+    cache = reader({TEAM: [*teams, stored("d", 1)]}, {TEAM: [index_owner(TEAM, name=OWNER_INDEX)]})
     assert names(map_owned(), account("ada"), cache=cache) == ["a", "c"]
     assert names(map_owned(), account("bob"), cache=cache) == []
 
@@ -116,11 +128,11 @@ def test_a_name_is_one_in_the_tenancy_of_who_refers_to_it() -> None:
 
 
 def test_an_index_may_hold_something_else_than_ids() -> None:
-    """Given by its name or as itself; by default the changed one's id is looked for."""
-    by_member: Index[Team] = index_many("member", lambda team: team.data.members)
+    """Then the function gives what is looked for; by default it is the changed one's id."""
+    by_member = index_many(TEAM, "member", lambda team: team.data.members)
     cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member]})
     assert names(map_index(by_member, value=lambda each: each.name), account("bob"), cache=cache) == ["a"]
-    assert names(map_index("member"), account("bob"), cache=cache) == []
+    assert names(map_index(by_member), account("bob"), cache=cache) == []  # type: ignore[arg-type]  # what is tested
 
 
 def test_a_union_is_of_all_its_mappers() -> None:
@@ -167,23 +179,40 @@ def test_a_mapper_goes_through_a_third_type() -> None:
         stored(name, 1, type=POD, owner=TEAM.id(team), data=Account(login="n1"))
         for name, team in (("p", "a"), ("q", "b"))
     ]
-    by_node: Index[Account] = index_many("node", lambda pod: [pod.data.login])
+    by_node = index(POD, "node", lambda pod: pod.data.login)
     cache = reader({TEAM: [], POD: pods}, {POD: [by_node]})
     node = NODE.view(stored("n1", 7, type=NODE))
-    assert names(map_through(POD, map_index("node", value=lambda n: n.name), map_owner()), node, cache=cache) == [
-        "a",
-        "b",
-    ]
+    of_node: StateMapper[Any] = map_index(by_node, value=lambda node: node.name)
+    assert names(map_through(POD, of_node, map_owner()), node, cache=cache) == ["a", "b"]
     named = map_through(POD, map_references(lambda _: ["p", "p", "gone"]), map_owner())
     assert names(named, account("x"), cache=cache) == ["a"]
 
 
+def test_what_is_gone_through_may_be_a_projection() -> None:
+    """Then the second mapper gets what the projection keeps, whatever the first one gives."""
+    slim = projection(POD, Account, lambda pod: Account(login=pod.data.login.upper()))
+    pod = stored("p", 1, type=POD, data=Account(login="core"))
+    cache = reader({TEAM: [], slim: [pod]}, {})
+    firsts: list[StateMapper[Any]] = [
+        map_references(lambda _: ["p"]),
+        lambda _, cache: cache.list(slim),
+        lambda *_: [POD.view(pod)],
+    ]
+    for first in firsts:
+        through = map_through(slim, first, map_reference(lambda each: each.data.login))
+        assert names(through, account("x"), cache=cache) == ["CORE"]
+
+
 def test_what_a_mapper_needs_is_known() -> None:
     """So that an index that isn't there is found when the controller is declared."""
-    through = map_through(POD, map_index("node"), map_owned())
-    assert through.needs == {(POD, "node"), (None, OWNER_INDEX)}
-    union = map_union(map_index("a"), only_if(lambda _: True, map_index("b")), map_change(lambda *_: []))
-    assert getattr(union, "needs", None) == {(None, "a"), (None, "b")}
+    by_node, a, b = index(POD, "node", lambda pod: pod.id), index(TEAM, "a", lambda _: TEAM.id("x")), BY_ID
+    through = map_through(POD, map_index(by_node), map_owned())
+    assert through.needs == {Need(POD, by_node), Need(None, None)}
+    union = map_union(map_index(a), only_if(lambda _: True, map_index(b)), map_change(lambda *_: []))
+    assert getattr(union, "needs", None) == {Need(None, a), Need(None, b)}
+
+
+BY_ID = index(TEAM, "b", lambda team: team.id)
 
 
 def of_login(each: Resource[Account]) -> str:
@@ -193,8 +222,8 @@ def of_login(each: Resource[Account]) -> str:
 def test_every_mapper_is_named_by_what_it_is() -> None:
     union = map_union(map_owner(), only_if(bool, map_self()), map_reference(of_login))
     assert mapper_name(union) == "map_union(map_owner(), only_if(bool, map_self()), map_reference(of_login))"
-    assert mapper_name(map_through(POD, map_index("n"), map_same_name())) == (
-        "map_through(staff.v1.Pod, map_index('n'), map_same_name())"
+    assert mapper_name(map_through(POD, map_index(BY_ID), map_same_name())) == (
+        "map_through(staff.v1.Pod, map_index(<Index b on staff.v1.Team>), map_same_name())"
     )
 
 
@@ -213,7 +242,7 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
     ("map_change must take old, new and a cache", lambda: map_change(lambda _: [])),  # type: ignore[misc, arg-type]
     ("map_through goes through a type", lambda: map_through("Pod", map_owner(), map_owner())),  # type: ignore[arg-type]
     ("mappers of one state", lambda: map_through(POD, map_change(lambda *_: []), map_owner())),  # type: ignore[arg-type]
-    ("map_index takes an index", lambda: map_index(3)),  # type: ignore[arg-type]
+    ("map_index takes an index", lambda: map_index(3)),  # type: ignore[call-overload]
 ]
 
 

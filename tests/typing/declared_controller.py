@@ -44,6 +44,30 @@ async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
     assert_type(await rt.apply(team), headway.Resource[Team])
 
 
+@headway.message
+class Size:
+    members: int = headway.field(1)
+
+
+SIZE = headway.projection(TEAM, Size, lambda team: Size(members=len(team.data.members)))
+
+
+def team_of_size(size: headway.Projected[Size], _: headway.CacheReader) -> list[headway.ResourceId]:
+    return [size.id] if size.data.members else []
+
+
+def smaller(old: headway.Projected[Size] | None, new: headway.Projected[Size] | None) -> bool:
+    return old is None or new is None or new.data.members < old.data.members
+
+
+@app.controller(manages=SIZE, when=lambda old, new: old is None or new is None or old.data.members > new.data.members)
+async def sizes(_: headway.Runtime, __: headway.Request[Size]) -> None:
+    """A reconciler of a projection."""
+
+
+headway.watch(SIZE, team_of_size, when=headway.none_of(smaller, headway.data_changed()))
+
+
 @app.daemon(ACCOUNT, backoff=headway.Backoff(1.0, 2.0))
 async def daemon(_: headway.Runtime, account: headway.Resource[Account]) -> None:
     assert_type(account.data, Account)
@@ -56,6 +80,10 @@ async def of_an_account(_: headway.Runtime, __: headway.Request[Account]) -> Non
 def misuses() -> None:
     """Each line is refused by mypy; it is never called."""
     app.controller(manages=TEAM)(of_an_account)  # type: ignore[arg-type]
+    app.controller(manages=SIZE)(of_an_account)  # type: ignore[arg-type]
+    app.controller(manages=SIZE, when=same_login)  # type: ignore[arg-type]
+    headway.watch(SIZE, team_of)  # type: ignore[arg-type]
+    headway.watch(ACCOUNT, headway.map_owner(), when=smaller)  # type: ignore[arg-type]
     app.daemon(TEAM)(daemon)  # type: ignore[arg-type]
     app.timer(ACCOUNT, every=1, jitters=0)(daemon)  # type: ignore[call-arg]
     headway.watch(TEAM, team_of)  # type: ignore[arg-type]

@@ -130,6 +130,10 @@ class Gate:
         """How many resources an unfinished snapshot has brought so far."""
         return len(self._gathered)
 
+    def ahead(self) -> dict[Key, int]:
+        """The keys known by a reply above the frontier, with its revision."""
+        return dict(self._ahead)
+
     def restart(self) -> None:
         """A new stream begins: what an unfinished snapshot had brought is forgotten."""
         self._gathered = {}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import trio
 from grpclib import GRPCError
 
+from headway.cache._cached_type import CachedType
+from headway.cache._isolation import Isolation
+from headway.cache._projection import Projection, stored_type
 from headway.cache._shared import SharedType
 from headway.errors import StoreChanged, StoreWentBack, Unavailable
 from headway.events import Report, StreamEnded
-from headway.resource import Position, ResourceType, TypeName, pb, position
+from headway.resource import Position, TypeName, pb, position
 from headway.rpc import Channel
 from headway.watch import Follower
 
@@ -25,35 +29,49 @@ class Hub:
         channel: where streams come from.
         nursery: the engine's; every stream's task lives in it.
         lag_limit: seconds that a stream may stand below what is known before another one is tried.
+        isolation: checks what functions do with what they are given to read; None: nothing does.
     """
 
-    def __init__(self, channel: Channel, nursery: trio.Nursery, report: Report, *, lag_limit: float = 30.0) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        nursery: trio.Nursery,
+        report: Report,
+        *,
+        lag_limit: float = 30.0,
+        isolation: Isolation | None = None,
+    ) -> None:
         self._channel = channel
         self._nursery = nursery
         self._report = report
         self._lag_limit = lag_limit
-        self._shared: dict[TypeName, SharedType] = {}
-        # What each type's task is doing: following, or waiting because the store went back.
-        self._following: dict[TypeName, trio.CancelScope] = {}
+        self.isolation = isolation
+        # By type, and by projection of it; None: the whole.
+        self._shared: dict[TypeName, dict[Projection[Any] | None, SharedType]] = {}
+        # What the task of each is doing: following, or waiting because the store went back.
+        self._following: dict[SharedType, trio.CancelScope] = {}
 
-    def shared(self, type: ResourceType[Any]) -> SharedType:
-        """The type's store and stream, opened now if nobody has before."""
-        shared = self._shared.get(type.name)
+    def shared(self, type: CachedType[Any]) -> SharedType:
+        """The store and stream of a type, or of a projection, opened now if nobody has before."""
+        of_type = self._shared.setdefault(type.name, {})
+        projection = type if isinstance(type, Projection) else None
+        shared = of_type.get(projection)
         if shared is None:
-            shared = self._shared[type.name] = SharedType(type, self._report)
-            self._nursery.start_soon(self._follow, shared, name=f"the stream of {type.name}")
+            shared = of_type[projection] = SharedType(type, self._report, self.isolation)
+            form = "" if projection is None else f" as {projection.payload.__name__}"
+            self._nursery.start_soon(self._follow, shared, name=f"the stream of {type.name}{form}")
         return shared
 
-    def known(self, type: ResourceType[Any]) -> SharedType | None:
-        """The type's store, if it is open."""
-        return self._shared.get(type.name)
+    def known(self, type: CachedType[Any]) -> Collection[SharedType]:
+        """The stores of a type that are open: that of the whole, and those of its projections."""
+        return self._shared.get(type.name, {}).values()
 
     def accept_store(self) -> bool:
         """If the store went back: forget everything of it, of every type, and begin anew with what it has now.
 
         Returns whether it went back. Never blocks; the runs begin again when their supervisors let them.
         """
-        if not any(shared.went_back for shared in self._shared.values()):
+        if not any(shared.went_back for of_type in self._shared.values() for shared in of_type.values()):
             return False
         for scope in self._following.values():
             scope.cancel()
@@ -64,7 +82,7 @@ class Hub:
             error = StoreChanged(
                 f"what was held of {shared.type.name} was given up: the store has been accepted as it is"
             )
-            with trio.CancelScope() as self._following[shared.type.name]:
+            with trio.CancelScope() as self._following[shared]:
                 error = await self._follow_one_store(shared)
             self._report(StreamEnded(shared.type.name, str(error), 0))
             shared.void(error, replaced=True)
@@ -72,7 +90,9 @@ class Hub:
     async def _follow_one_store(self, shared: SharedType) -> StoreChanged:
         """Returns when the store is another one."""
         type, lag_limit = shared.type, self._lag_limit
-        follower = Follower(type, self._channel, shared, self._report, lambda: self.linearizable(type), lag_limit)
+        follower = Follower(
+            stored_type(type), self._channel, shared, self._report, lambda: self.linearizable(type), lag_limit
+        )
         try:
             await follower.run()
         except StoreChanged as error:
@@ -92,7 +112,7 @@ class Hub:
             except Unavailable:
                 continue
 
-    async def linearizable(self, type: ResourceType[Any]) -> Position:
+    async def linearizable(self, type: CachedType[Any]) -> Position:
         """Where the store really stands, by a read that every acknowledged commit is in."""
         nobody = pb.Id(
             type=type.name.message(),

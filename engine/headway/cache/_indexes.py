@@ -9,86 +9,144 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
+from sortedcontainers import SortedList
+
+from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied
+from headway.cache._isolation import Isolation
+from headway.cache._projection import Projection
 from headway.errors import DeclarationError
-from headway.resource import Key, Payload, Resource, ResourceType, pb
+from headway.resource import Key, ResourceType, pb
 
-T = TypeVar("T", bound=Payload)
+R = TypeVar("R")
+V = TypeVar("V", bound=Hashable)
 
-Extract = Callable[[pb.Resource], "Iterable[Hashable]"]
 OnFailure = Callable[[str, Key, Exception], None]
 
+_FORM = "headway.index(ACCOUNT, 'team', lambda account: account.data.team)"
 
-class Index(Generic[T]):
-    """A named index on a type's resources. Make one by `index`, `index_metadata` or `index_owner`.
+Path = str | tuple[str, ...]
+"""What has a beginning: a text, or a path of texts."""
+
+
+class Index(Generic[R, V]):
+    """A named index on a type's resources, and the handle by which it is read. Made by `index` and its like.
+
+    ``R`` is what a read of it gives, ``V`` is what it is asked for.
 
     Attributes:
-        name: how it is asked for.
+        type: whose resources it is on.
+        name: what it is called in errors and reports.
         single: the function gives one value (or None: not in this index), not several.
         raw: the function takes the stored message itself and must only read it.
+        normal: makes of a value that is asked for the one that the function gives; None: it is the same.
     """
 
-    __slots__ = ("function", "name", "raw", "single")
+    __slots__ = ("function", "name", "normal", "raw", "single", "type")
 
-    def __init__(self, name: str, function: Callable[[Any], Any], *, single: bool, raw: bool = False) -> None:
-        given: object = name
-        if not (isinstance(given, str) and given):
-            raise DeclarationError(f"an index needs a name, not {given!r}: index('team', lambda account: ...)")
+    def __init__(
+        self,
+        type: CachedType[R],
+        name: str,
+        function: Callable[[Any], Any],
+        *,
+        single: bool,
+        raw: bool = False,
+        normal: Callable[[V], V] | None = None,
+    ) -> None:
+        given: tuple[object, object] = (type, name)
+        if not isinstance(given[0], ResourceType | Projection):
+            raise DeclarationError(f"an index is on a type, not on {type!r}: {_FORM}")
+        if not (isinstance(given[1], str) and given[1]):
+            raise DeclarationError(f"an index on {type.name} needs a name, not {name!r}: {_FORM}")
         if not callable(function):
-            raise DeclarationError(f"index {name!r} needs a function, not {function!r}")
+            raise DeclarationError(f"index {name!r} on {type.name} needs a function, not {function!r}: {_FORM}")
+        self.type = type
         self.name = name
         self.function = function
         self.single = single
         self.raw = raw
+        self.normal = normal
 
-    def extract(self, type: ResourceType[Any]) -> Callable[[pb.Resource], Any]:
-        """The function over stored messages."""
-        function = self.function
+    def __repr__(self) -> str:
+        return f"<Index {self.name} on {self.type.name}>"
+
+    def extract(self, isolation: Isolation | None = None) -> Callable[[pb.Resource], Any]:
+        """The function over held messages; with ``isolation`` it is checked at every call."""
+        function, view = self.function, self.type.view
+        if isolation is not None:
+            return lambda message: self._checked(isolation, message)
         if self.raw:
             return function
-        return lambda message: function(Resource(type, message))
+        return lambda message: function(view(message))
+
+    def _checked(self, isolation: Isolation, message: pb.Resource) -> Any:
+        function = self.function
+        given = message if self.raw else self.type.view(message)
+
+        def call() -> Any:
+            # One that yields its values has to be done with them before it can be judged.
+            return function(given) if self.single else list(function(given))
+
+        return isolation.reading(f"the function of {self!r}", message, given, call)
 
 
-def index(name: str, function: Callable[[Resource[T]], Hashable | None]) -> Index[T]:
-    """An index with one value for each resource; None leaves the resource out.
+def index(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Index[R, V]:
+    """``BY_TEAM = headway.index(ACCOUNT, "team", lambda account: account.data.team)``
 
-    The function must depend on the resource alone and must not change it.
+    An index with one value for each resource; None leaves the resource out. The function must depend on the resource
+    alone and must not change it. Raises DeclarationError.
     """
-    return Index(name, function, single=True)
+    return Index(type, name, function, single=True)
 
 
-def index_many(name: str, function: Callable[[Resource[T]], Iterable[Hashable]]) -> Index[T]:
-    """An index with any number of values for each resource."""
-    return Index(name, function, single=False)
+def index_many(type: CachedType[R], name: str, function: Callable[[R], Iterable[V]]) -> Index[R, V]:
+    """An index with any number of values for each resource. Raises DeclarationError."""
+    return Index(type, name, function, single=False)
 
 
-def index_metadata(name: str, key: str) -> Index[Any]:
-    """An index by the text of one metadata entry."""
-    return Index(name, lambda message: message.metadata.get(key), single=True, raw=True)
+class Table(Protocol):
+    """One index's content, as reads want it."""
 
+    @property
+    def index(self) -> Index[Any, Any]:
+        """What it is the content of."""
+        ...
 
-def index_owner(name: str = "owner") -> Index[Any]:
-    """An index by the uid of the owner."""
-    return Index(name, lambda message: message.owner.uid if message.owner is not None else None, single=True, raw=True)
+    @property
+    def failed(self) -> Collection[Key]:
+        """The keys that are held but missing here, because the function raised."""
+        ...
+
+    def keys(self, value: Hashable) -> Collection[Key]:
+        """The keys under a value, in no order."""
+        ...
+
+    def starting(self, prefix: Path) -> Iterator[tuple[Any, Collection[Key]]]:
+        """Every value of the prefix's class that begins with it, in order, with its keys."""
+        ...
 
 
 class IndexTable:
-    """One index of one run.
+    """Meets `Table`: one index of one run.
 
     Attributes:
         failed: the keys that are held but missing here, because the function raised.
     """
 
-    def __init__(self, index: Index[Any], type: ResourceType[Any], on_failure: OnFailure) -> None:
-        self.name = index.name
+    def __init__(self, index: Index[Any, Any], on_failure: OnFailure, isolation: Isolation | None = None) -> None:
+        self.index = index
         self.failed: set[Key] = set()
         self._single = index.single
-        self._extract = index.extract(type)
+        self._extract = index.extract(isolation)
         self._on_failure = on_failure
         self._keys: dict[Hashable, set[Key]] = {}
+        # The texts, and the tuples of texts, among the values. Invariant: one that is there holds exactly those of
+        # `_keys`. It is made when a prefix is first asked for, so that an index that nobody asks so doesn't pay.
+        self._ordered: dict[type, SortedList] = {}
 
     def build(self, entries: Mapping[Key, pb.Resource]) -> None:
         """Index everything that is held, once."""
@@ -117,18 +175,20 @@ class IndexTable:
             if new is not None:
                 self._add(key, new)
 
-    def keys(self, value: Hashable) -> Iterable[Key]:
-        """The keys under a value, in no order."""
+    def keys(self, value: Hashable) -> Collection[Key]:
+        """See `Table`."""
         return self._keys.get(value, ())
 
-    def keys_from(self, prefix: str) -> Iterable[Key]:
-        """The keys under every value that is a string and begins so."""
-        return {
-            key
-            for value, keys in self._keys.items()
-            if isinstance(value, str) and value.startswith(prefix)
-            for key in keys
-        }
+    def starting(self, prefix: Path) -> Iterator[tuple[Any, Collection[Key]]]:
+        """See `Table`. The first call of all sorts the values; from then on they are kept in order."""
+        wanted = str if isinstance(prefix, str) else tuple
+        ordered = self._ordered.get(wanted)
+        if ordered is None:
+            ordered = self._ordered[wanted] = SortedList(each for each in self._keys if _path_class(each) is wanted)
+        for value in ordered.irange(prefix):
+            if value[: len(prefix)] != prefix:
+                return
+            yield value, self._keys[value]
 
     def values(self) -> Iterable[Hashable]:
         """Every value that some resource has."""
@@ -144,7 +204,13 @@ class IndexTable:
     def _add(self, key: Key, resource: pb.Resource) -> None:
         try:
             for value in self._values(resource):
-                self._keys.setdefault(value, set()).add(key)
+                held = self._keys.get(value)
+                if held is None:
+                    self._keys[value] = {key}
+                    if self._ordered and (ordered := self._ordered.get(_path_class(value))) is not None:
+                        ordered.add(value)
+                else:
+                    held.add(key)
         except Exception as error:  # noqa: BLE001  # likewise
             # Nothing was added before it raised: `_values` is whole, and each value of it can be a key.
             self._fail(key, error)
@@ -158,17 +224,29 @@ class IndexTable:
                 keys = self._keys[value]
                 keys.remove(key)
                 if not keys:
-                    del self._keys[value]
+                    self._drop(value)
         except Exception:  # noqa: BLE001  # likewise
             # The function gives another answer than it gave before, which it must not: look everywhere.
             self._sweep(key)
+
+    def _drop(self, value: Hashable) -> None:
+        del self._keys[value]
+        if self._ordered and (ordered := self._ordered.get(_path_class(value))) is not None:
+            ordered.remove(value)
 
     def _sweep(self, key: Key) -> None:
         for value in [value for value, keys in self._keys.items() if key in keys]:
             self._keys[value].discard(key)
             if not self._keys[value]:
-                del self._keys[value]
+                self._drop(value)
 
     def _fail(self, key: Key, error: Exception) -> None:
         self.failed.add(key)
-        self._on_failure(self.name, key, error)
+        self._on_failure(self.index.name, key, error)
+
+
+def _path_class(value: object) -> type:
+    """`str`, `tuple` for one of texts alone, and `object` for what has no order that it would share with others."""
+    if isinstance(value, str):
+        return str
+    return tuple if isinstance(value, tuple) and all(isinstance(each, str) for each in value) else object

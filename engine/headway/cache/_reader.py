@@ -1,115 +1,182 @@
-"""The read face of a run's cache: what reconcilers and mappers see."""
+"""The read face of a cache: what mappers and queries are given, and what reconcilers have more of."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
-from headway.cache._indexes import IndexTable
-from headway.cache._shared import Subscription
-from headway.errors import IndexIncomplete, InvalidArgument, NotPrimed, NotWatched
-from headway.resource import Key, Payload, Resource, ResourceId, ResourceType, TypeName, did_you_mean
+from headway.cache._cached_type import CachedType
+from headway.cache._indexes import Index, Path, Table
+from headway.cache._projection import Projected
+from headway.cache._query import Query
+from headway.errors import IndexIncomplete, InvalidArgument, NotWatched
+from headway.resource import Key, Resource, ResourceId, pb
 
-T = TypeVar("T", bound=Payload)
+R = TypeVar("R")
+V = TypeVar("V", bound=Hashable)
+A = ParamSpec("A")
+P = TypeVar("P", bound=tuple[str, ...])
+
+OWNER_INDEX = "headway.owner"
+"""The index by owner that every watched type of a controller has; `CacheReader.owned` reads it."""
 
 
-class CacheReader:
-    """Reads a run's cache. Nothing waits, and nothing goes to the store.
+class Held(Protocol):
+    """What there is of one type to read."""
 
-    What is returned is yours to change. Reads see every change that triggered the reconcile, of every type of the
-    controller, and every write that the controller has had acknowledged; they never go back (C2, C4, C5).
+    @property
+    def revision(self) -> int:
+        """The revision up to which it is complete."""
+        ...
+
+    def find(self, key: Key) -> pb.Resource | None:
+        """What bears this key."""
+        ...
+
+    def everything(self) -> Mapping[Key, pb.Resource]:
+        """All of it."""
+        ...
+
+    def table(self, name: str) -> Table | None:
+        """The index of this name."""
+        ...
+
+
+class CacheReader(ABC):
+    """Reads of a cache. Nothing waits, and nothing goes to the store.
+
+    What is returned is yours to change. Every read raises NotWatched for a type, an index or a query that the
+    controller doesn't declare, and NotPrimed while there is nothing to read: before the run is primed, and after its
+    end.
 
     Attributes:
         manages: the controller's managed type.
-
-    Every read raises NotWatched for a type or index that the controller doesn't declare, and NotPrimed before the
-    run is primed.
     """
 
-    def __init__(self, controller: str, manages: ResourceType[Any], watches: Iterable[ResourceType[Any]]) -> None:
-        self._controller = controller
-        self.manages = manages
-        self._declared = {manages.name, *(type.name for type in watches)}
-        self._subscriptions: Mapping[TypeName, Subscription] = {}
+    manages: CachedType[Any]
+    _controller: str
+    _queries: Collection[Query[Any, Any]]
 
-    def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
-        """The run is primed: let reads through."""
-        self._subscriptions = subscriptions
-
-    def close(self) -> None:
-        """The run has ended: reads raise NotPrimed from now on."""
-        self._subscriptions = {}
-
-    def get(
-        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
-    ) -> Resource[T] | None:
+    def get(self, type: CachedType[R], id: str | ResourceId, *, partition: str = "", namespace: str = "") -> R | None:
         """The resource, or None. ``id`` is a name, or an id (with a uid only that incarnation is found)."""
         wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
         if wanted.type != type.name and wanted.type.unversioned != type.kind:
             raise InvalidArgument(f"{wanted} is not a {type.name}: ask for it by its own type")
-        stored = self._of(type).gate.entries.get((wanted.partition, wanted.namespace, wanted.name))
+        stored = self._held(type).find((wanted.partition, wanted.namespace, wanted.name))
         if stored is None or (wanted.uid and stored.id is not None and stored.id.uid != wanted.uid):
             return None
-        return Resource(type, stored)
+        return type.view(stored)
 
     def list(
-        self, type: ResourceType[T], *, partition: str = "*", namespace: str = "*", name_prefix: str = ""
-    ) -> builtins.list[Resource[T]]:
+        self, type: CachedType[R], *, partition: str = "*", namespace: str = "*", name_prefix: str = ""
+    ) -> builtins.list[R]:
         """All resources of a type, in order of partition, namespace and name; ``*`` is any."""
-        entries = self._of(type).gate.entries
+        entries = self._held(type).everything()
         keys = sorted(
             key
             for key in entries
             if partition in ("*", key[0]) and namespace in ("*", key[1]) and key[2].startswith(name_prefix)
         )
-        return [Resource(type, entries[key]) for key in keys]
+        return [type.view(entries[key]) for key in keys]
 
-    def index(self, type: ResourceType[T], name: str, value: Hashable) -> builtins.list[Resource[T]]:
-        """All resources that have this value in the named index, in order of key.
+    def index(self, index: Index[R, V], value: V) -> builtins.list[R]:
+        """All resources that have this value in the index, in order of key.
 
-        Raises IndexIncomplete when the index's function has failed for some resource: the answer might lack it.
+        Raises IndexIncomplete when the index's function has failed for some resource: the answer might lack it;
+        InvalidArgument for a value that none can be.
         """
-        subscription, table = self._table(type, name)
-        return self._resources(type, subscription, table.keys(value))
+        held, table = self._table(index)
+        try:
+            keys = table.keys(value if index.normal is None else index.normal(value))
+        except TypeError as error:
+            raise InvalidArgument(f"{index!r} can't be asked for {value!r:.120}: {error}") from error
+        return _views(index.type, held, [keys])
 
-    def index_prefix(self, type: ResourceType[T], name: str, prefix: str) -> builtins.list[Resource[T]]:
-        """All resources that have a text beginning so in the named index, in order of key."""
-        subscription, table = self._table(type, name)
-        return self._resources(type, subscription, table.keys_from(prefix))
+    @overload
+    def index_prefix(self, index: Index[R, str], prefix: str) -> builtins.list[R]: ...
+    @overload
+    def index_prefix(self, index: Index[R, P], prefix: tuple[str, ...]) -> builtins.list[R]: ...
+    def index_prefix(self, index: Index[R, Any], prefix: Path) -> builtins.list[R]:
+        """All resources that have a value beginning so in the index, in order of that value, then of key.
 
-    def revision(self, type: ResourceType[Any]) -> int:
-        """The revision up to which the cache of this type is complete."""
-        return self._of(type).gate.frontier
+        Values are texts, or paths as tuples of texts; what is asked for is of the same class. Raises as `index` does,
+        and InvalidArgument for a prefix that is neither.
+        """
+        held, table = self._table(index)
+        _check_path(index, prefix)
+        return _views(index.type, held, (keys for _, keys in table.starting(prefix)))
 
-    def _of(self, type: ResourceType[Any]) -> Subscription:
-        subscription = self._subscriptions.get(type.name)
-        if subscription is not None:
-            return subscription
-        if type.name in self._declared:
-            raise NotPrimed(f"the cache of {self._controller} is not primed (or its run has ended)")
-        raise NotWatched(
-            f"controller {self._controller} neither manages nor watches {type.name}: add it to `watches`, "
-            "or read it by the client"
-        )
+    @overload
+    def index_parents(self, index: Index[R, str], value: str) -> builtins.list[R]: ...
+    @overload
+    def index_parents(self, index: Index[R, P], value: tuple[str, ...]) -> builtins.list[R]: ...
+    def index_parents(self, index: Index[R, Any], value: Path) -> builtins.list[R]:
+        """All resources whose value in the index is a beginning of this one, or all of it: the shortest first.
 
-    def _table(self, type: ResourceType[Any], name: str) -> tuple[Subscription, IndexTable]:
-        subscription = self._of(type)
-        table = subscription.tables.get(name)
+        Values, and errors, as for `index_prefix`.
+        """
+        held, table = self._table(index)
+        _check_path(index, value)
+        return _views(index.type, held, (table.keys(value[:length]) for length in range(len(value) + 1)))
+
+    def owned(self, type: CachedType[R], owner: Resource[Any] | Projected[Any] | ResourceId) -> builtins.list[R]:
+        """All resources of a watched type that this incarnation owns, in order of key.
+
+        Raises InvalidArgument for an owner without uid.
+        """
+        if not owner.uid:
+            raise InvalidArgument(f"{owner} has no uid, and ownership is of an incarnation: read the owner first")
+        held = self._held(type)
+        table = held.table(OWNER_INDEX)
         if table is None:
-            hint = did_you_mean(name, subscription.tables)
-            raise NotWatched(f"controller {self._controller} declares no index {name!r} on {type.name}{hint}")
-        if table.failed:
-            example = sorted(table.failed)[0]
-            raise IndexIncomplete(
-                f"index {name!r} on {type.name} lacks {len(table.failed)} resources for which its function raised, "
-                f"such as {'/'.join(example)}"
-            )
-        return subscription, table
+            raise NotWatched(f"controller {self._controller} doesn't watch {type.name}: add it to `watches`")
+        return _views(type, held, [table.keys(owner.uid)])
 
-    @staticmethod
-    def _resources(
-        type: ResourceType[T], subscription: Subscription, keys: Iterable[Key]
-    ) -> builtins.list[Resource[T]]:
-        entries = subscription.gate.entries
-        return [Resource(type, entries[key]) for key in sorted(keys)]
+    def query(self, query: Query[A, R], *arguments: A.args, **named: A.kwargs) -> R:
+        """What a declared query answers."""
+        if query not in self._queries:
+            raise NotWatched(f"controller {self._controller} doesn't declare {query!r}: add it to `queries`")
+        return query.function(self, *arguments, **named)
+
+    def revision(self, type: CachedType[Any]) -> int:
+        """The revision up to which what is read of this type is complete."""
+        return self._held(type).revision
+
+    @abstractmethod
+    def _held(self, type: CachedType[Any]) -> Held:
+        """What there is of a type to read. Raises NotWatched or NotPrimed."""
+
+    def _table(self, index: Index[Any, Any]) -> tuple[Held, Table]:
+        given: object = index
+        if not isinstance(given, Index):
+            raise InvalidArgument(f"an index is read by what headway.index(...) returned, not by {given!r}")
+        type = index.type
+        held = self._held(type)
+        table = held.table(index.name)
+        if table is None or table.index is not index:
+            another = "" if table is None else ", but another one of that name"
+            raise NotWatched(
+                f"controller {self._controller} declares no {index!r}{another}: give `indexes` the very one that is "
+                "read"
+            )
+        if table.failed:
+            example = min(table.failed)
+            raise IndexIncomplete(
+                f"index {index.name!r} on {type.name} lacks {len(table.failed)} resources for which its function "
+                f"raised, such as {'/'.join(example)}"
+            )
+        return held, table
+
+
+def _views(type: CachedType[R], held: Held, groups: Iterable[Collection[Key]]) -> list[R]:
+    """What bears the keys, group by group, each in order of key; none comes twice."""
+    keys = dict.fromkeys(key for group in groups for key in sorted(group))
+    find, view = held.find, type.view
+    return [view(stored) for key in keys if (stored := find(key)) is not None]
+
+
+def _check_path(index: Index[Any, Any], given: object) -> None:
+    if not (isinstance(given, str) or (isinstance(given, tuple) and all(isinstance(each, str) for each in given))):
+        raise InvalidArgument(f"{index!r} is asked for what begins by a text or a tuple of texts, not by {given!r}")

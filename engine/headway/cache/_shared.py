@@ -12,93 +12,25 @@ from typing import Any
 
 import trio
 
+from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import Index, IndexTable, OnFailure
+from headway.cache._isolation import Isolation
+from headway.cache._projection import Projection
+from headway.cache._subscription import Subscription
 from headway.errors import HeadwayError, StoreChanged
-from headway.events import Report, StaleRefused
-from headway.resource import EndOfSnapshot, Key, Position, ResourceType, StreamItem, pb
-
-LINGER_LIMIT = 100_000
-"""How many changes are kept for a controller that has no run: as many as a store keeps of its history."""
-
-
-class Subscription:
-    """What one run has of a shared type: its feed and its indexes."""
-
-    def __init__(self, shared: SharedType, gate: Gate, tables: dict[str, IndexTable]) -> None:
-        self._shared = shared
-        self.gate = gate
-        self.tables = tables
-        # The revision at which the subscription began: what it was built over is complete up to there.
-        self.joined_at = gate.frontier
-        self._feed: list[Applied] = []
-        self._lingers = False
-        self._gave_up = False
-        self._failure: HeadwayError | None = None
-        self._woken = trio.Event()
-
-    def applied(self, applied: Sequence[Applied]) -> None:
-        """The gate has applied these; called in the same step."""
-        for table in self.tables.values():
-            table.apply(applied)
-        self._keep(applied)
-
-    def overtaken(self, overtaken: Sequence[Applied]) -> None:
-        """These happened and are not held; they are mapped alone."""
-        self._keep(overtaken)
-
-    def _keep(self, changes: Sequence[Applied]) -> None:
-        if self._lingers and len(self._feed) + len(changes) > LINGER_LIMIT:
-            self._feed, self._gave_up = [], True
-        elif not self._gave_up:
-            self._feed.extend(changes)
-
-    def wake(self) -> None:
-        """Something was applied or the frontier has moved."""
-        self._woken.set()
-
-    def fail(self, error: HeadwayError) -> None:
-        """The data is void: the run must end."""
-        self._failure = error
-        self._woken.set()
-
-    @property
-    def pending(self) -> bool:
-        """Whether something was applied that `next` has not handed out yet."""
-        return bool(self._feed)
-
-    def check(self) -> None:
-        """Raise what has made the data void, if something has."""
-        if self._failure is not None:
-            raise self._failure
-
-    async def next(self) -> list[Applied]:
-        """Wait until something was applied or the frontier has moved, and return what was applied since last time.
-
-        Raises StoreChanged or StoreWentBack when the data is void. Cancelled, it has taken nothing.
-        """
-        await self._woken.wait()
-        self.check()
-        self._woken = trio.Event()
-        return self.take()
-
-    def take(self) -> list[Applied]:
-        """What was applied since last time, without waiting."""
-        feed, self._feed = self._feed, []
-        return feed
-
-    def linger(self) -> None:
-        """Its run has ended: go on with the feed alone, until the next run takes it.
-
-        A feed that grows past LINGER_LIMIT is given up, so that a controller which can't start doesn't fill the memory.
-        The next run then has what the cache holds and, for deletions, the store's history, as after a new start.
-        """
-        self.tables = {}
-        self._lingers = True
-
-    def close(self) -> None:
-        """End the subscription. Idempotent."""
-        self._shared.leave(self)
+from headway.events import ProjectionFailed, Report, StaleRefused
+from headway.resource import (
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Position,
+    SnapshotChunk,
+    StreamItem,
+    pb,
+    resource_key,
+)
 
 
 class SharedType:
@@ -109,11 +41,13 @@ class SharedType:
         heard: how many items its streams have brought so far.
     """
 
-    def __init__(self, type: ResourceType[Any], report: Report) -> None:
+    def __init__(self, type: CachedType[Any], report: Report, isolation: Isolation | None = None) -> None:
         self.type = type
         self.gate = Gate()
         self.heard = 0
+        self._projection = type if isinstance(type, Projection) else None
         self._report = report
+        self._isolation = isolation
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
         self._failure: HeadwayError | None = None
@@ -156,14 +90,17 @@ class SharedType:
         """See `watch.Sink`."""
         self.heard += 1
         gate = self.gate
+        if self._projection is not None:
+            item = self._projected(item)
         stale = gate.refused.changes + gate.refused.snapshots
+        before = gate.frontier
         applied = gate.feed(item)
         if isinstance(item, EndOfSnapshot) and item.position.revision >= gate.frontier:
             self._distrusted = False
         count = gate.refused.changes + gate.refused.snapshots
         if count > stale:
             self._report(StaleRefused(self.type.name, type(item).__name__, count))
-        self._tell(applied)
+        self._tell(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
     # --- for the runs ---
 
@@ -183,8 +120,16 @@ class SharedType:
         return len(self.gate.entries) if self.gate.primed else self.gate.gathered
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
-        """Apply what a write was answered (C5). Raises StoreChanged when another store answered."""
-        self._tell(self.gate.reply(key, stored, position))
+        """Apply what a write was answered (C5), the whole resource. Raises StoreChanged when another store answered."""
+        if stored is not None:
+            stored = self.held(stored)
+        refused = self.gate.refused.replies
+        applied = self.gate.reply(key, stored, position)
+        if self.gate.refused.replies == refused:
+            for subscription in self._subscriptions:
+                for pin in subscription.pins:
+                    pin.replied(key, position.revision)
+        self._tell(applied)
 
     async def wait_complete(self, revision: int) -> int:
         """Wait until the store is primed and complete up to ``revision``; returns its frontier.
@@ -201,12 +146,12 @@ class SharedType:
         self.check()
         return gate.frontier
 
-    def subscribe(self, indexes: Sequence[Index[Any]], on_failure: OnFailure) -> Subscription:
+    def subscribe(self, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure) -> Subscription:
         """Join: build the indexes over what is held now, and feed what comes after. No checkpoint in it."""
-        tables = {index.name: IndexTable(index, self.type, on_failure) for index in indexes}
+        tables = {index.name: IndexTable(index, on_failure, self._isolation) for index in indexes}
         for table in tables.values():
             table.build(self.gate.entries)
-        subscription = Subscription(self, self.gate, tables)
+        subscription = Subscription(self.gate, tables, self.leave)
         self._subscriptions.append(subscription)
         return subscription
 
@@ -228,12 +173,42 @@ class SharedType:
         self._subscriptions = []
         self._progress.unpark_all()
 
-    def _tell(self, applied: list[Applied]) -> None:
+    def held(self, message: pb.Resource) -> pb.Resource:
+        """What is kept here of a stored message: all of it, or its projection."""
+        projection = self._projection
+        if projection is None:
+            return message
+        try:
+            return projection.project(message, self._isolation)
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the resource is known to be there
+            self._report(ProjectionFailed(self.type.name, projection.payload.__name__, resource_key(message), error))
+            return projection.without_payload(message)
+
+    def _projected(self, item: StreamItem) -> StreamItem:
+        held = self.held
+        if isinstance(item, SnapshotChunk):
+            return SnapshotChunk([held(resource) for resource in item.resources])
+        if isinstance(item, Changes):
+            return Changes(
+                [Change(revision, held(resource), deleted, more) for revision, resource, deleted, more in item.changes]
+            )
+        return item
+
+    def _tell(self, applied: list[Applied], snapshot: bool = False) -> None:
         overtaken = self.gate.take_overtaken()
+        projection = self._projection
+        # What makes no difference to a projection is in the entries, where its version counts, and wakes nobody.
+        told = applied if projection is None else [each for each in applied if not _unchanged(projection, each)]
         for subscription in self._subscriptions:
-            if applied:
-                subscription.applied(applied)
+            for pin in subscription.pins:
+                pin.follow(applied, overtaken, snapshot)
+            if told:
+                subscription.applied(told)
             if overtaken:
                 subscription.overtaken(overtaken)
             subscription.wake()
         self._progress.unpark_all()
+
+
+def _unchanged(projection: Projection[Any], applied: Applied) -> bool:
+    return applied.old is not None and applied.new is not None and projection.same(applied.old, applied.new)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import builtins
-import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 import trio
 from grpclib import GRPCError
 
+from headway.client._arguments import (
+    check_conditions,
+    check_position,
+    check_resource,
+    id_of,
+    milliseconds,
+    tenancy_within,
+)
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
@@ -24,7 +31,6 @@ from headway.resource import (
     Resource,
     ResourceId,
     ResourceType,
-    Scope,
     copy_message,
     equal,
     is_marked,
@@ -72,20 +78,40 @@ class Client:
         return LeaseClient(self._channel, metadata=self._metadata)
 
     async def get(
-        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+        self,
+        type: ResourceType[T],
+        id: str | ResourceId,
+        *,
+        partition: str = "",
+        namespace: str = "",
+        min_revision: int = 0,
     ) -> Resource[T] | None:
-        """The resource as the store has it now, or None. ``id`` is a name, or an id (with a uid only that one)."""
+        """The resource as the store has it now, or None. ``id`` is a name, or an id (with a uid only that one).
+
+        ``min_revision`` is as for `read`.
+        """
         try:
-            return await self.read(type, id, partition=partition, namespace=namespace)
+            return await self.read(type, id, partition=partition, namespace=namespace, min_revision=min_revision)
         except NotFound:
             return None
 
     async def read(
-        self, type: ResourceType[T], id: str | ResourceId, *, partition: str = "", namespace: str = ""
+        self,
+        type: ResourceType[T],
+        id: str | ResourceId,
+        *,
+        partition: str = "",
+        namespace: str = "",
+        min_revision: int = 0,
     ) -> Resource[T]:
-        """The resource as the store has it now. Raises NotFound when there is none."""
-        wanted = _id_of(type, id, partition, namespace)
-        reply = await self._call("Read", pb.ReadRequest(id=wanted.message()), pb.ReadResponse)
+        """The resource as the store has it now. Raises NotFound when there is none.
+
+        A server that stands below ``min_revision`` doesn't answer from what it has: that is Unavailable.
+        """
+        wanted = id_of(type, id, partition, namespace)
+        request = pb.ReadRequest(id=wanted.message(), min_revision=min_revision)
+        reply = await self._call("Read", request, pb.ReadResponse)
+        check_position(reply.position, min_revision)
         if reply.resource is None:
             raise NotFound(f"{wanted} is not there")
         return type.view(reply.resource)
@@ -98,18 +124,22 @@ class Client:
         namespace: str = "*",
         name_prefix: str = "",
         filter: str = "",
+        min_revision: int = 0,
     ) -> builtins.list[Resource[T]]:
         """All resources of a type, in order of partition, namespace and name; ``*`` is any.
 
         ``filter`` is of the metadata: ``"colour=red, size!=big, urgent, !done"`` lets through what meets all terms.
+        ``min_revision`` is as for `read`.
         """
         request = pb.ListRequest(
             type=type.name.message(),
-            tenancy=_within(type, partition, namespace),
+            tenancy=tenancy_within(type, partition, namespace),
             name_prefix=name_prefix,
             metadata_filter=filter,
+            min_revision=min_revision,
         )
         reply = await self._call("List", request, pb.ListResponse)
+        check_position(reply.position, min_revision)
         return [type.view(resource) for resource in reply.resources]
 
     async def pages(
@@ -127,7 +157,7 @@ class Client:
         """
         request = pb.ListRequest(
             type=type.name.message(),
-            tenancy=_within(type, partition, namespace),
+            tenancy=tenancy_within(type, partition, namespace),
             name_prefix=name_prefix,
             metadata_filter=filter,
             page_size=size,
@@ -152,7 +182,7 @@ class Client:
         One that has been read carries its version and is stored only if that is still the stored one (Conflict
         otherwise). A new one is created, or replaces what bears its name.
         """
-        _check_resource(resource)
+        check_resource(resource)
         return await self._write(resource.type, resource.message())
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
@@ -160,7 +190,7 @@ class Client:
 
         Finalizers and the deletion mark are left alone unless the given metadata has them.
         """
-        _check_resource(resource)
+        check_resource(resource)
         type, wanted = resource.type, resource.message()
         wanted.version = ""
         for _ in range(_APPLY_ATTEMPTS):
@@ -196,7 +226,7 @@ class Client:
         Raises what `write` would, as far as that can be said without its place in the store: whether another
         version is there, or who owns it, only writing can tell.
         """
-        _check_resource(resource)
+        check_resource(resource)
         request = pb.MutateAndValidateRequest(resource=resource.message())
         reply = await self._call("MutateAndValidate", request, pb.MutateAndValidateResponse)
         if reply.resource is None:
@@ -211,8 +241,8 @@ class Client:
         What is stored already makes no commit and wakes nobody. ``observed_generation`` is that of ``resource``
         unless given. Other writers of the resource don't matter; NotFound when this incarnation is gone.
         """
-        _check_resource(resource)
-        _check_conditions(conditions)
+        check_resource(resource)
+        check_conditions(conditions)
         # Whether it differs is for the server to say: what `resource` was read with may be overwritten by now.
         status = pb.Status(
             observed_generation=observed_generation or resource.generation,
@@ -231,6 +261,10 @@ class Client:
         ``version`` only that one is deleted (Conflict otherwise).
         """
         given = resource.id if isinstance(resource, Resource) else resource
+        if not isinstance(given, ResourceId):
+            raise InvalidArgument(
+                f"a client deletes resources, or what an id says, not {resource!r:.120}: give it an id"
+            )
         type = resource.type if isinstance(resource, Resource) else self._registry.resolve(given.type)
         # Whole, as the server makes it: what is told of the write is told under this key.
         id = type.id(given.name, partition=given.partition, namespace=given.namespace, uid=given.uid)
@@ -264,10 +298,10 @@ class Client:
             progress_interval = 0.0 if self._channel.settles_writes else 1.0
         request = pb.WatchListRequest(
             type=type.name.message(),
-            tenancy=_within(type, partition, namespace),
+            tenancy=tenancy_within(type, partition, namespace),
             name_prefix=name_prefix,
             resume_after=None if resume_after is None else resume_after.message(),
-            bookmark_interval_ms=_milliseconds(progress_interval),
+            bookmark_interval_ms=milliseconds(progress_interval),
         )
         if self._allow is not None:
             self._allow("WatchList", request)
@@ -320,44 +354,6 @@ class Client:
             if write:
                 self._writes.unknown(None)
             raise
-
-
-def _milliseconds(seconds: object) -> int:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= 3600:
-        raise InvalidArgument(f"progress_interval {seconds!r} must be from 0 to 3600 seconds")
-    return math.ceil(seconds * 1000)
-
-
-def _check_resource(given: object) -> None:
-    if not isinstance(given, Resource):
-        raise InvalidArgument(f"a client writes resources, as made by TYPE.new(name, data), not {given!r:.120}")
-
-
-def _check_conditions(conditions: object) -> None:
-    if not isinstance(conditions, Sequence) or not all(isinstance(each, pb.Condition) for each in conditions):
-        raise InvalidArgument(f"conditions must be a list, such as [headway.Condition(...)], not {conditions!r:.120}")
-    for each in conditions:
-        # Of the numbers that a bool is, 0 is UNKNOWN.
-        if isinstance(each.state, bool):
-            raise InvalidArgument(
-                f"condition {each.type!r}: state {each.state} must be a headway.ConditionState, such as TRUE or FALSE"
-            )
-
-
-def _within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
-    """The units of a List or WatchList that the type's scope has."""
-    return pb.Tenancy(
-        partition="" if type.scope is Scope.CLUSTER else partition,
-        namespace="" if type.scope in (Scope.CLUSTER, Scope.PARTITION) else namespace,
-    )
-
-
-def _id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:
-    if isinstance(id, str):
-        return type.id(id, partition=partition, namespace=namespace)
-    if id.type.unversioned != type.kind:
-        raise InvalidArgument(f"{id} is not a {type.name}: ask for it by its own type")
-    return id._replace(type=type.name)
 
 
 def _same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:

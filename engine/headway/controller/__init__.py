@@ -35,4 +35,5 @@ from headway.controller._sources import process_exits as process_exits
 from headway.controller._status import ControllerStatus as ControllerStatus
 from headway.controller._status import Phase as Phase
 from headway.controller._status import TypeStatus as TypeStatus
+from headway.controller._strong import StrongReads as StrongReads
 from headway.controller._supervisor import Supervisor as Supervisor

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import trio
 
-from headway.cache import Applied, CacheReader
-from headway.resource import Key, Resource, ResourceType, TypeName
+from headway.cache import Applied, CachedType, CacheReader, Projected
+from headway.resource import Key, Resource, TypeName
 
 
 class _Scope(NamedTuple):
-    type: ResourceType[Any]
+    type: CachedType[Any]
     uid: str
     version: int
     scope: trio.CancelScope
@@ -22,18 +22,21 @@ class _Scope(NamedTuple):
 class Lives:
     """The scopes of one run."""
 
-    def __init__(self, cache: CacheReader) -> None:
+    def __init__(self, cache: CacheReader, types: Iterable[CachedType[Any]]) -> None:
         self._cache = cache
+        # What was read from the store is followed by the projection that the controller has of it.
+        self._forms = {type.name: type for type in types}
         self._scopes: dict[tuple[TypeName, Key], list[_Scope]] = {}
 
     @contextmanager
-    def scope(self, resource: Resource[Any]) -> Iterator[trio.CancelScope]:
+    def scope(self, resource: Resource[Any] | Projected[Any]) -> Iterator[trio.CancelScope]:
         """A scope that is cut as soon as the run hears that this incarnation is being deleted, or is gone."""
         version = int(resource.version or 0)
-        where = (resource.type.name, resource.id.key)
+        type = self._forms.get(resource.type.name, resource.type)
+        where = (type.name, resource.id.key)
         with trio.CancelScope() as scope:
-            each = _Scope(resource.type, resource.uid, version, scope)
-            if resource.is_deleting or self._is_over(each, where[1], self._cache.revision(resource.type)):
+            each = _Scope(type, resource.uid, version, scope)
+            if resource.is_deleting or self._is_over(each, where[1], self._cache.revision(type)):
                 scope.cancel()
             self._scopes.setdefault(where, []).append(each)
             try:
@@ -56,7 +59,9 @@ class Lives:
                     each.scope.cancel()
 
     def _is_over(self, each: _Scope, key: Key, revision: int) -> bool:
-        held = self._cache.get(each.type, each.type.id(key[2], partition=key[0], namespace=key[1]))
+        held: Resource[Any] | Projected[Any] | None = self._cache.get(
+            each.type, each.type.id(key[2], partition=key[0], namespace=key[1])
+        )
         if held is None:
             # It may have been read from the store, ahead of the cache.
             return revision >= each.version

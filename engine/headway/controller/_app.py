@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, overload
 
 from typing_extensions import Unpack
 
-from headway.cache import Index
+from headway.cache import CachedType, Index, Projected, Projection, Query
 from headway.controller._checks import (
     check,
     check_backoff,
-    frozen_indexes,
+    frozen_list,
     frozen_mapping,
     frozen_types,
     frozen_watches,
@@ -29,9 +29,11 @@ from headway.queue import Backoff
 from headway.resource import Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
 
 T = TypeVar("T", bound=Payload)
+R = TypeVar("R", bound=Resource[Any] | Projected[Any])
 
-Watches = Mapping[ResourceType[Any], Mapper[Any]] | Sequence[Watch[Any]]
-Lived = Callable[[Runtime, Resource[T]], Awaitable[None]]
+# By type or projection; it can't be said that the keys may be of any such type, each with a mapper of its own.
+Watches = Mapping[Any, Mapper[Any]] | Sequence[Watch[Any]]
+Lived = Callable[[Runtime, R], Awaitable[None]]
 """``async def lived(rt, resource)``: a daemon or a timer."""
 
 _DAEMON_FORM = """
@@ -45,17 +47,24 @@ _TIMER_FORM = """
 class LivedOptions(TypedDict, total=False):
     """What can be said of a daemon or a timer; as of `App.controller`."""
 
-    watches: Watches
-    indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]]
-    reads: Sequence[ResourceType[Any]]
-    writes: Sequence[ResourceType[Any]]
-    initialiser: Initialiser
-    on_start: OnStart
-    on_stop: OnStop
+    watches: Watches | None
+    indexes: Sequence[Index[Any, Any]]
+    queries: Sequence[Query[Any, Any]]
+    reads: Sequence[ResourceType[Any]] | None
+    writes: Sequence[ResourceType[Any]] | None
+    initialiser: Initialiser | None
+    on_start: OnStart | None
+    on_stop: OnStop | None
     concurrency: int
     deadline: float
-    backoff: Backoff
+    backoff: Backoff | None
     name: str
+
+
+class ControllerOptions(LivedOptions, total=False):
+    """What can be said of a controller besides what it manages; see `App.controller`."""
+
+    sources: Mapping[str, Source] | None
 
 
 class App:
@@ -88,13 +97,30 @@ class App:
         self.registry.register(declared)
         return declared
 
+    @overload
     def controller(
         self,
         *,
         manages: ResourceType[T],
-        when: When[T] | None = None,
+        when: When[Resource[T]] | None = None,
+        **options: Unpack[ControllerOptions],
+    ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
+    @overload
+    def controller(
+        self,
+        *,
+        manages: Projection[T],
+        when: When[Projected[T]] | None = None,
+        **options: Unpack[ControllerOptions],
+    ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
+    def controller(
+        self,
+        *,
+        manages: CachedType[Any],
+        when: When[Any] | None = None,
         watches: Watches | None = None,
-        indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]] | None = None,
+        indexes: Sequence[Index[Any, Any]] = (),
+        queries: Sequence[Query[Any, Any]] = (),
         sources: Mapping[str, Source] | None = None,
         reads: Sequence[ResourceType[Any]] | None = None,
         writes: Sequence[ResourceType[Any]] | None = None,
@@ -105,15 +131,16 @@ class App:
         deadline: float = 300.0,
         backoff: Backoff | None = None,
         name: str = "",
-    ) -> Callable[[Reconciler[T]], Reconciler[T]]:
+    ) -> Callable[[Reconciler[Any]], Reconciler[Any]]:
         """Declare a controller; decorates its reconciler, an async function of a Runtime and a Request.
 
         Args:
-            manages: the type whose resources are reconciled.
+            manages: the type whose resources are reconciled, or a projection of it.
             when: which changes of the managed type make it be reconciled; all, unless given.
-            watches: further types, each with the mapper from its changes to managed resources; or a list of
-                ``headway.watch(TYPE, mapper, when=...)``.
-            indexes: indexes on any of these types, for reads of the cache.
+            watches: further types, or projections, each with the mapper from its changes to managed resources; or a
+                list of ``headway.watch(TYPE, mapper, when=...)``.
+            indexes: indexes on any of these, for reads of the cache and for mappers.
+            queries: the queries that are asked of the cache.
             sources: what else, outside the store, makes a key be reconciled, by name.
             reads: what the run's client may read besides what is managed, watched and written; all, unless given.
             writes: what the run's client may write, outputs and statuses included; all, unless given.
@@ -128,7 +155,7 @@ class App:
         What is given is copied: changing it afterwards changes nothing. Raises DeclarationError, with the right form.
         """
 
-        def declare(reconcile: Reconciler[T]) -> Reconciler[T]:
+        def declare(reconcile: Reconciler[Any]) -> Reconciler[Any]:
             named = name or _name_of(reconcile)
             check_backoff(named, backoff)
             self._add(
@@ -138,7 +165,8 @@ class App:
                     manages=manages,
                     when=_when(named, when),
                     watches=frozen_watches(named, watches),
-                    indexes=frozen_indexes(named, indexes),
+                    indexes=frozen_list(named, "indexes", indexes, "[BY_TEAM]"),
+                    queries=frozen_list(named, "queries", queries, "[members_of]"),
                     sources=frozen_mapping(named, "sources", sources),
                     reads=frozen_types(named, "reads", reads),
                     writes=frozen_types(named, "writes", writes),
@@ -155,8 +183,8 @@ class App:
         return declare
 
     def daemon(
-        self, type: ResourceType[T], *, finalizer: bool = False, **options: Unpack[LivedOptions]
-    ) -> Callable[[Lived[T]], Lived[T]]:
+        self, type: CachedType[R], *, finalizer: bool = False, **options: Unpack[LivedOptions]
+    ) -> Callable[[Lived[R]], Lived[R]]:
         """Declare a daemon; decorates ``async def daemon(rt, resource)``, which runs once for each resource of a type.
 
         It lives in a task of its own while the resource does: it is cancelled when the resource's deletion begins, or
@@ -165,19 +193,21 @@ class App:
         Underneath it is a controller, and its options are a controller's; its tasks end with the controller's run.
 
         Args:
-            type: of the resources.
-            finalizer: a deleted resource stays until its daemon has ended.
+            type: of the resources, or a projection of it.
+            finalizer: a deleted resource stays until its daemon has ended; not of a projection, which can't be written.
 
         Raises DeclarationError, with the right form.
         """
 
-        def declare(function: Lived[T]) -> Lived[T]:
+        def declare(function: Lived[R]) -> Lived[R]:
             named = options.get("name") or _name_of(function)
             problem = function_problem("the daemon", function, 2)
+            if finalizer and isinstance(type, Projection):
+                problem = f"finalizer=True writes to the resource, and {type!r} is only read: give it the whole type"
             if problem:
                 raise refuse(named, problem, _DAEMON_FORM)
-            backoff = options.setdefault("backoff", Backoff(0.5, 60.0))
-            check_backoff(named, backoff)
+            check_backoff(named, options.get("backoff"))
+            backoff = options["backoff"] = options.get("backoff") or Backoff(0.5, 60.0)
             daemons = Daemons(function, finalizer=finalizer, backoff=backoff)
             self._lived("daemon", named, type, daemons.reconcile, {"daemons": daemons.host}, options)
             return function
@@ -185,8 +215,8 @@ class App:
         return declare
 
     def timer(
-        self, type: ResourceType[T], *, every: float, jitter: float = 0.1, **options: Unpack[LivedOptions]
-    ) -> Callable[[Lived[T]], Lived[T]]:
+        self, type: CachedType[R], *, every: float, jitter: float = 0.1, **options: Unpack[LivedOptions]
+    ) -> Callable[[Lived[R]], Lived[R]]:
         """Declare a timer; decorates ``async def timer(rt, resource)``, called again and again for each resource.
 
         First when the resource is there, or the run has begun, then ``every`` so many seconds, give or take the part
@@ -197,7 +227,7 @@ class App:
         Raises DeclarationError, with the right form.
         """
 
-        def declare(function: Lived[T]) -> Lived[T]:
+        def declare(function: Lived[R]) -> Lived[R]:
             named = options.get("name") or _name_of(function)
             given: object = jitter
             for problem in (
@@ -219,8 +249,8 @@ class App:
         self,
         declared_as: DeclaredAs,
         name: str,
-        type: ResourceType[T],
-        reconcile: Reconciler[T],
+        type: CachedType[Any],
+        reconcile: Reconciler[Any],
         sources: Mapping[str, Source],
         options: LivedOptions,
     ) -> None:
@@ -231,7 +261,8 @@ class App:
                 reconcile=reconcile,
                 manages=type,
                 watches=frozen_watches(name, options.get("watches")),
-                indexes=frozen_indexes(name, options.get("indexes")),
+                indexes=frozen_list(name, "indexes", options.get("indexes"), "[BY_TEAM]"),
+                queries=frozen_list(name, "queries", options.get("queries"), "[members_of]"),
                 sources=frozen_mapping(name, "sources", sources),
                 reads=frozen_types(name, "reads", options.get("reads")),
                 writes=frozen_types(name, "writes", options.get("writes")),
@@ -255,7 +286,7 @@ def _name_of(function: object) -> str:
     return name.replace("_", "-").strip("-")
 
 
-def _when(name: str, given: When[T] | None) -> Any:
+def _when(name: str, given: When[Any] | None) -> Any:
     if given is None:
         return None
     try:

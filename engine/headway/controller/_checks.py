@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from headway.cache import Index
+from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
 from headway.controller._definition import Definition
 from headway.errors import DeclarationError
-from headway.mapper import OWNER_INDEX, Watch
+from headway.mapper import Watch
 from headway.mapper import watch as watched
 from headway.queue import Backoff
-from headway.resource import Registry, ResourceType, did_you_mean, name_problem
+from headway.resource import Registry, ResourceType, name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -38,18 +38,18 @@ def frozen_mapping(name: str, field: str, given: object) -> Mapping[Any, Any]:
     return MappingProxyType(dict(given))
 
 
-def frozen_indexes(name: str, given: object) -> Mapping[ResourceType[Any], Sequence[Index[Any]]]:
-    """A copy of the indexes that were given."""
-    indexes = frozen_mapping(name, "indexes", given)
-    for type, each in indexes.items():
-        if not isinstance(each, Sequence):
-            raise refuse(name, f"indexes[{type!r}] must be a list of indexes, not {each!r}")
-    return MappingProxyType({type: tuple(each) for type, each in indexes.items()})
+def frozen_list(name: str, field: str, given: object, example: str) -> tuple[Any, ...]:
+    """A copy of a list that was given."""
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise refuse(name, f"{field} must be a list, such as {example}, not {given!r}")
+    return tuple(given)
 
 
-def frozen_watches(name: str, given: object) -> Mapping[ResourceType[Any], Watch[Any]]:
+def frozen_watches(name: str, given: object) -> Mapping[CachedType[Any], Watch[Any]]:
     """The watches that were given, as a mapping of mappers or as a list of `headway.watch(...)`."""
-    found: dict[ResourceType[Any], Watch[Any]] = {}
+    found: dict[CachedType[Any], Watch[Any]] = {}
     if isinstance(given, Mapping):
         listed: list[object] = [_paired(name, type, mapper) for type, mapper in given.items()]
     elif given is None or (isinstance(given, Sequence) and not isinstance(given, str)):
@@ -70,7 +70,7 @@ def frozen_watches(name: str, given: object) -> Mapping[ResourceType[Any], Watch
 
 
 def _paired(name: str, type: object, mapper: object) -> Watch[Any]:
-    if not isinstance(type, ResourceType):
+    if not isinstance(type, ResourceType | Projection):
         raise refuse(name, f"watches has {type!r}, which is no type: use what app.type(...) returned")
     if isinstance(mapper, Watch):
         raise refuse(name, f"watches[{type.name}] must be a mapper; headway.watch(...) goes into a list")
@@ -102,21 +102,26 @@ def check_backoff(name: str, given: object) -> None:
 
 def check(definition: Definition, app: str, registry: Registry, taken: Container[str]) -> None:
     """Raise for the first thing that is wrong with a definition."""
-    for problem in (
-        name_problem("a controller's name", definition.name),
-        f"the name {definition.name!r} is taken" if definition.name in taken else None,
-        function_problem("the reconciler", definition.reconcile, 2),
-        *_types_problems(definition, app, registry),
-        _indexes_problem(definition),
-        _needs_problem(definition),
-        _numbers_problem(definition),
-        *(function_problem(f"source {name!r}", each, 2) for name, each in definition.sources.items()),
-        _optional("the initialiser", definition.initialiser, 1),
-        _optional("on_start", definition.on_start, 1, plain=True),
-        _optional("on_stop", definition.on_stop, 2, plain=True),
-    ):
+    for problem in _problems(definition, app, registry, taken):
         if problem:
             raise refuse(definition.name, problem)
+
+
+def _problems(definition: Definition, app: str, registry: Registry, taken: Container[str]) -> Iterator[str | None]:
+    """Each looks only at what those before it have found right."""
+    yield name_problem("a controller's name", definition.name)
+    yield f"the name {definition.name!r} is taken" if definition.name in taken else None
+    yield function_problem("the reconciler", definition.reconcile, 2)
+    yield from _types_problems(definition, app, registry)
+    yield _indexes_problem(definition)
+    yield _queries_problem(definition)
+    yield _needs_problem(definition)
+    yield _numbers_problem(definition)
+    for name, source in definition.sources.items():
+        yield function_problem(f"source {name!r}", source, 2)
+    yield _optional("the initialiser", definition.initialiser, 1)
+    yield _optional("on_start", definition.on_start, 1, plain=True)
+    yield _optional("on_stop", definition.on_stop, 2, plain=True)
 
 
 def _optional(what: str, function: object, arguments: int, *, plain: bool = False) -> str | None:
@@ -151,41 +156,65 @@ def _types_problems(definition: Definition, app: str, registry: Registry) -> Ite
     ):
         for type in types:
             given: object = type
-            if not isinstance(given, ResourceType):
+            if not isinstance(given, ResourceType | Projection):
                 yield f"{field} has {given!r}, which is no type: use what app.type(...) returned"
-            elif type.name not in registry or registry.resolve(type.name) is not type:
+            elif type.name not in registry or registry.resolve(type.name) is not stored_type(type):
                 yield f"{field} has {type.name}, which is not a type of app {app!r}: declare it by app.type(...)"
+    names = [type.name for type in definition.types]
+    for name in names:
+        if names.count(name) > 1:
+            yield f"it has {name} in two forms: manage and watch the whole type, or one projection of it"
 
 
 def _indexes_problem(definition: Definition) -> str | None:
-    for type, indexes in definition.indexes.items():
-        if type is not definition.manages and type not in definition.watches:
-            return f"indexes has {type!r}, which the controller neither manages nor watches"
-        given: list[object] = list(indexes)
-        names = [index.name for index in given if isinstance(index, Index)]
-        if len(names) < len(given):
-            return f"indexes[{type.name}] must hold indexes, such as headway.index('team', lambda account: ...)"
-        if OWNER_INDEX in names:
-            return f"indexes[{type.name}] has an index named {OWNER_INDEX!r}, which is the engine's own"
-        if len(set(names)) != len(names):
-            return f"indexes[{type.name}] has two indexes of one name: {names}"
+    taken = set()
+    for index in definition.indexes:
+        given: object = index
+        if not isinstance(given, Index):
+            return f"indexes has {given!r}: give it what headway.index(ACCOUNT, 'team', lambda account: ...) returned"
+        if index.type not in definition.types:
+            return f"indexes has {index!r}: {index.type!r} is neither managed nor watched"
+        if index.name == OWNER_INDEX:
+            return f"indexes has {index!r}, whose name is the engine's own"
+        if (index.type, index.name) in taken:
+            return f"indexes has {index!r} twice, or two of one name"
+        taken.add((index.type, index.name))
+    return None
+
+
+def _queries_problem(definition: Definition) -> str | None:
+    taken = set()
+    for query in definition.queries:
+        given: object = query
+        if not isinstance(given, Query):
+            return f"queries has {given!r}: give it functions that are decorated by @headway.query(...)"
+        if query.name in taken:
+            return f"queries has {query!r} twice, or two of one name"
+        taken.add(query.name)
+        for need in query.needs:
+            if isinstance(need, Index) and need not in definition.indexes:
+                return f"{query!r} needs {need!r}: add it to `indexes`"
+            if not isinstance(need, Index) and need not in definition.types:
+                return f"{query!r} needs {need!r}, which is neither managed nor watched: add it to `watches`"
     return None
 
 
 def _needs_problem(definition: Definition) -> str | None:
     """A mapper that reads an index which isn't there would fail with every change, and only then."""
     for watch in definition.watches.values():
-        for on, name in sorted(watch.needs, key=str):
-            type = on or definition.manages
+        for need in sorted(watch.needs, key=str):
+            type = need.type or definition.manages
             if type not in definition.types:
-                return f"{watch} goes through {type.name}, which the controller neither manages nor watches"
-            names = [index.name for index in definition.indexes_of(type)]
-            if name not in names:
-                hint = did_you_mean(name, [each for each in names if each != OWNER_INDEX])
-                return (
-                    f"{watch} reads index {name!r}, which {type.name} doesn't have{hint}: "
-                    f"add it by indexes={{{type.name.kind.upper()}: [headway.index({name!r}, ...)]}}"
-                )
+                return f"{watch} goes through {type!r}, which the controller neither manages nor watches"
+            index = need.index
+            if index is None:
+                continue
+            if index.type is not type:
+                return f"{watch} reads {index!r} to map to {type!r}: give it an index on that"
+            if index not in definition.indexes:
+                same = any(each.type is type and each.name == index.name for each in definition.indexes)
+                hint = ", which has another one of that name: give it the very one that is read" if same else ""
+                return f"{watch} reads {index!r}: add it to `indexes`{hint}"
     return None
 
 

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from headway._groups import only_error
+from headway.cache import Projected
 from headway.controller._definition import Enqueue
 from headway.controller._own_writes import RECONCILING
 from headway.controller._request import Request
@@ -24,7 +25,8 @@ from headway.resource import Key, Resource, ResourceId
 _LASTED = 60.0
 """A daemon that raises after so many seconds is called again as after its first failure."""
 
-Daemon = Callable[[Runtime, Resource[Any]], Awaitable[None]]
+Daemon = Callable[[Runtime, Any], Awaitable[None]]
+"""Its resource is a `Resource` or, of a projection, a `Projected`."""
 
 
 class _Life:
@@ -66,14 +68,14 @@ class Daemons:
         """Have a task for the resource while it is there, and none when it is not."""
         host = self._hosts.setdefault(rt, _Host())
         await host.opened.wait()
-        resource = rt.resource(request)
+        resource = rt.cache.get(rt.cache.manages, request.id)
         if resource is None or not self._finalizer:
             await self._keep(host, rt, request.id.key, None if resource is None or resource.is_deleting else resource)
             return
         async with rt.finalizer(resource) as guarded:
             await self._keep(host, rt, request.id.key, guarded.resource if guarded.alive else None)
 
-    async def _keep(self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | None) -> None:
+    async def _keep(self, host: _Host, rt: Runtime, key: Key, resource: Resource[Any] | Projected[Any] | None) -> None:
         life = host.lives.get(key)
         if life is not None and (resource is None or life.uid != resource.uid):
             # Its scope was cut when the run heard what is seen here.
@@ -85,7 +87,7 @@ class Daemons:
             assert host.nursery is not None
             host.nursery.start_soon(self._live, rt, resource, life, name=f"daemon {rt.controller} of {resource.id}")
 
-    async def _live(self, rt: Runtime, resource: Resource[Any], life: _Life) -> None:
+    async def _live(self, rt: Runtime, resource: Resource[Any] | Projected[Any], life: _Life) -> None:
         # Started by a reconcile, whose writes these are not.
         RECONCILING.set(None)
         try:
@@ -97,7 +99,7 @@ class Daemons:
         finally:
             life.ended.set()
 
-    async def _call(self, rt: Runtime, resource: Resource[Any]) -> None:
+    async def _call(self, rt: Runtime, resource: Resource[Any] | Projected[Any]) -> None:
         failures = 0
         id: ResourceId = resource.id
         while True:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from headway.cache import CachedType
 from headway.controller._definition import Definition
 from headway.errors import NotDeclared
-from headway.resource import Kind, ResourceType, TypeName, type_name
+from headway.resource import Kind, TypeName, type_name
 
 
 class Declared:
@@ -47,5 +48,5 @@ class Declared:
         )
 
 
-def _kinds(types: Collection[ResourceType[Any]]) -> frozenset[Kind]:
+def _kinds(types: Collection[CachedType[Any]]) -> frozenset[Kind]:
     return frozenset(type.kind for type in types)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from headway.cache import Index, index_owner
+from headway.cache import OWNER_INDEX, CachedType, Index, Query, index_owner
 from headway.controller._request import Request, Result
-from headway.mapper import OWNER_INDEX, Predicate, Watch
+from headway.mapper import Predicate, Watch
 from headway.queue import Backoff
 from headway.resource import Payload, ResourceId, ResourceType
 
@@ -44,10 +44,11 @@ class Definition:
 
     name: str
     reconcile: Reconciler[Any]
-    manages: ResourceType[Any]
+    manages: CachedType[Any]
     when: Predicate[Any] | None = None
-    watches: Mapping[ResourceType[Any], Watch[Any]] = field(default_factory=_none)
-    indexes: Mapping[ResourceType[Any], Sequence[Index[Any]]] = field(default_factory=_none)
+    watches: Mapping[CachedType[Any], Watch[Any]] = field(default_factory=_none)
+    indexes: Sequence[Index[Any, Any]] = ()
+    queries: Sequence[Query[Any, Any]] = ()
     sources: Mapping[str, Source] = field(default_factory=_none)
     reads: frozenset[ResourceType[Any]] | None = None
     writes: frozenset[ResourceType[Any]] | None = None
@@ -60,17 +61,18 @@ class Definition:
     declared_as: DeclaredAs = "controller"
 
     @property
-    def types(self) -> list[ResourceType[Any]]:
+    def types(self) -> list[CachedType[Any]]:
         """The N+1 types: the managed one first."""
         return [self.manages, *(type for type in self.watches if type is not self.manages)]
 
-    def indexes_of(self, type: ResourceType[Any]) -> list[Index[Any]]:
-        """The indexes on a type, with the one by owner that every type has but the managed one, unless it is needed."""
-        declared = list(self.indexes.get(type, ()))
-        if type is self.manages and not self._needs_owner_index():
-            return declared
-        return [index_owner(OWNER_INDEX), *declared]
+    def indexes_of(self, type: CachedType[Any]) -> list[Index[Any, Any]]:
+        """The indexes on a type, with the one by owner that every watched one has; the managed one, if it is needed."""
+        declared = [index for index in self.indexes if index.type is type]
+        if type in self.watches or self._needs_owner_index():
+            return [index_owner(type, name=OWNER_INDEX), *declared]
+        return declared
 
     def _needs_owner_index(self) -> bool:
-        wanted = ((None, OWNER_INDEX), (self.manages, OWNER_INDEX))
-        return any(need in wanted for watch in self.watches.values() for need in watch.needs)
+        """Whether a mapper reads which managed resources are owned by something."""
+        needs = (need for watch in self.watches.values() for need in watch.needs)
+        return any(need.index is None and need.type in (None, self.manages) for need in needs)

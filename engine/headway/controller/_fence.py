@@ -60,8 +60,7 @@ class RunWrites:
     ) -> None:
         """Show the write in the cache before the call returns."""
         self.own.note(type.name, key, stored, position, status_key=status_key, deleted=deleted)
-        shared = self._hub.known(type)
-        if shared is not None:
+        for shared in self._hub.known(type):
             shared.reply(key, stored, position)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from headway.cache import Applied, CacheReader, Found, Subscription
+from headway.cache import Applied, CachedType, CacheReader, Found, Isolation, Subscription
 from headway.controller._alive import Lives
 from headway.controller._definition import Definition
 from headway.controller._own_writes import OwnWrites
@@ -15,9 +15,9 @@ from headway.controller._request import Reason
 from headway.controller._self_triggers import SelfTriggers
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
-from headway.mapper import MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
+from headway.mapper import MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name, reading
 from headway.queue import BACKLOG, LIVE, Priority, WaitingQueue
-from headway.resource import Key, Resource, ResourceType, TypeName
+from headway.resource import Key, TypeName
 
 
 class Owed(NamedTuple):
@@ -55,6 +55,7 @@ class RunMapping:
         own: OwnWrites,
         self_triggers: SelfTriggers,
         lives: Lives,
+        isolation: Isolation | None = None,
     ) -> None:
         self._definition = definition
         self._own = own
@@ -64,6 +65,7 @@ class RunMapping:
         self._queue = queue
         self._report = report
         self._on_progress = on_progress
+        self._isolation = isolation
         self._items = MapQueue()
         self._manages = definition.manages.name
         self._watches = {type.name: watch for type, watch in definition.watches.items()}
@@ -193,22 +195,25 @@ class RunMapping:
             self._self_triggers.queued(key, reason)
         self._queue.add(key, reason, priority=priority)
 
-    def _passes(self, item: MapItem, type: ResourceType[Any], when: Predicate[Any]) -> bool:
+    def _passes(self, item: MapItem, type: CachedType[Any], when: Predicate[Any]) -> bool:
         applied = item.applied
-        return when.passes(type, applied.old, applied.new, self._own.is_own(item.type, applied))
+        return when.passes(type, applied.old, applied.new, self._own.is_own(item.type, applied), self._isolation)
 
     def _keys(self, item: MapItem, watch: Watch[Any]) -> list[Key]:
-        keys: list[Key] = []
-        problems: list[str] = []
         old, new = item.applied.old, item.applied.new
-        states = (
-            None if old is None else Resource(watch.type, old),
-            None if new is None else Resource(watch.type, new),
-        )
-        for answer in ask(watch.mapper, *states, self._cache):
-            found, wrong = ids_of(answer, self._definition.manages)
-            keys += found
-            problems += wrong
+        view, mapper = watch.type.view, watch.mapper
+        states = (None if old is None else view(old), None if new is None else view(new))
+
+        def call() -> tuple[list[Key], list[str]]:
+            keys: list[Key] = []
+            problems: list[str] = []
+            for answer in ask(mapper, *states, self._cache):
+                found, wrong = ids_of(answer, self._definition.manages)
+                keys += found
+                problems += wrong
+            return keys, problems
+
+        keys, problems = reading(self._isolation, f"mapper {mapper_name(mapper)}", (old, new), states, call)
         if problems:
             # Mapping again would give the same: what is right is queued, what is wrong is named.
             self._fail(item, watch.mapper, DeclarationError("; ".join(problems)), 0.0)

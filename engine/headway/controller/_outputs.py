@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from headway.cache import CacheReader
+from headway.cache import Cache
 from headway.client import Client
 from headway.resource import Key, Payload, Resource, ResourceType
 
@@ -18,17 +18,15 @@ class Outputs(Generic[T]):
 
     def __init__(
         self,
-        cache: CacheReader,
+        cache: Cache,
         client: Client,
         type: ResourceType[T],
         owner: Resource[Any],
-        owner_index: str,
     ) -> None:
         self._cache = cache
         self._client = client
         self._type = type
         self._owner = owner
-        self._owner_index = owner_index
         self._wanted: set[Key] = set()
 
     async def __aenter__(self) -> Outputs[T]:
@@ -55,7 +53,7 @@ class Outputs(Generic[T]):
         if error is not None:
             return
         # The cache is at or past every write of this block (C5), so nothing that was just made looks unwanted.
-        for resource in self._cache.index(self._type, self._owner_index, self._owner.uid):
+        for resource in self._cache.owned(self._type, self._owner):
             if resource.id.key not in self._wanted and not resource.is_deleting:
                 # By uid and version: what has changed since this view of it was not decided upon.
                 await self._client.delete(resource, version=resource.version)

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import trio
 
 from headway._groups import only_error
-from headway.cache import Applied, CacheReader, Hub, OnFailure, SharedType, Subscription
+from headway.cache import Applied, Cache, CachedType, Hub, OnFailure, SharedType, Subscription, stored_type
 from headway.client import Client, LeaseClient, RunFence
 from headway.controller._alive import Lives
 from headway.controller._callbacks import call
@@ -44,7 +44,7 @@ from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, PrimingStalled, RemoteError, StoreChanged
 from headway.events import CallDelayed, IndexFailed, Primed, Priming, Report, RunStarted
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
-from headway.resource import Key, Position, Registry, ResourceId, ResourceType, TypeName
+from headway.resource import Key, Position, Registry, ResourceId, TypeName
 from headway.rpc import Channel
 
 _RECORD_INTERVAL = 5.0
@@ -86,10 +86,10 @@ class Run:
         self._lease = LeaseClient(channel)
         self._queue: WaitingQueue[Key, Reason] = WaitingQueue(WorkQueue(definition.backoff))
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
-        self._cache = CacheReader(definition.name, definition.manages, definition.watches)
+        self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries)
         self._self_triggers = SelfTriggers(self._writes.own)
         self._results = Results()
-        lives, declared = Lives(self._cache), Declared(definition)
+        lives, declared = Lives(self._cache, definition.types), Declared(definition)
         client = Client(channel, registry, self._writes, allow=declared)
         self._runtime = Runtime(definition, self._cache, client, lives, declared, report)
         self._mapping = RunMapping(
@@ -101,6 +101,7 @@ class Run:
             own=self._writes.own,
             self_triggers=self._self_triggers,
             lives=lives,
+            isolation=hub.isolation,
         )
         self._subscriptions: dict[TypeName, Subscription] = {}
         self._worker: Worker | None = None
@@ -117,8 +118,7 @@ class Run:
         try:
             for type in self._definition.types:
                 # A store that went back is written to no more than it is read. (No stream is opened for the question.)
-                known = self._hub.known(type)
-                if known is not None:
+                for known in self._hub.known(type):
                     known.check()
             raised = await self._start()
             self._starting_revision = raised.position.revision
@@ -172,7 +172,7 @@ class Run:
     def status(self) -> ControllerStatus:
         """What this run is doing now."""
         now = trio.current_time()
-        known = ((type.name, self._hub.known(type)) for type in self._definition.types)
+        known = ((type, shared) for type in self._definition.types for shared in self._hub.known(type))
         queue = self._queue.statistics() if self._begun else None
         oldest = queue.oldest_queued_at if queue is not None else None
         return ControllerStatus(
@@ -183,9 +183,11 @@ class Run:
             starting_revision=self._starting_revision,
             settled=self.settled(),
             types=tuple(
-                TypeStatus(name, shared.gate.primed, shared.gate.frontier, self._starting_revision, shared.resources)
-                for name, shared in known
-                if shared is not None
+                TypeStatus(
+                    type.name, shared.gate.primed, shared.gate.frontier, self._starting_revision, shared.resources
+                )
+                for type, shared in known
+                if shared.type is type
             ),
             concurrency=self._definition.concurrency,
             queue=queue,
@@ -210,14 +212,17 @@ class Run:
         """The initialiser and the fence, whose commit is the starting revision (C3)."""
         raised = await self._writes.raise_first(self._lease, self._fence_name, self._member)
         self._runtime.term = raised.fence.term
+        self._runtime.strong.began_at = raised.position.revision
         if self._definition.initialiser is not None:
             await self._definition.initialiser(self._runtime)
             # What it wrote bore the fence, and a second commit stands above it, so that the run begins by seeing it.
             settled = raised.settled
             raised = (await self._writes.raise_again(self._lease))._replace(settled=settled)
+            self._runtime.strong.began_at = raised.position.revision
         return raised
 
     async def _prime(self, start: Position) -> None:
+        self._cache.begin_priming()
         async with trio.open_nursery() as nursery:
             for type in self._definition.types:
                 nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
@@ -225,7 +230,7 @@ class Run:
         for type in self._definition.types:
             await self._hub.shared(type).wait_complete(cut)
 
-    async def _prime_type(self, type: ResourceType[Any], start: Position) -> None:
+    async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
         """One of the N+1 priming tasks: fills the type's store and does nothing else (C1)."""
         name = self._definition.name
         self._report(Priming(name, type.name, start.revision))
@@ -265,9 +270,11 @@ class Run:
         for type in self._definition.types:
             joined_at = self._subscriptions[type.name].joined_at
             if joined_at > since.revision:
-                found[type.name] = await deletions_since(
-                    self._channel, type, since, joined_at, self._report, self._definition.name
+                deleted = await deletions_since(
+                    self._channel, stored_type(type), since, joined_at, self._report, self._definition.name
                 )
+                held = self._hub.shared(type).held
+                found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 
     # --- the second nursery ---

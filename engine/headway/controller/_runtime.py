@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from headway.cache import CacheReader
+from headway.cache import Cache, Projected, Projection
 from headway.client import Client
 from headway.controller._alive import Lives
 from headway.controller._conditions import Conditions
@@ -16,9 +16,9 @@ from headway.controller._definition import Definition
 from headway.controller._finalizer import Finalizer
 from headway.controller._outputs import Outputs
 from headway.controller._request import Request
+from headway.controller._strong import StrongReads
 from headway.errors import NotWatched
 from headway.events import Report
-from headway.mapper import OWNER_INDEX
 from headway.resource import Payload, Resource, ResourceType
 
 T = TypeVar("T", bound=Payload)
@@ -32,6 +32,7 @@ class Runtime:
         client: reads and writes the store. Writes carry the run's fence: once another run has begun, they fail
             with Fenced and change nothing. The cache sees a write when the call has returned. Where the controller
             declares its reads or writes, a type that isn't among them is refused by NotDeclared.
+        strong: reads of the store itself, never behind what the cache has shown. The exception, not the rule.
         controller: the controller's name.
         term: a number that is higher in every later run of this controller: pass it along to what is outside the
             store, so that it can refuse a predecessor.
@@ -41,7 +42,7 @@ class Runtime:
     def __init__(
         self,
         definition: Definition,
-        cache: CacheReader,
+        cache: Cache,
         client: Client,
         lives: Lives,
         declared: Declared,
@@ -49,6 +50,7 @@ class Runtime:
     ) -> None:
         self.cache = cache
         self.client = client
+        self.strong = StrongReads(cache, client)
         self.controller = definition.name
         self.term = 0
         self.report = report
@@ -57,9 +59,17 @@ class Runtime:
         self._declared = declared
 
     def resource(self, request: Request[T]) -> Resource[T] | None:
-        """The resource that a request is for, as the cache has it; None when there is none (any more)."""
-        type: ResourceType[T] = self._definition.manages
-        return self.cache.get(type, request.id)
+        """The resource that a request is for, as the cache has it; None when there is none (any more).
+
+        Raises NotWatched in a controller that manages a projection: read ``rt.cache.get(PROJECTION, request.id)``.
+        """
+        type = self._definition.manages
+        if isinstance(type, Projection):
+            raise NotWatched(
+                f"controller {self.controller} has {type!r} alone: read rt.cache.get(..., request.id) of it"
+            )
+        resource: Resource[T] | None = self.cache.get(type, request.id)
+        return resource
 
     async def apply(self, resource: Resource[T]) -> Resource[T]:
         """As ``client.apply``, against what the cache has instead of a read: nothing is called when nothing differs.
@@ -81,7 +91,7 @@ class Runtime:
                 f"add it to `watches`, with headway.map_owner()"
             )
         self._declared.check_write(type.name)
-        return Outputs(self.cache, self.client, type, owner, OWNER_INDEX)
+        return Outputs(self.cache, self.client, type, owner)
 
     def finalizer(self, resource: Resource[T], name: str = "") -> Finalizer[T]:
         """A block in which to do what must be undone before the resource is gone, and to undo it.
@@ -103,7 +113,7 @@ class Runtime:
         """
         return Conditions(self.client, resource, key or self.controller, failure)
 
-    def alive(self, resource: Resource[Any]) -> AbstractContextManager[trio.CancelScope]:
+    def alive(self, resource: Resource[Any] | Projected[Any]) -> AbstractContextManager[trio.CancelScope]:
         """``with rt.alive(team) as scope: ...`` is cancelled as soon as the team's deletion begins.
 
         Also when it is gone, or another one bears its name. ``scope.cancelled_caught`` says afterwards whether it was.

@@ -15,9 +15,10 @@ import trio
 
 from headway.controller._request import Request, RequeueAfter
 from headway.controller._runtime import Runtime
-from headway.resource import Key, Resource
+from headway.resource import Key
 
-Timer = Callable[[Runtime, Resource[Any]], Awaitable[None]]
+Timer = Callable[[Runtime, Any], Awaitable[None]]
+"""Its resource is a `Resource` or, of a projection, a `Projected`."""
 
 
 class Timers:
@@ -33,7 +34,7 @@ class Timers:
     async def reconcile(self, rt: Runtime, request: Request[Any]) -> RequeueAfter | None:
         """Call the timer if it is due."""
         due, key = self._due.setdefault(rt, {}), request.id.key
-        resource = rt.resource(request)
+        resource = rt.cache.get(rt.cache.manages, request.id)
         if resource is None or resource.is_deleting:
             due.pop(key, None)
             return None

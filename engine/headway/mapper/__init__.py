@@ -6,15 +6,17 @@ here waits or queues. Open `_mappers.py` first, then `_ready.py`, `_predicates.p
 
 from headway.mapper._map_queue import MapItem as MapItem
 from headway.mapper._map_queue import MapQueue as MapQueue
-from headway.mapper._mappers import OWNER_INDEX as OWNER_INDEX
 from headway.mapper._mappers import ChangeMapper as ChangeMapper
 from headway.mapper._mappers import Concerned as Concerned
 from headway.mapper._mappers import Mapper as Mapper
+from headway.mapper._mappers import Need as Need
 from headway.mapper._mappers import ReadyMapper as ReadyMapper
+from headway.mapper._mappers import StateMapper as StateMapper
 from headway.mapper._mappers import ask as ask
 from headway.mapper._mappers import ids_of as ids_of
 from headway.mapper._mappers import listed as listed
 from headway.mapper._mappers import mapper_name as mapper_name
+from headway.mapper._mappers import reading as reading
 from headway.mapper._predicates import Predicate as Predicate
 from headway.mapper._predicates import When as When
 from headway.mapper._predicates import all_of as all_of

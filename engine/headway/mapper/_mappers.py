@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from headway.cache import CacheReader
+from headway.cache import CachedType, CacheReader, Index, Isolation, Projected
 from headway.errors import DeclarationError
-from headway.resource import Key, Payload, Resource, ResourceId, ResourceType
+from headway.resource import Key, Resource, ResourceId, pb
 
-T = TypeVar("T", bound=Payload, default=Any)
+R = TypeVar("R", default=Any)
+"""What of a type is read: a `Resource`, or a `Projected`."""
+R_contra = TypeVar("R_contra", contravariant=True, default=Any)
+Answer = TypeVar("Answer")
 
-Concerned = Iterable[ResourceId | Resource[Any]]
+Concerned = Iterable[ResourceId | Resource[Any] | Projected[Any]]
 """Ids, or resources, of the managed type; none is an empty list."""
 
-OWNER_INDEX = "headway.owner"
-"""The index by owner that every watched type of a controller has, and the managed one where a mapper needs it."""
 
-Need = tuple[ResourceType[Any] | None, str]
-"""An index by name, on a type, or (None) on the type that is mapped to."""
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An index that a mapper reads.
+
+    Attributes:
+        type: that it is on; None: the type that is mapped to.
+        index: None: that by owner, which a watched type has anyway and the managed one where it is needed.
+    """
+
+    type: CachedType[Any] | None
+    index: Index[Any, Any] | None
 
 
-class ReadyMapper(Generic[T]):
+class ReadyMapper(Generic[R_contra]):
     """A mapper of one state, ready-made or put together.
 
     Attributes:
@@ -38,21 +50,21 @@ class ReadyMapper(Generic[T]):
     def __init__(
         self,
         name: str,
-        towards: Callable[[Resource[T], CacheReader, ResourceType[Any]], Concerned],
+        towards: Callable[[R_contra, CacheReader, CachedType[Any]], Concerned],
         needs: frozenset[Need] = frozenset(),
     ) -> None:
         self.name = name
         self.towards = towards
         self.needs = needs
 
-    def __call__(self, resource: Resource[T], cache: CacheReader) -> Concerned:
+    def __call__(self, resource: R_contra, cache: CacheReader) -> Concerned:
         return self.towards(resource, cache, cache.manages)
 
     def __repr__(self) -> str:
         return self.name
 
 
-class ChangeMapper(Generic[T]):
+class ChangeMapper(Generic[R_contra]):
     """A mapper that is asked once a change, for both of its states at once. Made by `map_change`."""
 
     __slots__ = ("function", "name", "needs")
@@ -60,7 +72,7 @@ class ChangeMapper(Generic[T]):
     def __init__(
         self,
         name: str,
-        function: Callable[[Resource[T] | None, Resource[T] | None, CacheReader], Concerned],
+        function: Callable[[R_contra | None, R_contra | None, CacheReader], Concerned],
         needs: frozenset[Need] = frozenset(),
     ) -> None:
         self.name = name
@@ -71,31 +83,47 @@ class ChangeMapper(Generic[T]):
         return self.name
 
 
-StateMapper = Callable[[Resource[T], CacheReader], Concerned]
-Mapper = StateMapper[T] | ChangeMapper[T]
+StateMapper = Callable[[R, CacheReader], Concerned]
+Mapper = StateMapper[R] | ChangeMapper[R]
 """``mapper(resource, cache)`` gives the managed resources that are concerned by ``resource``.
 
-It is called with a changed resource's old state and with its new one, when the cache of every type of the controller
-has reached the change. It must depend on its arguments alone, must not change them, and must not wait. It returns
-ids, or resources, of the managed type; none is an empty list. One made by `map_change` gets both states at once.
+It is called with a changed resource's (or `Projected`'s) old state and with its new one, when the cache of every type
+of the controller has reached the change. It must depend on its arguments alone, must not change them, and must not
+wait. It returns ids, or resources, of the managed type; none is an empty list. One made by `map_change` gets both
+states at once.
 """
 
 
-def ask(mapper: Mapper[T], old: Resource[T] | None, new: Resource[T] | None, cache: CacheReader) -> list[object]:
+def ask(mapper: Mapper[R], old: R | None, new: R | None, cache: CacheReader) -> list[object]:
     """What a mapper answers to a change: one answer for each time it has to be asked, as it gave it."""
     if isinstance(mapper, ChangeMapper):
         return [mapper.function(old, new, cache)]
     return [mapper(state, cache) for state in (old, new) if state is not None]
 
 
-def towards(mapper: StateMapper[T], resource: Resource[T], cache: CacheReader, target: ResourceType[Any]) -> object:
+def reading(
+    isolation: Isolation | None,
+    who: str,
+    messages: tuple[pb.Resource | None, pb.Resource | None],
+    given: tuple[object, object],
+    call: Callable[[], Answer],
+) -> Answer:
+    """Call what is given the views of an old and of a new state; with ``isolation``, check that it only reads them."""
+    if isolation is not None:
+        for message, view in zip(messages, given, strict=True):
+            if message is not None:
+                call = partial(isolation.reading, who, message, view, call)
+    return call()
+
+
+def towards(mapper: StateMapper[R], resource: R, cache: CacheReader, target: CachedType[Any]) -> object:
     """What a mapper of one state gives when it is to map to ``target``."""
     return mapper.towards(resource, cache, target) if isinstance(mapper, ReadyMapper) else mapper(resource, cache)
 
 
 def listed(answer: object) -> Iterator[Any]:
     """What is in an answer. What is no list stands for itself, so that `ids_of` names it."""
-    if isinstance(answer, str | Resource | ResourceId) or not isinstance(answer, Iterable):
+    if isinstance(answer, str | Resource | Projected | ResourceId) or not isinstance(answer, Iterable):
         yield answer
     else:
         yield from answer
@@ -145,16 +173,16 @@ def check_function(where: str, function: object, arguments: int, takes: str, for
         raise DeclarationError(f"{where} {problem}. The form is: {form}")
 
 
-def ids_of(result: object, managed: ResourceType[Any]) -> tuple[list[Key], list[str]]:
+def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[str]]:
     """The keys in what a mapper returned, and a sentence for each thing in it that isn't right."""
     if result is None:
         return [], ["it returned None: return a list of ids, an empty one for none"]
-    if isinstance(result, str | Resource | ResourceId) or not isinstance(result, Iterable):
+    if isinstance(result, str | Resource | Projected | ResourceId) or not isinstance(result, Iterable):
         return [], [f"it returned {result!r}: return a list of ids of {managed.name}"]
     keys: list[Key] = []
     problems: list[str] = []
     for each in result:
-        id = each.id if isinstance(each, Resource) else each
+        id = each.id if isinstance(each, Resource | Projected) else each
         if not isinstance(id, ResourceId):
             problems.append(f"it gave {each!r}, which is no id: give {managed.name.kind} ids, as from TYPE.id(name)")
         elif id.type.unversioned != managed.kind:

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic
 
-from typing_extensions import TypeVar
-
+from headway.cache import CachedType, Isolation
 from headway.errors import DeclarationError
-from headway.mapper._mappers import function_problem, mapper_name
-from headway.resource import Payload, Resource, ResourceType, is_marked, pb
+from headway.mapper._mappers import R, R_contra, function_problem, mapper_name, reading
+from headway.resource import is_marked, pb
 
-T = TypeVar("T", bound=Payload, default=Any)
-
-Passes = Callable[[ResourceType[Any], "pb.Resource | None", "pb.Resource | None", bool], bool]
-"""(type, old, new, whether this run itself wrote it)."""
+Passes = Callable[[CachedType[Any], "pb.Resource | None", "pb.Resource | None", bool, "Isolation | None"], bool]
+"""(type, old, new, whether this run itself wrote it, what checks a function of the user's)."""
 
 
-class Predicate(Generic[T]):
+class Predicate(Generic[R_contra]):
     """Lets a change through, or not. Made by the functions of this module.
 
     Attributes:
@@ -38,25 +35,32 @@ class Predicate(Generic[T]):
         self._passes = passes
 
     def passes(
-        self, type: ResourceType[Any], old: pb.Resource | None, new: pb.Resource | None, own: bool = False
+        self,
+        type: CachedType[Any],
+        old: pb.Resource | None,
+        new: pb.Resource | None,
+        own: bool = False,
+        isolation: Isolation | None = None,
     ) -> bool:
         """Whether the change is let through. Raises what a function of the user's raises."""
         if self.updates_only and (
             old is None or new is None or (is_marked(new.metadata) and not is_marked(old.metadata))
         ):
             return True
-        return self._passes(type, old, new, own)
+        return self._passes(type, old, new, own, isolation)
 
     def __repr__(self) -> str:
         return self.name
 
 
-When = Callable[["Resource[T] | None", "Resource[T] | None"], bool] | Predicate[T]
+When = Callable[["R | None", "R | None"], bool] | Predicate[R]
 """A predicate: a ready-made one, or a function of the old and the new state that returns True or False."""
 
 
 def _update(name: str, differs: Callable[[pb.Resource, pb.Resource], bool]) -> Predicate[Any]:
-    def passes(_: ResourceType[Any], old: pb.Resource | None, new: pb.Resource | None, __: bool) -> bool:
+    def passes(
+        _: CachedType[Any], old: pb.Resource | None, new: pb.Resource | None, __: bool, ___: Isolation | None
+    ) -> bool:
         assert old is not None
         assert new is not None
         return differs(old, new)
@@ -70,8 +74,8 @@ def content_changed() -> Predicate[Any]:
 
 
 def data_changed() -> Predicate[Any]:
-    """The payload is another one."""
-    return _update("data_changed()", lambda old, new: old.data != new.data)
+    """The payload is another one; or may be, where the function of a projection has raised."""
+    return _update("data_changed()", lambda old, new: old.data is None or old.data != new.data)
 
 
 def metadata_changed(*keys: str) -> Predicate[Any]:
@@ -106,22 +110,22 @@ def not_own_writes() -> Predicate[Any]:
 
     A write whose outcome is unknown passes, and so does what a former run wrote.
     """
-    return Predicate("not_own_writes()", lambda _, __, ___, own: not own, updates_only=True)
+    return Predicate("not_own_writes()", lambda _, __, ___, own, ____: not own, updates_only=True)
 
 
-def all_of(*predicates: When[T]) -> Predicate[T]:
+def all_of(*predicates: When[R]) -> Predicate[R]:
     """What passes every one of these."""
     made = _made("all_of", predicates)
     return _combined("all_of", made, lambda *change: all(each.passes(*change) for each in made))
 
 
-def any_of(*predicates: When[T]) -> Predicate[T]:
+def any_of(*predicates: When[R]) -> Predicate[R]:
     """What passes at least one of these."""
     made = _made("any_of", predicates)
     return _combined("any_of", made, lambda *change: any(each.passes(*change) for each in made))
 
 
-def none_of(*predicates: When[T]) -> Predicate[T]:
+def none_of(*predicates: When[R]) -> Predicate[R]:
     """What passes none of these. What always passes the ready-made ones passes this too, if all of them are such."""
     made = _made("none_of", predicates)
     return _combined("none_of", made, lambda *change: not any(each.passes(*change) for each in made))
@@ -150,14 +154,23 @@ def predicate(where: str, given: object) -> Predicate[Any]:
         raise DeclarationError(f"{where} {problem}")
     function: Callable[[Any, Any], object] = given
 
-    def passes(type: ResourceType[Any], old: pb.Resource | None, new: pb.Resource | None, _: bool) -> bool:
-        answer = function(None if old is None else Resource(type, old), None if new is None else Resource(type, new))
+    name = mapper_name(function)
+
+    def passes(
+        type: CachedType[Any],
+        old: pb.Resource | None,
+        new: pb.Resource | None,
+        _: bool,
+        isolation: Isolation | None,
+    ) -> bool:
+        given = (None if old is None else type.view(old), None if new is None else type.view(new))
+        answer = reading(isolation, f"predicate {name}", (old, new), given, lambda: function(*given))
         if not isinstance(answer, bool):
             # One that forgot its `return` would turn everything away, and nobody would hear of it.
             raise DeclarationError(f"it returned {answer!r}: a predicate returns True or False")
         return answer
 
-    return Predicate(mapper_name(function), passes, updates_only=False)
+    return Predicate(name, passes, updates_only=False)
 
 
 def _check_texts(where: str, keys: tuple[object, ...]) -> None:

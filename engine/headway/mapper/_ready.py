@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import Any, TypeVar, overload
 
-from typing_extensions import TypeVar
-
-from headway.cache import CacheReader, Index
+from headway.cache import CachedType, CacheReader, Index, Projected, Projection
 from headway.errors import DeclarationError
 from headway.mapper._mappers import (
-    OWNER_INDEX,
     ChangeMapper,
     Concerned,
     Mapper,
     Need,
+    R,
     ReadyMapper,
     StateMapper,
     ask,
@@ -25,9 +23,10 @@ from headway.mapper._mappers import (
     needs_of,
     towards,
 )
-from headway.resource import DEFAULT_TENANCY, Payload, Resource, ResourceId, ResourceType, Scope, pb, type_name
+from headway.resource import DEFAULT_TENANCY, Resource, ResourceId, ResourceType, Scope, pb, type_name
 
-T = TypeVar("T", bound=Payload, default=Any)
+V = TypeVar("V", bound=Hashable)
+Either = Resource[Any] | Projected[Any]
 
 Reference = ResourceId | pb.Reference | str | None
 """What a resource refers to: an id, a reference, or a name; None, or an empty name, is nothing."""
@@ -38,7 +37,7 @@ def map_self() -> ReadyMapper[Any]:
     return ReadyMapper("map_self()", _self)
 
 
-def _self(resource: Resource[Any], _: CacheReader, target: ResourceType[Any]) -> Concerned:
+def _self(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerned:
     return [resource.id] if resource.type.kind == target.kind else []
 
 
@@ -47,18 +46,18 @@ def map_owner() -> ReadyMapper[Any]:
     return ReadyMapper("map_owner()", _owner)
 
 
-def _owner(resource: Resource[Any], _: CacheReader, target: ResourceType[Any]) -> Concerned:
+def _owner(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerned:
     id = resource.owner
     return [] if id is None or id.type.unversioned != target.kind else [id]
 
 
 def map_owned() -> ReadyMapper[Any]:
     """The managed resources that the changed one owns. What owns nothing concerns nobody."""
-    return ReadyMapper("map_owned()", _owned, frozenset({(None, OWNER_INDEX)}))
+    return ReadyMapper("map_owned()", _owned, frozenset({Need(None, None)}))
 
 
-def _owned(resource: Resource[Any], cache: CacheReader, target: ResourceType[Any]) -> Concerned:
-    return cache.index(target, OWNER_INDEX, resource.uid)
+def _owned(resource: Either, cache: CacheReader, target: CachedType[Any]) -> Concerned:
+    return cache.owned(target, resource)
 
 
 def map_same_name() -> ReadyMapper[Any]:
@@ -66,11 +65,11 @@ def map_same_name() -> ReadyMapper[Any]:
     return ReadyMapper("map_same_name()", _same_name)
 
 
-def _same_name(resource: Resource[Any], _: CacheReader, target: ResourceType[Any]) -> Concerned:
+def _same_name(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerned:
     return [resource.id._replace(type=target.name, uid="")]
 
 
-def map_reference(refers_to: Callable[[Resource[T]], Reference]) -> ReadyMapper[T]:
+def map_reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
     """The managed resource that the changed one refers to: ``map_reference(lambda route: route.data.service)``.
 
     The function gives an id, a reference or a name; a name is one in the changed resource's own tenancy. None, or an
@@ -83,7 +82,7 @@ def map_reference(refers_to: Callable[[Resource[T]], Reference]) -> ReadyMapper[
     )
 
 
-def map_references(refers_to: Callable[[Resource[T]], Iterable[Reference]]) -> ReadyMapper[T]:
+def map_references(refers_to: Callable[[R], Iterable[Reference]]) -> ReadyMapper[R]:
     """As `map_reference`, for a function that gives any number of them: ``lambda team: team.data.members``."""
     check_function("map_references", refers_to, 1, "a resource", "map_references(lambda team: team.data.members)")
     return ReadyMapper(
@@ -92,7 +91,7 @@ def map_references(refers_to: Callable[[Resource[T]], Iterable[Reference]]) -> R
     )
 
 
-def _referred(given: Iterable[Any], resource: Resource[Any], target: ResourceType[Any]) -> Concerned:
+def _referred(given: Iterable[Any], resource: Any, target: CachedType[Any]) -> Concerned:
     found: list[Any] = []
     for each in given:
         if isinstance(each, str):
@@ -108,7 +107,7 @@ def _referred(given: Iterable[Any], resource: Resource[Any], target: ResourceTyp
     return found
 
 
-def _named(name: str, beside: ResourceId, target: ResourceType[Any]) -> ResourceId:
+def _named(name: str, beside: ResourceId, target: CachedType[Any]) -> ResourceId:
     """A name in the tenancy of what refers to it, as far as the type's scope has one."""
     partition, namespace = DEFAULT_TENANCY[target.scope]
     return ResourceId(
@@ -119,7 +118,7 @@ def _named(name: str, beside: ResourceId, target: ResourceType[Any]) -> Resource
     )
 
 
-def _of_reference(reference: pb.Reference, target: ResourceType[Any]) -> ResourceId:
+def _of_reference(reference: pb.Reference, target: CachedType[Any]) -> ResourceId:
     partition, namespace = DEFAULT_TENANCY[target.scope]
     tenancy = reference.tenancy or pb.Tenancy()
     return ResourceId(
@@ -127,26 +126,30 @@ def _of_reference(reference: pb.Reference, target: ResourceType[Any]) -> Resourc
     )
 
 
-def map_index(index: str | Index[Any], *, value: Callable[[Resource[T]], Hashable] | None = None) -> ReadyMapper[T]:
+@overload
+def map_index(index: Index[Any, ResourceId]) -> ReadyMapper[Any]: ...
+@overload
+def map_index(index: Index[Any, V], *, value: Callable[[R], V]) -> ReadyMapper[R]: ...
+def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) -> ReadyMapper[R]:
     """The managed resources that have the changed resource's id (without its uid) as a value of an index.
 
-    The index, given by its name or as itself, is one on the managed type, and says what each of its resources refers
-    to. Where it holds something else than ids, ``value`` gives it: ``map_index("team", value=lambda team: team.name)``.
+    The index is one on the managed type, and says what each of its resources refers to: `headway.index_reference`.
+    Where it holds something else than ids, ``value`` gives it: ``map_index(BY_TEAM, value=lambda team: team.name)``.
     """
-    name: object = index.name if isinstance(index, Index) else index
-    if not isinstance(name, str):
-        raise DeclarationError(f"map_index takes an index on the managed type, or the name of an index, not {name!r}")
+    given: object = index
+    if not isinstance(given, Index):
+        raise DeclarationError(f"map_index takes an index on the managed type, as headway.index made it, not {given!r}")
     if value is not None:
-        check_function("map_index: value", value, 1, "a resource", "map_index('team', value=lambda team: team.name)")
+        check_function("map_index: value", value, 1, "a resource", "map_index(BY_TEAM, value=lambda team: team.name)")
 
-    def by_index(resource: Resource[T], cache: CacheReader, target: ResourceType[Any]) -> Concerned:
-        wanted = resource.id.without_uid() if value is None else value(resource)
-        return cache.index(target, name, wanted)
+    def by_index(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
+        found: list[Either] = cache.index(index, resource.id.without_uid() if value is None else value(resource))
+        return found
 
-    return ReadyMapper(f"map_index({name!r})", by_index, frozenset({(None, name)}))
+    return ReadyMapper(f"map_index({index!r})", by_index, frozenset({Need(None, index)}))
 
 
-def map_union(*mappers: Mapper[T]) -> Mapper[T]:
+def map_union(*mappers: Mapper[R]) -> Mapper[R]:
     """Whoever any of these mappers gives; each of them once."""
     _check("map_union", *mappers)
     name = f"map_union({', '.join(map(mapper_name, mappers))})"
@@ -168,7 +171,7 @@ def map_union(*mappers: Mapper[T]) -> Mapper[T]:
     )
 
 
-def only_if(condition: Callable[[Resource[T]], bool], mapper: Mapper[T]) -> Mapper[T]:
+def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
     """As ``mapper``, which gets only the states for which ``condition(resource)`` is true.
 
     A resource for which it has become false, or true, still concerns whoever it did, or does, by its other state.
@@ -178,7 +181,7 @@ def only_if(condition: Callable[[Resource[T]], bool], mapper: Mapper[T]) -> Mapp
     name, needs = f"only_if({mapper_name(condition)}, {mapper_name(mapper)})", needs_of(mapper)
     if isinstance(mapper, ChangeMapper):
 
-        def states(old: Resource[T] | None, new: Resource[T] | None, cache: CacheReader) -> Concerned:
+        def states(old: R | None, new: R | None, cache: CacheReader) -> Concerned:
             old = old if old is not None and condition(old) else None
             new = new if new is not None and condition(new) else None
             return [] if old is None and new is None else mapper.function(old, new, cache)
@@ -192,8 +195,8 @@ def only_if(condition: Callable[[Resource[T]], bool], mapper: Mapper[T]) -> Mapp
 
 
 def map_change(
-    function: Callable[[Resource[T] | None, Resource[T] | None, CacheReader], Concerned],
-) -> ChangeMapper[T]:
+    function: Callable[[R | None, R | None, CacheReader], Concerned],
+) -> ChangeMapper[R]:
     """A mapper by old and new state at once: ``map_change(lambda old, new, cache: ...)``.
 
     Of a creation, and of what was there when the run began, the old state is None; of a deletion the new one is.
@@ -203,30 +206,32 @@ def map_change(
     return ChangeMapper(f"map_change({mapper_name(function)})", function)
 
 
-def map_through(type: ResourceType[Any], first: StateMapper[T], then: StateMapper[Any]) -> ReadyMapper[T]:
+def map_through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]) -> ReadyMapper[R]:
     """By way of a third type: ``first`` gives resources of ``type``, and ``then`` maps each of them that is there.
 
-    ``map_through(POD, map_index("node"), map_owner())``: a changed node concerns the owners of the pods that have it as
-    a value of the index "node". The ready-made mappers map to ``type`` where they are ``first``. Changes of ``type``
-    itself are no concern of this one: watch it, by ``then``.
+    ``map_through(POD, map_index(PODS_BY_NODE), map_owner())``: a changed node concerns the owners of the pods that have
+    it as a value of the index. The ready-made mappers map to ``type`` where they are ``first``. Changes of ``type``
+    itself are no concern of this one: watch it, by ``then``. A projection may be gone through as well as a type.
     """
     given: object = type
-    if not isinstance(given, ResourceType):
+    if not isinstance(given, ResourceType | Projection):
         raise DeclarationError(f"map_through goes through a type, as app.type(...) returned it, not {given!r}")
     _check("map_through", first, then)
     both: list[object] = [first, then]
     if any(isinstance(each, ChangeMapper) for each in both):
         raise DeclarationError("map_through takes mappers of one state, and map_change(...) makes one of two")
 
-    def through(resource: Resource[T], cache: CacheReader, target: ResourceType[Any]) -> Concerned:
+    def through(resource: R, cache: CacheReader, target: CachedType[Any]) -> Concerned:
         found: dict[ResourceId, Any] = {}
         for each in listed(towards(first, resource, cache, type)):
-            between = each if isinstance(each, Resource) else cache.get(type, each)
+            whole = isinstance(each, Resource | Projected)
+            # What `then` is given is of the form that it is declared for.
+            between = each if whole and each.type is type else cache.get(type, each.id if whole else each)
             if between is not None:
                 found.setdefault(between.id, between)
         return [each for between in found.values() for each in listed(towards(then, between, cache, target))]
 
-    reads: set[Need] = {(on or type, name) for on, name in needs_of(first)}
+    reads = {Need(need.type or type, need.index) for need in needs_of(first)}
     return ReadyMapper(
         f"map_through({type.name}, {mapper_name(first)}, {mapper_name(then)})", through, needs_of(then) | reads
     )

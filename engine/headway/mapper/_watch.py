@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Generic
 
-from typing_extensions import TypeVar
-
+from headway.cache import CachedType, Projection
 from headway.errors import DeclarationError
-from headway.mapper._mappers import Mapper, Need, mapper_name, mapper_problem, needs_of
+from headway.mapper._mappers import Mapper, Need, R, mapper_name, mapper_problem, needs_of
 from headway.mapper._predicates import Predicate, When, predicate
-from headway.resource import Payload, ResourceType
-
-P = TypeVar("P", bound=Payload, default=Any)
+from headway.resource import ResourceType
 
 
 @dataclass(frozen=True, slots=True)
-class Watch(Generic[P]):
+class Watch(Generic[R]):
     """A type that a controller watches. Made by `watch`."""
 
-    type: ResourceType[P]
-    mapper: Mapper[P]
-    when: Predicate[P] | None = None
+    type: CachedType[R]
+    mapper: Mapper[R]
+    when: Predicate[R] | None = None
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -33,18 +30,18 @@ class Watch(Generic[P]):
         return f"{self.type.name} by {mapper_name(self.mapper)}{when}"
 
 
-def watch(type: ResourceType[P], mapper: Mapper[P], *, when: When[P] | None = None) -> Watch[P]:
+def watch(type: CachedType[R], mapper: Mapper[R], *, when: When[R] | None = None) -> Watch[R]:
     """``watches=[headway.watch(ROUTE, service_of, when=headway.content_changed())]``
 
     Args:
-        type: what is watched.
+        type: what is watched, a type or a projection of one.
         mapper: from its changes to managed resources.
         when: which of its changes are mapped; all, unless given.
 
     Raises DeclarationError.
     """
     given: object = type
-    if not isinstance(given, ResourceType):
+    if not isinstance(given, ResourceType | Projection):
         raise DeclarationError(f"watch takes a type, as app.type(...) returned it, and a mapper, not {given!r}")
     problem = mapper_problem(mapper)
     if problem:

@@ -19,6 +19,7 @@ _WARNINGS = (
     events.IndexFailed,
     events.LeaseDelayed,
     events.MappingFailed,
+    events.ProjectionFailed,
     events.ReconcileSlow,
     events.RunEnded,
     events.ShutdownBlocked,

@@ -23,6 +23,10 @@ LAST_REASONS: Final = 5
 _KEPT_REASONS: Final = FIRST_REASONS + LAST_REASONS
 
 
+class NotInHandError(RuntimeError):
+    """A key was reported back that isn't in hand: it was never taken, or has been reported back already."""
+
+
 class Taken(NamedTuple, Generic[K, R]):
     """A key that was handed out, to be reported back as succeeded, failed, requeued or dropped.
 

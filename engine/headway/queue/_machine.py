@@ -39,15 +39,11 @@ from typing import Final, Generic
 
 from headway.queue._backoff import Backoff
 from headway.queue._delays import Delays
-from headway.queue._entry import BACKLOG, LIVE, Entry, K, Priority, QueueStatistics, R, Taken
+from headway.queue._entry import BACKLOG, LIVE, Entry, K, NotInHandError, Priority, QueueStatistics, R, Taken
 from headway.queue._priorities import Lanes
 
 LIVE_PER_BACKLOG: Final = 8
 """Live keys that may go before a waiting backlog key, unless the queue was told otherwise."""
-
-
-class NotInHandError(RuntimeError):
-    """A key was reported back that isn't in hand: it was never taken, or has been reported back already."""
 
 
 class WorkQueue(Generic[K, R]):
@@ -183,6 +179,9 @@ class WorkQueue(Generic[K, R]):
         following = self._in_hand(key).following
         if following is None:
             del self._entries[key]
+            if not self._entries:
+                # Emptied key by key it would keep the room for all that it has ever held at once.
+                self._entries.clear()
         else:
             self._entries[key] = following
             self._queue(following, now)

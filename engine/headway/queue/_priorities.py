@@ -65,4 +65,8 @@ class Lanes(Generic[K, R]):
             self._passed_over += 1
             return live.popleft()
         self._passed_over = 0
-        return backlog.popitem(last=False)[1]
+        entry = backlog.popitem(last=False)[1]
+        if not backlog:
+            # Emptied by hand it would keep the room for every key that a run has begun with.
+            backlog.clear()
+        return entry

@@ -1,0 +1,77 @@
+"""`share`: what an additional controller on a type costs in memory.
+
+Measured: what Python allocates (tracemalloc) for each of 10,000 resources from before the engine is opened until its
+controllers are primed and have reconciled all keys, on a memory store that was filled before, so that neither the
+store nor the messages count. Ours is what a second controller on the same type adds: the difference between an engine
+with two and one with one. In it is its index by metadata with 10 values, and whatever else a run keeps for a resource.
+
+Against: what the first one costs: the difference between an engine with one controller and one with none. In it are
+the type's copy (a key and an entry for each resource), and an index of the same kind.
+
+A type has one stream and one copy in a process, however many controllers: a further one costs its indexes alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import trio
+
+import headway
+from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._message import Note, built_many, fill
+from headway.events import ignore
+from headway.resource import ResourceType
+from headway.storage import MemoryBackend
+
+
+def measure(size: int, rounds: int) -> Row:
+    """Cache ``size`` resources for no, one and two controllers."""
+    # With fewer, what an engine's own allocations differ by from run to run would be more than what is measured.
+    size = max(size, 500)
+    apps = [_app(controllers) for controllers in range(3)]
+    for app, type in apps:
+        _held(app, type, 1)  # whatever is made once in a process is there after this
+    second, first = interleaved(
+        lambda: _held(*apps[2], size) - _held(*apps[1], size),
+        lambda: _held(*apps[1], size) - _held(*apps[0], size),
+        rounds,
+    )
+    return Row("share", second / size, first / size, "bytes", 0.5)
+
+
+def _held(app: headway.App, type: ResourceType[Note], size: int) -> float:
+    """Bytes that an engine holds for ``size`` resources besides the store."""
+    return trio.run(_running, app, type, size) - trio.run(_running, app, type, 0)
+
+
+async def _running(app: headway.App, type: ResourceType[Note], size: int) -> float:
+    backend = MemoryBackend(max_changes=1)
+    if size:
+        await fill(backend, type, built_many(type, size))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        async with headway.open_engine(backend, app, report=ignore) as engine:
+            await engine.wait_settled()
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def _app(controllers: int) -> tuple[headway.App, ResourceType[Note]]:
+    app = headway.App("bench")
+    type = app.type("bench", "v1", "Managed", Note)
+
+    async def notes(rt: headway.Runtime, request: headway.Request) -> None:
+        """Reconcile nothing."""
+
+    for number in range(controllers):
+        by_group = headway.index_metadata(type, "group")
+        app.controller(manages=type, indexes=[by_group], concurrency=8, name=f"notes-{number}")(notes)
+    return app, type
+
+
+SCENARIO = Scenario("share", 0.5, measure, size=10_000, rounds=1)

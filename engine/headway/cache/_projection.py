@@ -1,0 +1,266 @@
+"""Projections: of a big type, only what a controller needs is kept. Pure.
+
+Rules:
+1. What is held for a resource is its id, owner, version and generation, the metadata and statuses that were asked for
+   (and always what says whether it is being deleted), and the payload that the function makes. Nothing else of it is
+   kept.
+2. The version is that of the whole resource, whatever part of it has changed: so deletions by version stay right, and
+   what is held never goes back.
+3. A change that leaves all the rest as it was is told to nobody but the entry itself.
+4. A resource for which the function raises is held without a payload, so that it is known to be there; looking at its
+   payload raises, and every change of it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Generic, TypeVar
+
+from headway.cache._isolation import Isolation
+from headway.errors import DeclarationError, PayloadError
+from headway.resource import (
+    DELETION_TIMESTAMP,
+    FINALIZERS,
+    AnyMessage,
+    Kind,
+    Payload,
+    Resource,
+    ResourceId,
+    ResourceType,
+    Scope,
+    TypeName,
+    copy_message,
+    decode,
+    encode,
+    equal,
+    finalizers,
+    is_marked,
+    pb,
+    resource_id,
+)
+
+T = TypeVar("T", bound=Payload)
+S = TypeVar("S", bound=Payload)
+
+_FORM = "headway.projection(REPORT, ReportName, lambda report: ReportName(title=report.data.title))"
+
+# Shared by every held message that has none; never written to, as all that is held.
+_NO_METADATA: dict[str, str] = {}
+_NO_STATUS: dict[str, pb.Status] = {}
+
+
+class Projected(Generic[S]):
+    """What is kept of a resource. It is read only: no client takes it for a write.
+
+    To change the resource, read the whole of it by the client, and write that. To delete it as it was seen here:
+    ``rt.client.delete(slim.id, version=slim.version)``.
+    """
+
+    # Invariant: the object behind `_message` is shared and never written to.
+    __slots__ = ("_data", "_message", "type")
+
+    def __init__(self, type: Projection[S], message: pb.Resource) -> None:
+        self.type = type
+        self._message = message
+        self._data: S | None = None
+
+    @property
+    def id(self) -> ResourceId:
+        """The id of the whole resource."""
+        return resource_id(self._message.id)._replace(type=self.type.name)
+
+    @property
+    def name(self) -> str:
+        """The name within type and tenancy."""
+        assert self._message.id is not None
+        return self._message.id.name
+
+    @property
+    def uid(self) -> str:
+        """The incarnation."""
+        assert self._message.id is not None
+        return self._message.id.uid
+
+    @property
+    def owner(self) -> ResourceId | None:
+        """The resource with which this one is deleted."""
+        owner = self._message.owner
+        return None if owner is None else resource_id(owner)
+
+    @property
+    def version(self) -> str:
+        """The decimal revision of the whole resource's last change, outside of the projection too."""
+        return self._message.version
+
+    @property
+    def generation(self) -> str:
+        """The whole resource's: changes with every Write and no WriteStatus."""
+        return self._message.generation
+
+    @property
+    def data(self) -> S:
+        """What the projection has made of the payload. Raises PayloadError when its function has raised."""
+        if self._data is None:
+            held = self._message.data
+            if held is None:
+                raise PayloadError(f"{self.id} at version {self.version}: the function of {self.type} has raised")
+            self._data = decode(self.type.payload, held.value)
+        return self._data
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The entries that the projection keeps."""
+        return dict(self._message.metadata)
+
+    @property
+    def status(self) -> dict[str, pb.Status]:
+        """The statuses that the projection keeps, by the name of who wrote them."""
+        return {key: copy_message(status) for key, status in self._message.status.items()}
+
+    @property
+    def finalizers(self) -> frozenset[str]:
+        """The names that hold this resource when it is deleted."""
+        return finalizers(self._message.metadata)
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether it has been deleted and only finalizers still hold it."""
+        return is_marked(self._message.metadata)
+
+    def __repr__(self) -> str:
+        return f"<Projected {self.id} as {self.type.payload.__name__}, to read only>"
+
+
+class Projection(Generic[S]):
+    """A type of which only a part is kept. Made by `projection`; meets `CachedType`.
+
+    Attributes:
+        of: the stored type.
+        payload: the class of what is kept of its payload.
+    """
+
+    __slots__ = ("_function", "_metadata", "_status", "kind", "name", "of", "payload", "scope")
+
+    of: ResourceType[Any]
+
+    def __init__(
+        self,
+        of: ResourceType[T],
+        payload: type[S],
+        function: Callable[[Resource[T]], S],
+        metadata: Collection[str],
+        status: Collection[str],
+    ) -> None:
+        self.of = of
+        self.name: TypeName = of.name
+        self.kind: Kind = of.kind
+        self.scope: Scope = of.scope
+        self.payload = payload
+        self._function: Callable[[Resource[T]], S] = function
+        self._metadata = frozenset({*metadata, FINALIZERS, DELETION_TIMESTAMP})
+        self._status = frozenset(status)
+
+    def __repr__(self) -> str:
+        return f"<Projection {self.name} as {self.payload.__name__}>"
+
+    def id(self, name: str, *, partition: str = "", namespace: str = "", uid: str = "") -> ResourceId:
+        """See `ResourceType.id`."""
+        return self.of.id(name, partition=partition, namespace=namespace, uid=uid)
+
+    def view(self, message: pb.Resource) -> Projected[S]:
+        """What is held, as user code sees it."""
+        return Projected(self, message)
+
+    def project(self, message: pb.Resource, isolation: Isolation | None = None) -> pb.Resource:
+        """What is kept of a stored message. Raises what the function raises."""
+        given = Resource(self.of, message)
+        if isolation is None:
+            data = self._function(given)
+        else:
+            who = f"the function of {self!r}"
+            data = isolation.reading(who, message, given, lambda: self._function(given))
+        if type(data) is not self.payload:
+            raise TypeError(f"the function of {self} gave {data!r:.120}: give a {self.payload.__name__}(...)")
+        return self._kept(message, AnyMessage(value=encode(data)))
+
+    def without_payload(self, message: pb.Resource) -> pb.Resource:
+        """What is kept of a message for which the function has raised."""
+        return self._kept(message, None)
+
+    def _kept(self, message: pb.Resource, data: AnyMessage | None) -> pb.Resource:
+        return pb.Resource(
+            id=message.id,
+            owner=message.owner,
+            version=message.version,
+            generation=message.generation,
+            metadata=_chosen(message.metadata, self._metadata) or _NO_METADATA,
+            status=_chosen(message.status, self._status) or _NO_STATUS,
+            data=data,
+        )
+
+    def same(self, old: pb.Resource, new: pb.Resource) -> bool:
+        """Whether two held messages of one incarnation differ in version and generation at most."""
+        before, after = old.data, new.data
+        if before is None or after is None or old.metadata != new.metadata or not equal(old.owner, new.owner):
+            return False
+        if old.status.keys() != new.status.keys() or not all(
+            equal(status, new.status[key]) for key, status in old.status.items()
+        ):
+            return False
+        # The same message may have other bytes (the order of a map): compare what they mean.
+        return before.value == after.value or equal(
+            decode(self.payload, before.value), decode(self.payload, after.value)
+        )
+
+
+V = TypeVar("V")
+
+
+def stored_type(type: object) -> ResourceType[Any]:
+    """The type that is stored: a projection's, or the type itself."""
+    stored = type.of if isinstance(type, Projection) else type
+    assert isinstance(stored, ResourceType)
+    return stored
+
+
+def _chosen(every: Mapping[str, V], wanted: frozenset[str]) -> dict[str, V]:
+    return {key: every[key] for key in every if key in wanted} if every else {}
+
+
+def projection(
+    of: ResourceType[T],
+    payload: type[S],
+    function: Callable[[Resource[T]], S],
+    *,
+    metadata: Collection[str] = (),
+    status: Collection[str] = (),
+) -> Projection[S]:
+    """``NAMES = headway.projection(REPORT, ReportName, lambda report: ReportName(title=report.data.title))``
+
+    Stands in ``manages=`` and ``watches=``, in indexes and in reads of the cache where the type itself would, and
+    keeps of each resource what the function makes of it. A change that makes no difference to that wakes nobody.
+    Declare it once: controllers that use the same one share one stream and one copy.
+
+    Args:
+        of: the stored type.
+        payload: the message class that the function gives.
+        function: must depend on the resource alone and must not change it.
+        metadata: the keys of the metadata entries to keep; finalizers and the deletion mark always are.
+        status: the keys of the statuses to keep.
+
+    Raises DeclarationError, with the right form.
+    """
+    for right, problem in (
+        (isinstance(of, ResourceType), f"is of a type, not of {of!r}"),
+        (hasattr(payload, "__dataclass_fields__"), f"of {of!r} gives a message class, not {payload!r}"),
+        (callable(function), f"of {of!r} needs a function, not {function!r}"),
+        (_are_keys(metadata), f"of {of!r}: metadata={metadata!r} must be a list of keys, such as ['team']"),
+        (_are_keys(status), f"of {of!r}: status={status!r} must be a list of keys, such as ['accounts']"),
+    ):
+        if not right:
+            raise DeclarationError(f"a projection {problem}: {_FORM}")
+    return Projection(of, payload, function, metadata, status)
+
+
+def _are_keys(given: object) -> bool:
+    return not isinstance(given, str) and isinstance(given, Collection) and all(isinstance(key, str) for key in given)

@@ -1,0 +1,64 @@
+"""Queries: questions of a controller's cache that have a name, and say what they need. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from headway.cache._cached_type import CachedType
+from headway.cache._indexes import Index
+from headway.cache._projection import Projection
+from headway.errors import DeclarationError
+from headway.resource import ResourceType
+
+if TYPE_CHECKING:
+    from headway.cache._reader import CacheReader
+
+A = ParamSpec("A")
+R_co = TypeVar("R_co", covariant=True)
+
+_FORM = "@headway.query(TEAM, ACCOUNTS_BY_TEAM)"
+
+
+class Query(Generic[A, R_co]):
+    """A named question. Made by `query`; asked by ``rt.cache.query(members_of, ...)``.
+
+    Attributes:
+        name: the function's.
+        needs: the types and indexes that a controller which declares it must have.
+    """
+
+    __slots__ = ("function", "name", "needs")
+
+    def __init__(
+        self,
+        function: Callable[Concatenate[CacheReader, A], R_co],
+        needs: tuple[CachedType[Any] | Index[Any, Any], ...],
+    ) -> None:
+        self.name: str = getattr(function, "__name__", repr(function))
+        self.function = function
+        self.needs = needs
+
+    def __repr__(self) -> str:
+        return f"<Query {self.name}>"
+
+
+def query(
+    *needs: CachedType[Any] | Index[Any, Any],
+) -> Callable[[Callable[Concatenate[CacheReader, A], R_co]], Query[A, R_co]]:
+    """``@headway.query(TEAM, ACCOUNTS_BY_TEAM)`` makes a query of ``def members_of(cache, team: str) -> ...``.
+
+    The function is given a cache to read (a view, where the view is asked) and the arguments of whoever asks. A
+    controller declares it by ``queries=[members_of]``, and must manage, watch or index what it needs. Raises
+    DeclarationError.
+    """
+    for need in needs:
+        if not isinstance(need, ResourceType | Projection | Index):
+            raise DeclarationError(f"a query needs types and indexes, not {need!r}: {_FORM}")
+
+    def declare(function: Callable[Concatenate[CacheReader, A], R_co]) -> Query[A, R_co]:
+        if not callable(function):
+            raise DeclarationError(f"a query is made of a function, not of {function!r}: {_FORM}")
+        return Query(function, needs)
+
+    return declare

@@ -1,0 +1,91 @@
+"""Ready-made indexes of what refers to what. Those by metadata and by owner are in `test_indexes.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+import headway
+from headway import field
+from headway.cache import Cache, Index, SharedType, index_bound_references, index_reference, index_references
+from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument
+from headway.events import ignore
+from headway.resource import Key, Reference, Resource, ResourceId, ResourceType, pb
+from tests.helpers.resources import ACCOUNT, TEAM, Team, chunk, end, stored
+
+
+@headway.message
+class Rule:
+    target: str = field(1)
+    bound_references: list[Reference] = field(2)
+
+
+RULE = ResourceType("staff", "v1", "Rule", Rule)
+BY_TARGET = index_reference(RULE, "target", lambda rule: TEAM.id(rule.data.target) if rule.data.target else None)
+BY_BOUND = index_bound_references(RULE)
+BY_WHOLE = index_references(RULE, "whole", lambda rule: [TEAM.id(rule.data.target, uid="its-uid")])
+
+
+def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+    """Nobody has to hear of it here."""
+
+
+def names(found: list[Resource[Rule]]) -> list[str]:
+    return [each.name for each in found]
+
+
+def reader_of(there: list[pb.Resource], *indexes: Index[Resource[Rule], ResourceId]) -> Cache:
+    shared = SharedType(RULE, ignore)
+    shared.feed(chunk(*there))
+    shared.feed(end(30))
+    reader = Cache("rules", RULE, [])
+    reader.open({RULE.name: shared.subscribe(indexes, _ignore_failure)})
+    return reader
+
+
+def rules() -> Cache:
+    references = [TEAM.id("b").reference(), TEAM.id("c", namespace="apart").reference("section")]
+    there = [
+        stored("one", 1, type=RULE, data=Rule(target="a", bound_references=references)),
+        stored("two", 2, type=RULE, data=Rule(target="a", bound_references=references[:1])),
+        stored("none", 3, type=RULE, data=Rule()),
+    ]
+    return reader_of(there, BY_TARGET, BY_BOUND)
+
+
+def test_an_index_of_references_finds_who_refers_to_a_resource() -> None:
+    """One each, or as many as the payload is bound to; a tenancy of its own is another resource."""
+    assert names(rules().index(BY_TARGET, TEAM.id("a"))) == ["one", "two"]
+    assert names(rules().index(BY_BOUND, TEAM.id("b"))) == ["one", "two"]
+    assert names(rules().index(BY_BOUND, TEAM.id("c", namespace="apart"))) == ["one"]
+    assert names(rules().index(BY_BOUND, TEAM.id("c"))) == []
+    assert names(rules().index(BY_TARGET, ACCOUNT.id("a"))) == []
+
+
+def test_a_reference_means_the_name_whatever_its_incarnation_and_version() -> None:
+    """Of what the index gives as of what it is asked for."""
+    newer: ResourceType[Team] = ResourceType("staff", "v2", "Team", Team)
+    assert names(rules().index(BY_TARGET, TEAM.id("a", uid="a7"))) == ["one", "two"]
+    assert names(rules().index(BY_TARGET, newer.id("a"))) == ["one", "two"]
+    rule = stored("one", 1, type=RULE, data=Rule(target="a"))
+    reader = reader_of([rule], BY_WHOLE)
+    assert names(reader.index(BY_WHOLE, TEAM.id("a"))) == ["one"]
+
+
+def test_a_name_alone_is_no_reference() -> None:
+    """It doesn't say of what type."""
+    with pytest.raises(InvalidArgument, match=r"'a' is no reference: give what TYPE.id"):
+        rules().index(BY_TARGET, "a")  # type: ignore[misc]  # what is tested
+
+
+def test_a_reference_that_is_none_fails_its_resource() -> None:
+    """A name alone doesn't say of what type."""
+    wrong: Index[Resource[Rule], ResourceId] = index_reference(RULE, "wrong", lambda rule: rule.name)  # type: ignore[arg-type, return-value]  # what is tested
+    reader = reader_of([stored("one", 1, type=RULE)], wrong)
+    with pytest.raises(IndexIncomplete):
+        reader.index(wrong, TEAM.id("a"))
+
+
+def test_bound_references_are_a_field_of_the_payload() -> None:
+    """A payload without it is refused where the index is declared."""
+    with pytest.raises(DeclarationError, match="Team has no field 'bound_references'"):
+        index_bound_references(TEAM)

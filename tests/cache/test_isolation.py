@@ -1,0 +1,134 @@
+"""The checking mode: a function that changes what it was given to read is found and named (C9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.cache import Index, index, index_many
+from headway.resource import Resource
+from tests.helpers.resources import ACCOUNT, TEAM, Account, Team
+
+Change = Callable[[Resource[Team]], object]
+
+CHANGES: dict[str, Change] = {
+    "data": lambda team: team.data.members.append("me"),
+    "metadata": lambda team: team.metadata.update(mine="yes"),
+    "status": lambda team: team.status.clear(),
+    "held": lambda team: team._message.metadata.update(mine="yes"),
+}
+
+
+def well_behaved(team: Resource[Team]) -> object:
+    return (sorted(team.data.members), team.metadata.get("mine"), list(team.status), team.finalizers)
+
+
+def app_with(where: str, change: Change) -> headway.App:
+    """A controller of accounts, in which one function does something with each team."""
+    app = headway.App("staff")
+    for type in (TEAM, ACCOUNT):
+        app.registry.register(type)
+
+    def in_index(team: Resource[Team]) -> str:
+        change(team)
+        return team.name
+
+    def in_index_of_many(team: Resource[Team]) -> Iterator[str]:
+        yield team.name
+        change(team)
+
+    def in_mapper(team: Resource[Team], _: headway.CacheReader) -> Iterable[headway.ResourceId]:
+        if where in ("mapper", "change mapper"):
+            change(team)
+        return []
+
+    def in_projection(team: Resource[Team]) -> Account:
+        change(team)
+        return Account(login=team.name)
+
+    def in_change_mapper(
+        _: Resource[Team] | None, new: Resource[Team] | None, cache: headway.CacheReader
+    ) -> Iterable[headway.ResourceId]:
+        return [] if new is None else in_mapper(new, cache)
+
+    def in_predicate(old: Resource[Team] | None, new: Resource[Team] | None) -> bool:
+        if new is not None:
+            change(new)
+        return old is None
+
+    watched: Any = TEAM
+    mapper: Any = in_mapper
+    when: Any = None
+    indexes: list[Index[Any, Any]] = []
+    if where == "index":
+        indexes = [index(TEAM, "one", in_index)]
+    elif where == "index of many":
+        indexes = [index_many(TEAM, "many", in_index_of_many)]
+    elif where == "projection":
+        watched = headway.projection(TEAM, Account, in_projection)
+    elif where == "change mapper":
+        mapper = headway.map_change(in_change_mapper)
+    elif where == "predicate":
+        when = headway.all_of(headway.any_of(in_predicate, in_predicate), headway.content_changed())
+
+    @app.controller(manages=ACCOUNT, watches=[headway.watch(watched, mapper, when=when)], indexes=indexes)
+    async def accounts(_: headway.Runtime, __: headway.Request) -> None:
+        """Nothing to do."""
+
+    return app
+
+
+NAMED = {
+    "index": "the function of <Index one on staff.v1.Team>",
+    "index of many": "the function of <Index many on staff.v1.Team>",
+    "mapper": "mapper app_with.<locals>.in_mapper",
+    "change mapper": "mapper map_change(app_with.<locals>.in_change_mapper)",
+    "predicate": "predicate app_with.<locals>.in_predicate",
+    "projection": "the function of <Projection staff.v1.Team as Account>",
+}
+
+
+async def run(app: headway.App, heard: list[object], *, check_isolation: bool) -> None:
+    async with headway.open_engine("memory:", app, report=heard.append, check_isolation=check_isolation) as engine:
+        team = TEAM.new("core", Team(members=["ada"]), metadata={"colour": "red"})
+        await engine.client.write_status(await engine.client.write(team), "ready", [headway.Condition("Ready")])
+        with trio.move_on_after(5):
+            await engine.wait_settled()
+
+
+@pytest.mark.parametrize("where", NAMED)
+@pytest.mark.parametrize("change", CHANGES)
+async def test_who_changes_what_it_reads_is_named(where: str, change: str, autojump_clock: MockClock) -> None:
+    """By its own failure when it happens, and by the engine's when it is closed."""
+    heard: list[object] = []
+    with pytest.raises(headway.IsolationBroken) as caught:
+        await run(app_with(where, CHANGES[change]), heard, check_isolation=True)
+    assert str(caught.value).startswith(f"{NAMED[where]} has changed what ")
+    assert "'core' at version" in str(caught.value)
+    failures = (events.IndexFailed, events.MappingFailed, events.ProjectionFailed)
+    assert any(isinstance(each, failures) and each.error is caught.value for each in heard)
+    assert autojump_clock.current_time() < 60
+
+
+@pytest.mark.parametrize("where", NAMED)
+async def test_who_only_reads_is_left_alone(where: str, autojump_clock: MockClock) -> None:
+    """Whatever it looks at."""
+    heard: list[object] = []
+    await run(app_with(where, well_behaved), heard, check_isolation=True)
+    failures = (events.IndexFailed, events.MappingFailed, events.ProjectionFailed)
+    assert not [each for each in heard if isinstance(each, failures)]
+    assert autojump_clock.current_time() < 60
+
+
+async def test_nobody_looks_unless_told_to(autojump_clock: MockClock) -> None:
+    """What it changes is its own copy: nothing is the worse for it."""
+    heard: list[object] = []
+    await run(app_with("mapper", CHANGES["data"]), heard, check_isolation=False)
+    assert not [each for each in heard if isinstance(each, events.MappingFailed)]
+    assert autojump_clock.current_time() < 60

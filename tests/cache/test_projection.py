@@ -1,0 +1,378 @@
+"""Projections: what is kept, what wakes, and that nobody takes a part for the whole."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events, field
+from headway.cache import Applied, Cache, Projected, Projection, SharedType, Subscription, index, projection
+from headway.client import Client
+from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, PayloadError
+from headway.resource import Condition, Key, Resource, ResourceType, pb
+from headway.storage import MemoryBackend
+from headway.testing import ScriptedChannel
+from tests.helpers.resources import ACCOUNT, TEAM, Account, Team, at, changes, chunk, end, key, put, removed, stored
+
+
+@headway.message
+class Size:
+    members: int = field(1)
+    limits: dict[str, int] = field(2)
+
+
+def size_of(team: Resource[Team]) -> Size:
+    if "broken" in team.data.members:
+        raise ValueError("broken")
+    return Size(members=len(team.data.members))
+
+
+SIZE = projection(TEAM, Size, size_of, metadata=["colour"], status=["sizes"])
+BY_SIZE = index(SIZE, "size", lambda size: size.data.members)
+
+
+def team(name: str, version: int, *members: str, **more: Any) -> pb.Resource:
+    return stored(name, version, data=Team(members=list(members)), **more)
+
+
+def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+    """Nobody has to hear of it here."""
+
+
+class Sizes:
+    """A cache of a projection, primed at 10 with ada of two members."""
+
+    def __init__(self, *there: pb.Resource) -> None:
+        self.heard: list[object] = []
+        self.shared = SharedType(SIZE, self.heard.append)
+        self.shared.feed(chunk(*(there or (team("ada", 5, "x", "y"),))))
+        self.shared.feed(end(10))
+        self.subscription: Subscription = self.shared.subscribe([BY_SIZE], _ignore_failure)
+        self.cache = Cache("sizes", SIZE, [])
+        self.cache.open({SIZE.name: self.subscription})
+
+    def told(self) -> list[Applied]:
+        return self.subscription.take()
+
+    def one(self, name: str = "ada") -> Projected[Size]:
+        found = self.cache.get(SIZE, name)
+        assert found is not None
+        return found
+
+
+# --- what is kept ------------------------------------------------------------
+
+
+def test_what_is_held_is_the_projection_and_who_it_is_of() -> None:
+    """Id, owner, version and generation; of metadata and statuses what was asked for."""
+    boss = ACCOUNT.id("boss", partition="default", namespace="default", uid="boss1")
+    status = pb.Status(conditions=[Condition(type="Ready")])
+    whole = team("ada", 7, "x", owner=boss, metadata={"colour": "red", "more": "text"}, uid="ada3")
+    whole.status = {"sizes": status, "others": status}
+    size = Sizes(whole).one()
+    assert (size.name, size.uid, size.version, size.generation) == ("ada", "ada3", "7", whole.generation)
+    assert (size.id, size.owner) == (TEAM.id("ada", uid="ada3"), boss)
+    assert size.data == Size(members=1)
+    assert size.metadata == {"colour": "red"}
+    assert size.status == {"sizes": status}
+    assert (size.finalizers, size.is_deleting) == (frozenset(), False)
+
+
+def test_whether_it_is_being_deleted_is_always_kept() -> None:
+    """And what holds it."""
+    marked = team("ada", 7, metadata={"finalizers": "mine theirs", "deletionTimestamp": "2026-01-01T00:00:00Z"})
+    size = Sizes(marked).one()
+    assert size.finalizers == {"mine", "theirs"}
+    assert size.is_deleting
+
+
+def test_the_whole_is_not_kept() -> None:
+    """Neither from a snapshot, nor from a change, nor from a reply."""
+    wholes = [team("ada", 7, "x"), team("grace", 11, "x"), team("mary", 13, "x")]
+    held = [weakref.ref(each.data) for each in wholes if each.data]
+    sizes = Sizes(wholes[0])
+    sizes.shared.feed(changes(put(wholes[1])))
+    sizes.shared.reply(key("mary"), wholes[2], at(13))
+    wholes.clear()
+    gc.collect()
+    assert [each() for each in held] == [None, None, None]
+    assert len(sizes.cache.list(SIZE)) == 3
+
+
+def test_what_is_read_may_be_changed_freely() -> None:
+    """It changes nothing else (C9)."""
+    sizes = Sizes(team("ada", 7, metadata={"colour": "red"}, status={"sizes": pb.Status()}))
+    mine = sizes.one()
+    mine.data.members = 7
+    mine.metadata["colour"] = "blue"
+    mine.status["sizes"].conditions.append(Condition(type="Mine"))
+    theirs = sizes.one()
+    assert (theirs.data.members, theirs.metadata, theirs.status) == (0, {"colour": "red"}, {"sizes": pb.Status()})
+
+
+# --- what wakes --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["stream", "reply", "snapshot"])
+def test_a_change_outside_of_it_is_told_to_nobody(by: str) -> None:
+    """The version moves on all the same, and with it what may be deleted by version."""
+    sizes = Sizes()
+    other = team("ada", 12, "grace", "mary", metadata={"more": "text"}, status={"others": pb.Status()})
+    if by == "stream":
+        sizes.shared.feed(changes(put(other)))
+    elif by == "reply":
+        sizes.shared.reply(key("ada"), other, at(12))
+    else:
+        sizes.shared.feed(chunk(other))
+        sizes.shared.feed(end(12))
+    assert sizes.told() == []
+    assert sizes.one().version == "12"
+    assert [each.version for each in sizes.cache.index(BY_SIZE, 2)] == ["12"]
+
+
+async def test_a_view_shows_the_version_that_was_there() -> None:
+    """A change that is told to nobody isn't in a view that was opened before it either."""
+    sizes = Sizes()
+    async with sizes.cache.view(SIZE) as view:
+        sizes.shared.feed(changes(put(team("ada", 12, "grace", "mary"))))
+        assert [each.version for each in view.list(SIZE)] == ["5"]
+        assert sizes.one().version == "12"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        team("ada", 12, "x"),
+        team("ada", 12, "x", "y", metadata={"colour": "red"}),
+        team("ada", 12, "x", "y", metadata={"finalizers": "mine"}),
+        team("ada", 12, "x", "y", status={"sizes": pb.Status(observed_generation="7")}),
+        team("ada", 12, "x", "y", owner=ACCOUNT.id("boss", uid="boss1")),
+        team("ada", 12, "x", "y", uid="ada2"),
+        team("ada", 12, "broken"),
+    ],
+    ids=["data", "metadata", "finalizers", "status", "owner", "uid", "broken"],
+)
+def test_a_change_inside_of_it_is_told_by_its_old_state_and_its_new_one(change: pb.Resource) -> None:
+    """Another incarnation as a deletion and a creation."""
+    sizes = Sizes()
+    sizes.shared.feed(changes(put(change)))
+    told = sizes.told()
+    assert [each.revision for each in told] == [12] * (2 if change.id and change.id.uid == "ada2" else 1)
+    assert told[0].old is not None
+    assert told[-1].new is sizes.shared.gate.entries[key("ada")]
+    sizes.shared.feed(changes(removed(change, 13)))
+    assert [(each.new, each.revision) for each in sizes.told()] == [(None, 13)]
+
+
+def test_the_order_of_a_map_is_no_change() -> None:
+    """Its bytes differ; what they mean doesn't."""
+    orders = iter([{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 2}])
+    limits = projection(TEAM, Size, lambda _: Size(limits=next(orders)))
+    shared = SharedType(limits, events.ignore)
+    shared.feed(chunk(team("ada", 5)))
+    shared.feed(end(10))
+    subscription = shared.subscribe([], _ignore_failure)
+    shared.feed(changes(put(team("ada", 11))))
+    assert subscription.take() == []
+    shared.feed(changes(put(team("ada", 12))))
+    assert len(subscription.take()) == 1
+
+
+# --- functions that raise ----------------------------------------------------
+
+
+def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_looked_at() -> None:
+    """It isn't taken for absent; indexes lack it and say so; the next good state ends it."""
+    sizes = Sizes(team("ada", 5, "broken"))
+    (failed,) = sizes.heard
+    assert isinstance(failed, events.ProjectionFailed)
+    assert (failed.type, failed.projection, failed.key) == (TEAM.name, "Size", key("ada"))
+    assert sizes.one().version == "5"
+    with pytest.raises(PayloadError, match=r"Team ada at version 5: the function of <Projection"):
+        _ = sizes.one().data
+    with pytest.raises(IndexIncomplete):
+        sizes.cache.index(BY_SIZE, 2)
+    sizes.shared.feed(changes(put(team("ada", 11, "broken"))))
+    assert len(sizes.told()) == 1
+    sizes.shared.feed(changes(put(team("ada", 12, "x", "y"))))
+    assert len(sizes.told()) == 1
+    assert len(sizes.cache.index(BY_SIZE, 2)) == 1
+
+
+def test_a_function_that_gives_something_else_is_named() -> None:
+    """As one that raises."""
+    heard: list[events.ProjectionFailed] = []
+    wrong = projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]  # what is tested
+    shared = SharedType(wrong, heard.append)  # type: ignore[arg-type]  # it hears nothing else
+    shared.feed(chunk(team("ada", 5)))
+    assert "gave Team(" in str(heard[0].error)
+    assert "give a Size(...)" in str(heard[0].error)
+
+
+# --- declared and refused ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("Team", Size, size_of), "is of a type, not of 'Team'"),
+        ((SIZE, Size, size_of), "is of a type, not of <Projection"),
+        ((TEAM, "Size", size_of), "gives a message class, not 'Size'"),
+        ((TEAM, Size, "size_of"), "needs a function, not 'size_of'"),
+        ((TEAM, Size, size_of, "colour"), "metadata='colour' must be a list of keys"),
+        ((TEAM, Size, size_of, [], [7]), r"status=\[7\] must be a list of keys"),
+    ],
+)
+def test_a_projection_declared_wrongly_is_refused(arguments: Any, says: str) -> None:
+    """With the right form."""
+    of, payload, function, *keys = arguments
+    named = dict(zip(("metadata", "status"), keys, strict=False))
+    with pytest.raises(DeclarationError, match=says) as caught:
+        projection(of, payload, function, **named)
+    assert "headway.projection(REPORT, ReportName" in str(caught.value)
+
+
+REFUSED = "a client (writes|deletes|reads) .*(<Projected Team ada as Size, to read only>|<Projection staff)"
+CALLS: dict[str, Callable[[Client, Any], Any]] = {
+    "write": lambda client, size: client.write(size),
+    "apply": lambda client, size: client.apply(size),
+    "delete": lambda client, size: client.delete(size),
+    "write_status": lambda client, size: client.write_status(size, "sizes", []),
+    "read": lambda client, _: client.read(SIZE, "ada"),  # type: ignore[arg-type]  # what is tested
+    "get": lambda client, _: client.get(SIZE, TEAM.id("ada")),  # type: ignore[arg-type]  # likewise
+    "list": lambda client, _: client.list(SIZE),  # type: ignore[arg-type]  # likewise
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_no_client_takes_a_part_for_the_whole(call: str) -> None:
+    """Neither to write it, nor to read by it; by its id and version it may be deleted."""
+    app = headway.App("staff")
+    app.registry.register(TEAM)
+    async with headway.open_engine("memory:", app) as engine:
+        whole = await engine.client.write(TEAM.new("ada", Team(members=["x"])))
+        size = SIZE.view(SIZE.project(whole.message()))
+        with pytest.raises(InvalidArgument, match=REFUSED):
+            await CALLS[call](engine.client, size)
+        assert await engine.client.list(TEAM) == [whole]
+        await engine.client.delete(size.id, version=size.version)
+        assert await engine.client.list(TEAM) == []
+
+
+# --- in controllers ----------------------------------------------------------
+
+
+class SizesApp:
+    """Controllers that watch one projection, each managing a type of its own; those named whole watch it all."""
+
+    def __init__(self, *names: str) -> None:
+        self.app = headway.App("staff")
+        self.app.registry.register(TEAM)
+        self.seen: list[tuple[str, str, int]] = []
+        self.mapped: list[tuple[str, object]] = []
+        self.caches: dict[str, Cache] = {}
+        for name in names:
+            kept: ResourceType[Account] = self.app.type("staff", "v1", name.capitalize(), Account)
+            self._controller(name, kept, TEAM if name.startswith("whole") else SIZE)
+
+    def _controller(
+        self, name: str, manages: ResourceType[Account], watched: Projection[Size] | ResourceType[Team]
+    ) -> None:
+        def same_name(size: Projected[Size] | Resource[Team], _: headway.CacheReader) -> list[headway.ResourceId]:
+            self.mapped.append((name, size.data))
+            return [manages.id(size.name)]
+
+        @self.app.controller(manages=manages, watches={watched: same_name}, name=name)
+        async def look(rt: headway.Runtime, request: headway.Request) -> None:
+            self.caches[name] = rt.cache
+            if watched is SIZE:
+                size = rt.cache.get(SIZE, request.id.name)
+                self.seen.append((name, request.id.name, -1 if size is None else size.data.members))
+
+
+async def test_controllers_with_the_same_projection_share_one_stream_and_one_copy(autojump_clock: MockClock) -> None:
+    """As those with the whole type do, which has a stream and a copy of its own."""
+    sizes = SizesApp("one", "two", "whole", "whole2")
+    channel = ScriptedChannel()
+    async with headway.open_engine("memory:", sizes.app, report=events.ignore, through=channel.over) as engine:
+        await engine.client.write(TEAM.new("ada", Team(members=["x"])))
+        await engine.wait_settled()
+        # Besides those that look for deletions in the history, which resume.
+        assert channel.opened.count((TEAM.kind, False)) == 2
+        held = {name: cache._subscriptions[TEAM.name].gate.entries[key("ada")] for name, cache in sizes.caches.items()}
+        assert held["one"] is held["two"]
+        assert held["whole"] is held["whole2"]
+        assert held["one"] is not held["whole"]
+    assert autojump_clock.current_time() < 60
+
+
+async def test_a_change_outside_of_it_reconciles_nothing(autojump_clock: MockClock) -> None:
+    """One inside does, and so does a deletion."""
+    sizes = SizesApp("one")
+    async with headway.open_engine("memory:", sizes.app, report=events.ignore) as engine:
+        whole = await engine.client.write(TEAM.new("ada", Team(members=["x"])))
+        await engine.wait_settled()
+        whole.metadata["more"] = "text"
+        whole.data.members = ["y"]
+        whole = await engine.client.write(whole)
+        await engine.wait_settled()
+        assert sizes.seen == [("one", "ada", 1)]
+        assert (size := sizes.caches["one"].get(SIZE, "ada")) is not None
+        assert size.version == whole.version
+        whole.data.members = ["y", "z"]
+        await engine.client.delete(await engine.client.write(whole))
+        await engine.wait_settled()
+    assert sizes.seen[0] == ("one", "ada", 1)
+    assert sizes.seen[-1] == ("one", "ada", -1)
+    assert autojump_clock.current_time() < 60
+
+
+async def test_what_a_controller_writes_is_in_its_projection_when_the_call_has_returned(
+    autojump_clock: MockClock,
+) -> None:
+    """It writes the whole, and reads the part (C5)."""
+    app = headway.App("staff")
+    app.registry.register(TEAM)
+    read: list[int] = []
+
+    @app.controller(manages=SIZE, indexes=[BY_SIZE])
+    async def grow(rt: headway.Runtime, request: headway.Request) -> None:
+        size = rt.cache.get(SIZE, request.id)
+        if size is not None and size.data.members < 3:
+            whole = await rt.client.read(TEAM, request.id)
+            whole.data.members.append("x")
+            await rt.client.write(whole)
+            read.extend(each.data.members for each in rt.cache.index(BY_SIZE, size.data.members + 1))
+
+    async with headway.open_engine("memory:", app, report=events.ignore) as engine:
+        await engine.client.write(TEAM.new("ada"))
+        with trio.fail_after(60):
+            await engine.wait_settled()
+    assert read == [1, 2, 3]
+    assert autojump_clock.current_time() < 60
+
+
+async def test_a_deletion_from_the_stores_history_is_mapped_as_the_projection(autojump_clock: MockClock) -> None:
+    """What was deleted while no engine was running reaches the mapper in the form that it knows."""
+    store = MemoryBackend()
+    sizes = SizesApp("one")
+    async with headway.open_engine(store, sizes.app, report=events.ignore) as engine:
+        await engine.client.write(TEAM.new("ada", Team(members=["x"])))
+        await engine.wait_settled()
+    others = headway.App("others")
+    others.registry.register(TEAM)
+    async with headway.open_engine(store, others, report=events.ignore) as engine:
+        await engine.client.delete(TEAM.id("ada"))
+    sizes.mapped.clear()
+    async with headway.open_engine(store, sizes.app, report=events.ignore) as engine:
+        with trio.fail_after(30):
+            await engine.wait_settled()
+    assert sizes.mapped == [("one", Size(members=1))]
+    assert autojump_clock.current_time() < 60

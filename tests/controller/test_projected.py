@@ -1,0 +1,129 @@
+"""Controllers, daemons and timers of a projection: what they get, and what they can't do with it."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.cache import Hub
+from headway.errors import StoreWentBack
+from headway.mapper import data_changed
+from headway.resource import ResourceType
+from tests.helpers.resources import TEAM, Account, Team, stored
+from tests.helpers.staff import Staff
+
+
+def login_of(team: headway.Resource[Team]) -> Account:
+    return Account(login=team.data.members[0])
+
+
+def projected(type: ResourceType[Team]) -> headway.Projection[Account]:
+    """The first member of a team."""
+    return headway.projection(type, Account, login_of)
+
+
+async def test_a_controller_of_a_projection_gets_what_it_keeps(autojump_clock: MockClock) -> None:
+    """By its predicate and by the cache; `rt.resource` and `rt.outputs` are of whole types."""
+    staff, seen = Staff(), list[str]()
+    first = projected(staff.team)
+
+    @staff.app.controller(
+        manages=first,
+        when=lambda old, new: old is None or new is None or old.data.login != new.data.login,
+        writes=[staff.team],
+    )
+    async def firsts(rt: headway.Runtime, request: headway.Request[Account]) -> None:
+        slim = rt.cache.get(first, request.id)
+        assert slim is not None
+        seen.append(slim.data.login)
+        with pytest.raises(headway.NotWatched, match="has <Projection"):
+            rt.resource(request)
+        whole = await rt.strong.read(staff.team, request.id)
+        assert_type(whole, headway.Resource[Team])
+        with pytest.raises(headway.NotWatched):
+            await rt.apply(whole)
+        # What was read whole is followed by the projection.
+        with rt.alive(whole) as scope:
+            assert not scope.cancel_called
+        # By the stored type: it may be written.
+        await rt.client.write_status(whole, "firsts", [])
+
+    async with staff.open():
+        await staff.write_team("core", "ada", "bob")
+        await trio.sleep(1)
+        assert staff.errors() == []
+        await staff.settle()
+        await staff.write_team("core", "ada")
+        await staff.settle()
+        await staff.write_team("core", "grace")
+        await staff.settle()
+    assert staff.errors() == []
+    assert seen == ["ada", "grace"]
+    assert autojump_clock.current_time() < 60
+    assert [edge.type for edge in headway.graph(staff.app).edges] == ["staff.v1.Team", "staff.v1.Team"]
+
+
+async def test_daemons_and_timers_may_be_of_a_projection(autojump_clock: MockClock) -> None:
+    """They get what it keeps, and a daemon ends with its resource."""
+    staff, seen = Staff(), list[str]()
+    first = projected(staff.team)
+
+    @staff.app.daemon(first)
+    async def daemon(_: headway.Runtime, slim: headway.Projected[Account]) -> None:
+        try:
+            seen.append(f"{slim.data.login} begins")
+            await trio.sleep_forever()
+        finally:
+            seen.append(f"{slim.data.login} ends")
+
+    @staff.app.timer(first, every=60)
+    async def timer(_: headway.Runtime, slim: headway.Projected[Account]) -> None:
+        seen.append(f"{slim.data.login} is due")
+
+    async with staff.open() as engine:
+        await staff.write_team("core", "ada")
+        await trio.sleep(1)
+        await engine.client.delete(staff.team.id("core"))
+        await trio.sleep(1)
+        assert sorted(seen) == ["ada begins", "ada ends", "ada is due"]
+    with pytest.raises(headway.DeclarationError, match="finalizer=True writes to the resource"):
+        staff.app.daemon(first, finalizer=True, name="guarded")(daemon)
+    assert autojump_clock.current_time() < 60
+
+
+def test_a_payload_that_can_not_be_projected_may_have_changed() -> None:
+    """A predicate that compared nothing with nothing would lose the change."""
+    first = projected(TEAM)
+    old, new = (stored("core", version, data=Team(members=["ada"])) for version in (1, 2))
+    assert data_changed().passes(first, first.without_payload(old), first.without_payload(new))
+    assert not data_changed().passes(first, first.project(old), first.project(new))
+
+
+async def test_a_store_is_accepted_for_every_form_of_a_type(autojump_clock: MockClock) -> None:
+    """One projection has found that the store went back: the whole, and the other types, begin anew too."""
+    staff = Staff()
+    async with staff.open() as engine, trio.open_nursery() as nursery:
+        heard: list[object] = []
+        hub = Hub(engine.client._channel, nursery, heard.append)
+        forms = [hub.shared(type) for type in (staff.team, projected(staff.team), staff.account)]
+        for shared in forms:
+            await shared.wait_complete(0)
+        assert len(hub.known(staff.team)) == 2
+        assert not hub.accept_store()
+        gates = [shared.gate for shared in forms]
+        forms[1].void(StoreWentBack("it went back"), replaced=False)
+
+        assert hub.accept_store()
+
+        await trio.sleep(1)
+        for shared, gate in zip(forms, gates, strict=True):
+            assert shared.gate is not gate
+            await shared.wait_complete(0)
+        assert len([each for each in heard if isinstance(each, events.StreamEnded)]) == 3
+        nursery.cancel_scope.cancel()
+    assert autojump_clock.current_time() < 60

@@ -1,0 +1,134 @@
+"""Strong reads: from the store itself, and never behind what the cache has shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import field
+from headway.events import ignore
+from headway.rpc import Channel, Metadata
+
+Reply = TypeVar("Reply")
+
+
+@headway.message
+class Note:
+    text: str = field(1)
+
+
+class StaleReads:
+    """Meets `rpc.Channel`: while it is stale, Read and List are answered by what was answered to the same before.
+
+    As by a replica that has stopped moving, and that has never heard of min_revision.
+    """
+
+    def __init__(self) -> None:
+        self.stale = False
+        self.says_where = True
+        self.least: list[int] = []
+        self._answers: dict[tuple[str, bytes], Any] = {}
+        self._inner: Channel
+
+    def over(self, inner: Channel) -> Channel:
+        self._inner = inner
+        return self
+
+    @property
+    def settles_writes(self) -> bool:
+        return self._inner.settles_writes
+
+    async def unary(
+        self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        method = path.rpartition("/")[2]
+        if method not in ("Read", "List"):
+            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+        self.least.append(request.min_revision)
+        request.min_revision = 0
+        asked = (method, bytes(request))
+        if not self.stale or asked not in self._answers:
+            self._answers[asked] = await self._inner.unary(path, request, reply_type, metadata=metadata)
+        reply: Any = self._answers[asked]
+        if not self.says_where:
+            reply.position = None
+        return reply  # type: ignore[no-any-return]  # it was answered to the same
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        return self._inner.stream(path, request, metadata=metadata)
+
+
+class NotesApp:
+    """A controller that reads its key, and a type that it doesn't watch, in every way that there is."""
+
+    def __init__(self) -> None:
+        self.app = headway.App("notes")
+        self.note = self.app.type("notes", "v1", "Note", Note)
+        self.other = self.app.type("notes", "v1", "Other", Note)
+        self.read: list[tuple[str, str]] = []
+        self.failed: list[type[Exception]] = []
+        self.at_start: list[str] = []
+        self.app.controller(manages=self.note, initialiser=self._start, backoff=headway.Backoff(1.0, 1.0), name="look")(
+            self._look
+        )
+
+    async def _start(self, rt: headway.Runtime) -> None:
+        found = await rt.strong.get(self.note, "it")
+        self.at_start.append("" if found is None else found.data.text)
+
+    async def _look(self, rt: headway.Runtime, request: headway.Request) -> None:
+        cached = rt.cache.get(self.note, request.id)
+        assert cached is not None
+        self.read.append(("client", (await rt.client.read(self.note, request.id)).data.text))
+        try:
+            self.read.append(("read", (await rt.strong.read(self.note, request.id)).data.text))
+            self.read += [("list", each.data.text) for each in await rt.strong.list(self.note)]
+            found = await rt.strong.get(self.other, "it")
+            self.read.append(("get", "" if found is None else found.data.text))
+        except headway.HeadwayError as error:
+            self.failed.append(type(error))
+            raise
+        assert cached.data.text == self.read[-3][1]
+
+
+@pytest.mark.parametrize("says_where", [True, False])
+async def test_a_strong_read_is_never_behind_the_cache(says_where: bool, autojump_clock: MockClock) -> None:
+    """A server that lags gives no answer, whatever the type; once it has caught up the key that was tried again gets
+    one. A plain read believes it all the while.
+    """
+    notes, reads = NotesApp(), StaleReads()
+    async with headway.open_engine("memory:", notes.app, report=ignore, through=reads.over) as engine:
+        await engine.client.write(notes.note.new("it", Note(text="old")))
+        await engine.wait_settled()
+        expected = [("client", "old"), ("read", "old"), ("list", "old"), ("get", "")]
+        assert notes.read == expected
+        reads.stale, reads.says_where = True, says_where
+        notes.read.clear()
+        await engine.client.apply(notes.note.new("it", Note(text="new")))
+        await trio.sleep(3.5)
+        assert notes.failed[:2] == [headway.Unavailable, headway.Unavailable]
+        assert set(notes.read) == {("client", "old")}
+        reads.stale, reads.says_where = False, True
+        await engine.client.write(notes.other.new("it", Note(text="other")))
+        notes.read.clear()
+        await engine.wait_settled()
+        assert notes.read == [("client", "new"), ("read", "new"), ("list", "new"), ("get", "other")]
+    assert autojump_clock.current_time() < 60
+
+
+async def test_before_it_is_primed_a_run_reads_from_where_it_began(autojump_clock: MockClock) -> None:
+    """In its initialiser: not behind the commit that has raised its fence."""
+    notes, reads = NotesApp(), StaleReads()
+    async with headway.open_engine("memory:", notes.app, report=ignore, through=reads.over) as engine:
+        await engine.wait_settled()
+    assert notes.at_start == [""]
+    assert reads.least[0] > 0
+    assert autojump_clock.current_time() < 60

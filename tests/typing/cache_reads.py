@@ -1,0 +1,99 @@
+"""What a type checker makes of reads of a cache: each ignored error is one that it has to find."""
+
+from typing import assert_type
+
+import headway
+from headway import field
+from headway.cache import Index, Projected, Query
+
+
+@headway.message
+class Team:
+    """A team."""
+
+    members: list[str] = field(1)
+
+
+@headway.message
+class Size:
+    """What is kept of it."""
+
+    members: int = field(1)
+
+
+app = headway.App("staff")
+TEAM = app.type("staff", "v1", "Team", Team)
+SIZE = headway.projection(TEAM, Size, lambda team: Size(members=len(team.data.members)))
+
+BY_NAME = headway.index(TEAM, "name", lambda team: team.name)
+BY_SIZE = headway.index(SIZE, "size", lambda size: size.data.members or None)
+BY_MEMBER = headway.index_many(TEAM, "member", lambda team: team.data.members)
+BY_PATH = headway.index(TEAM, "path", lambda team: (team.id.namespace, team.name))
+BY_PEER = headway.index_reference(TEAM, "peer", lambda team: TEAM.id(team.data.members[0]))
+
+
+def members(team: headway.Resource[Team]) -> list[str]:
+    """Gives what can't be the one value of an index."""
+    return team.data.members
+
+
+@headway.query(TEAM, BY_MEMBER)
+def teams_of(cache: headway.CacheReader, member: str, *, limit: int = 10) -> list[str]:
+    """The names of the teams that somebody is in."""
+    return [team.name for team in cache.index(BY_MEMBER, member)][:limit]
+
+
+assert_type(BY_NAME, Index[headway.Resource[Team], str])
+assert_type(BY_SIZE, Index[Projected[Size], int])
+assert_type(BY_MEMBER, Index[headway.Resource[Team], str])
+assert_type(BY_PATH, Index[headway.Resource[Team], tuple[str, str]])
+assert_type(BY_PEER, Index[headway.Resource[Team], headway.ResourceId])
+
+
+@app.controller(manages=TEAM, indexes=[BY_NAME, BY_MEMBER, BY_PATH, BY_PEER], queries=[teams_of])
+async def teams(rt: headway.Runtime, request: headway.Request) -> None:
+    """Reads in every way."""
+    assert_type(rt.cache.get(TEAM, request.id), headway.Resource[Team] | None)
+    assert_type(rt.cache.get(SIZE, "core"), Projected[Size] | None)
+    assert_type(rt.cache.list(SIZE), list[Projected[Size]])
+    assert_type(rt.cache.index(BY_NAME, "core"), list[headway.Resource[Team]])
+    assert_type(rt.cache.index(BY_SIZE, 3), list[Projected[Size]])
+    assert_type(rt.cache.index(BY_PEER, request.id), list[headway.Resource[Team]])
+    assert_type(rt.cache.index_prefix(BY_NAME, "c"), list[headway.Resource[Team]])
+    assert_type(rt.cache.index_prefix(BY_PATH, ("default",)), list[headway.Resource[Team]])
+    assert_type(rt.cache.index_parents(BY_PATH, ("default", "a", "b")), list[headway.Resource[Team]])
+    assert_type(rt.cache.query(teams_of, "ada", limit=3), list[str])
+    async with rt.cache.view(TEAM) as view:
+        assert_type(view.index(BY_NAME, "core"), list[headway.Resource[Team]])
+        assert_type(view.query(teams_of, "ada"), list[str])
+    for size in rt.cache.list(SIZE):
+        assert_type(size.data.members, int)
+        await rt.client.delete(size.id, version=size.version)
+
+    rt.cache.index(BY_NAME, 3)  # type: ignore[misc]
+    rt.cache.index(BY_SIZE, "3")  # type: ignore[misc]
+    rt.cache.index(BY_PEER, "core")  # type: ignore[misc]
+    rt.cache.index(BY_PATH, ("default",))  # type: ignore[misc]
+    rt.cache.index_prefix(BY_SIZE, 3)  # type: ignore[call-overload]
+    rt.cache.index_prefix(BY_NAME, ("c",))  # type: ignore[type-var]
+    rt.cache.index_parents(BY_PATH, "default/a")  # type: ignore[arg-type]
+    rt.cache.query(teams_of, 3)  # type: ignore[arg-type]
+    rt.cache.query(teams_of)  # type: ignore[call-arg]
+    rt.cache.query(teams_of, "ada", limit="3")  # type: ignore[arg-type]
+
+    for size in rt.cache.list(SIZE):
+        await rt.client.write(size)  # type: ignore[arg-type]
+        await rt.client.apply(size)  # type: ignore[arg-type]
+        await rt.client.delete(size)  # type: ignore[arg-type]
+        await rt.client.write_status(size, "teams", [])  # type: ignore[arg-type]
+        size.version = "7"  # type: ignore[misc]
+    await rt.client.read(SIZE, "core")  # type: ignore[arg-type]
+    SIZE.new("core", Size())  # type: ignore[attr-defined]
+
+
+headway.index(TEAM, "members", members)  # type: ignore[arg-type]
+headway.index_many(TEAM, "size", lambda team: len(team.data.members))  # type: ignore[arg-type, return-value]
+headway.index(SIZE, "name", lambda size: size.data.name)  # type: ignore[attr-defined]
+headway.projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]
+headway.map_index(BY_NAME)  # type: ignore[arg-type]
+Query[[str], int]
