@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks import (
+    controllers,
     fanout,
     flat,
     importing,
@@ -18,7 +19,6 @@ from benchmarks import (
     projection,
     reconcile,
     share,
-    ten,
     trickle,
     wire,
     write,
@@ -27,7 +27,10 @@ from benchmarks._harness import RESULTS, table, write_results
 
 SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
-    for each in (prime, reconcile, trickle, noop, ten, flat, write, fanout, wire, memory, share, projection, importing)
+    for each in (
+        *(prime, reconcile, trickle, noop, controllers, flat),
+        *(write, fanout, wire, memory, share, projection, importing),
+    )
 }
 
 
