@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:benchmarks/ten.py
-"""`ten`: what one event costs with ten controllers on the same types, against one controller.
-========
 """`controllers`: what one event costs with ten controllers on the same types, against one controller.
->>>>>>>> matrix:benchmarks/controllers.py
 
 Measured: the wall time from a commit until all ten have reconciled it, for each of 2,000 creations of distinct keys of
 the type that all of them manage; each watches one other type, too. In it: everything of the row `trickle`, ten times
@@ -34,11 +30,7 @@ def measure(size: int, rounds: int) -> Row:
     ours, against = interleaved(
         lambda: trio.run(_seconds, CONTROLLERS, size), lambda: trio.run(_seconds, 1, size), rounds
     )
-<<<<<<<< HEAD:benchmarks/ten.py
-    return Row("ten", ours / size * 1e6, against / size * 1e6, "us", None)
-========
     return Row("controllers", ours / size * 1e6, against / size * 1e6, "us", None)
->>>>>>>> matrix:benchmarks/controllers.py
 
 
 async def _seconds(controllers: int, size: int) -> float:
@@ -68,8 +60,4 @@ async def _seconds(controllers: int, size: int) -> float:
         return time.perf_counter() - begin
 
 
-<<<<<<<< HEAD:benchmarks/ten.py
-SCENARIO = Scenario("ten", None, measure, size=2_000, rounds=5)
-========
 SCENARIO = Scenario("controllers", None, measure, size=2_000, rounds=5)
->>>>>>>> matrix:benchmarks/controllers.py
