@@ -20,11 +20,13 @@ from typing import NoReturn
 
 import trio
 
+import headway.events
 from headway.events import Report, ShutdownBlocked
 
 STATUS = 70
 """The exit status of a process that was ended because its engine didn't end."""
 _LAST_RESORT = 1.0
+_OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.events, trio))
 
 
 class ShutdownWatch:
@@ -64,7 +66,7 @@ class ShutdownWatch:
         waited = 0.0
         while not self._ended.wait(self._next(waited) - waited):
             waited = self._next(waited)
-            for name, stack in stuck(self._nursery, self._loop):
+            for name, stack in culprits(self._nursery, self._loop):
                 self._report(ShutdownBlocked(name, stack, waited))
                 if self._hard_exit is not None and waited >= self._hard_exit:
                     # Nobody may come to hear the report any more.
@@ -82,17 +84,20 @@ def _exit() -> NoReturn:
     os._exit(STATUS)
 
 
-def stuck(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
+def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
     """The name and the stack of every task in a nursery that waits for no other of them; from any thread.
 
+    Those that stand in code which is neither Headway's nor Trio's, if there are such: the others wait for them.
     ``loop`` is the thread that Trio runs in.
     """
     for _ in range(10):
         try:
-            return [(task.name, _stack(task, loop)) for task in _innermost(nursery)]
+            found = [(task.name, _stack(task, loop)) for task in _innermost(nursery)]
         except RuntimeError:
             # Trio has changed a set of tasks meanwhile.
             continue
+        theirs = [each for each in found if any(not frame.filename.startswith(_OURS) for frame in each[1])]
+        return [(name, "".join(stack.format())) for name, stack in theirs or found]
     return [("a task", "unknown: the tasks kept changing while they were looked at\n")]
 
 
@@ -102,15 +107,15 @@ def _innermost(nursery: trio.Nursery) -> Iterator[trio.lowlevel.Task]:
         yield from within or [task]
 
 
-def _stack(task: trio.lowlevel.Task, loop: int) -> str:
+def _stack(task: trio.lowlevel.Task, loop: int) -> traceback.StackSummary:
     """Where a task waits; or, of the one that is running, where the thread is."""
     running: FrameType | None = sys._current_frames().get(loop) if getattr(task.coro, "cr_running", False) else None
     if running is None:
-        return "".join(traceback.StackSummary.extract(task.iter_await_frames()).format())
+        return traceback.StackSummary.extract(task.iter_await_frames())
     summary = traceback.extract_stack(running)
     entered = getattr(getattr(task.coro, "cr_code", None), "co_name", None)
     for index, frame in enumerate(summary):
         if frame.name == entered:
             # What is before it is Trio's loop, and the program that started it.
-            return "".join(traceback.StackSummary.from_list(summary[index:]).format())
-    return "".join(summary.format())
+            return traceback.StackSummary.from_list(summary[index:])
+    return summary

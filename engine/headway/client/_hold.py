@@ -120,7 +120,8 @@ async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report:
         sent_at = trio.current_time()
         try:
             # Who doesn't know yet that it is another's is told so at once.
-            answer = await leases.acquire(name, holder, ttl, attempt=attempt, wait=_WAIT if told else 0.0)
+            wait = _WAIT if told else 0.0
+            answer = await leases.acquire(name, holder, ttl, attempt=attempt, wait=wait, patience=min(ttl, _WAIT))
         except RemoteError as error:
             # It may have been taken: the next request is of the same attempt, and then has the same term.
             delay = retry * random.uniform(0.5, 1)

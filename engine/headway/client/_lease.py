@@ -75,13 +75,16 @@ class LeaseClient:
         self._metadata = metadata
         self._timeout = timeout
 
-    async def acquire(self, name: str, holder: str, ttl: float, *, attempt: str = "", wait: float = 0.0) -> LeaseAnswer:
+    async def acquire(
+        self, name: str, holder: str, ttl: float, *, attempt: str = "", wait: float = 0.0, patience: float = 0.0
+    ) -> LeaseAnswer:
         """Take a lease for ``ttl`` seconds, or say who holds it. `hold_lease` does all that belongs to it.
 
         Args:
             attempt: a text that no other request for this lease has but the repetitions of this one: one that isn't
                 answered may be sent again, and has the same term then. Empty: each request begins a term.
             wait: seconds, up to 20, for which the server may wait for another holder to leave.
+            patience: seconds more for the answer: one that is given up and asked for again keeps the term alive.
         """
         request = lease_pb.AcquireRequest(
             name=name,
@@ -90,7 +93,8 @@ class LeaseClient:
             attempt=attempt,
             wait_ms=_milliseconds("wait", wait),
         )
-        reply = await self._call("Acquire", request, lease_pb.AcquireResponse, self._timeout + wait)
+        timeout = self._timeout + max(wait, patience)
+        reply = await self._call("Acquire", request, lease_pb.AcquireResponse, timeout)
         return LeaseAnswer(reply.acquired, reply.holder, reply.term, reply.retry_after_ms / 1000)
 
     async def keep_alive(self, name: str, holder: str, term: int, *, timeout: float = math.inf) -> None:
