@@ -221,7 +221,11 @@ class RunMapping:
                 problems += wrong
             return keys, problems
 
-        keys, problems = reading(self._isolation, f"mapper {mapper_name(mapper)}", (old, new), states, call)
+        # Its name is asked for only where somebody is to be named: this is done for every change.
+        if self._isolation is None:
+            keys, problems = call()
+        else:
+            keys, problems = reading(self._isolation, f"mapper {mapper_name(mapper)}", (old, new), states, call)
         if problems:
             # Mapping again would give the same: what is right is queued, what is wrong is named.
             self._fail(item, watch.mapper, DeclarationError("; ".join(problems)), 0.0)
