@@ -29,6 +29,7 @@ from headway.cache._query import Query as Query
 from headway.cache._query import query as query
 from headway.cache._reader import OWNER_INDEX as OWNER_INDEX
 from headway.cache._reader import CacheReader as CacheReader
+from headway.cache._reader import Held as Held
 from headway.cache._shared import SharedType as SharedType
 from headway.cache._subscription import LINGER_LIMIT as LINGER_LIMIT
 from headway.cache._subscription import Subscription as Subscription

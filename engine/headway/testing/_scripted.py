@@ -131,43 +131,43 @@ class ScriptedChannel:
 
     def hold(self, type: ResourceType[Any]) -> None:
         """Hold back changes and bookmarks; snapshots still come."""
-        self._script(type.kind).held = True
+        self.kind_script(type.kind).held = True
 
     def stall(self, type: ResourceType[Any]) -> None:
         """Hold back everything, snapshots included."""
-        self._script(type.kind).stalled = True
+        self.kind_script(type.kind).stalled = True
 
     def let_pass(self, type: ResourceType[Any], count: int = 1) -> None:
         """Hold back changes and bookmarks but for so many."""
-        self._script(type.kind).let_pass(count)
+        self.kind_script(type.kind).let_pass(count)
 
     def release(self, type: ResourceType[Any]) -> None:
         """Hold back nothing any more."""
-        self._script(type.kind).release()
+        self.kind_script(type.kind).release()
 
     def drop(self, type: ResourceType[Any]) -> None:
         """Break the type's open streams: UNAVAILABLE."""
-        self._script(type.kind).drop()
+        self.kind_script(type.kind).drop()
 
     def refuse_resume(self, type: ResourceType[Any]) -> None:
         """Answer the next stream that asks to resume with OUT_OF_RANGE."""
-        self._script(type.kind).resumes_refused += 1
+        self.kind_script(type.kind).resumes_refused += 1
 
     def old_snapshot(self, type: ResourceType[Any], revision: int) -> None:
         """Begin the next stream that wants a snapshot with the store's state at that revision, and go on from there."""
-        self._script(type.kind).old_snapshots.append(revision)
+        self.kind_script(type.kind).old_snapshots.append(revision)
 
     def duplicate(self, type: ResourceType[Any]) -> None:
         """Tell the next changes twice."""
-        self._script(type.kind).duplicates += 1
+        self.kind_script(type.kind).duplicates += 1
 
     def false_bookmark(self, type: ResourceType[Any]) -> None:
         """Tell a bookmark that stands at the next changes' last revision before these changes."""
-        self._script(type.kind).false_bookmarks += 1
+        self.kind_script(type.kind).false_bookmarks += 1
 
     def is_honest(self, type: ResourceType[Any]) -> bool:
         """Whether every false bookmark that was told has been made good by a whole snapshot since."""
-        return not self._script(type.kind).lied_up_to
+        return not self.kind_script(type.kind).lied_up_to
 
     def heal(self) -> None:
         """No faults from now on, and no answer is slow. What `Fault.LATE` and its kin hold up waits for `run_late`."""
@@ -228,9 +228,10 @@ class ScriptedChannel:
             return self._inner.stream(path, request, metadata=metadata)
         kind = (request.type.group, request.type.kind)
         self.opened.append((kind, request.resume_after is not None))
-        return ScriptedStream(self._inner, path, request, self._script(kind))
+        return ScriptedStream(self._inner, path, request, self.kind_script(kind))
 
-    def _script(self, kind: Kind) -> StreamScript:
+    def kind_script(self, kind: Kind) -> StreamScript:
+        """What the streams of a kind do, for who knows no type."""
         return self._scripts.setdefault(kind, StreamScript())
 
 

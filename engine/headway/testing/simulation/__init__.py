@@ -1,0 +1,43 @@
+"""A world under virtual time in which everything goes wrong: find what is wrong with a reconciler, in seconds.
+
+    def test_accounts() -> None:
+        simulation.explore(app, scenario)
+
+Open `_explore.py` first, then `_world.py`. Nothing here imports a test framework but `_machine.py`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from headway.testing.simulation._explore import Explored as Explored
+from headway.testing.simulation._explore import Refuted as Refuted
+from headway.testing.simulation._explore import explore as explore
+from headway.testing.simulation._faults import Fault as Fault
+from headway.testing.simulation._faults import Plan as Plan
+from headway.testing.simulation._oracles import Finding as Finding
+from headway.testing.simulation._outside import OutsideUnreachable as OutsideUnreachable
+from headway.testing.simulation._process import Process as Process
+from headway.testing.simulation._world import GivenUp as GivenUp
+from headway.testing.simulation._world import World as World
+
+if TYPE_CHECKING:
+    from headway.testing.simulation._desired import chains as chains
+    from headway.testing.simulation._desired import desired as desired
+    from headway.testing.simulation._machine import Machine as Machine
+
+_LATER = {"Machine": "_machine", "chains": "_desired", "desired": "_desired"}
+"""What needs Hypothesis, and is loaded when it is first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        text = f"{__name__}.{name} needs Hypothesis: pip install hypothesis"
+        raise ModuleNotFoundError(text, name="hypothesis") from None

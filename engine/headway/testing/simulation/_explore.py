@@ -1,0 +1,165 @@
+"""`explore`: a scenario under every fault that can matter, one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headway.controller import App
+from headway.resource import Registry
+from headway.testing.simulation._faults import Plan, Restore
+from headway.testing.simulation._oracles import Finding, Result, compared
+from headway.testing.simulation._plans import pairs as pairs_of
+from headway.testing.simulation._plans import single_faults
+from headway.testing.simulation._run import Invariant, Scenario, Setting, run
+from headway.testing.simulation._story import replay_line, told
+from headway.testing.simulation._world import MakeApp
+
+_REFERENCES = 3
+"""Runs without faults, each with another order of tasks."""
+
+
+class Refuted(AssertionError):
+    """A run was found wrong. Its text is the story.
+
+    Attributes:
+        plan: the faults.
+        findings: what is wrong.
+        result: the run.
+    """
+
+    def __init__(self, plan: Plan, findings: Sequence[Finding], result: Result) -> None:
+        super().__init__(told(plan, result, findings))
+        self.plan = plan
+        self.findings = tuple(findings)
+        self.result = result
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explored:
+    """What was tried and held.
+
+    Attributes:
+        tried: runs, by the fault's name; a run of two faults counts for both.
+        planned: what there was to try, likewise.
+        left_out: how many were not even planned, and why.
+        spoilt: plans under which the scenario itself failed, by what.
+        steps: calls of reconcilers, in all runs.
+        seconds: real ones.
+    """
+
+    tried: Counter[str]
+    planned: Counter[str]
+    left_out: Counter[str]
+    spoilt: dict[str, str]
+    steps: int
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was planned was tried."""
+        return self.tried == self.planned
+
+    def __str__(self) -> str:
+        width = max((len(name) for name in self.planned), default=0)
+        lines = [f"{sum(self.tried.values())} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
+        for name, planned in self.planned.items():
+            tried = self.tried[name]
+            lines.append(f"  {name:<{width}}  {tried} of {planned}")
+        lines += [f"  left out: {count} because {why}" for why, count in self.left_out.items() if count]
+        lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
+        return "\n".join(lines)
+
+
+def explore(
+    app: App | MakeApp,
+    scenario: Scenario,
+    *,
+    processes: int = 1,
+    outside: Callable[[], Any] | None = None,
+    holds: Iterable[Invariant] = (),
+    pairs: int = 0,
+    seconds: float = 60.0,
+    quiet: float | None = 120.0,
+    plan: str | None = None,
+) -> Explored:
+    """Run a scenario without faults, and then again under every fault that can matter; raise `Refuted` by the first run
+    that is wrong.
+
+    Every run has a store, a server and processes of its own, under virtual time, and ends by letting everything heal.
+    Then it must have converged; stay quiet; write nothing after a new start; have ended as without faults, with no more
+    creations and deletions of any resource; and hold the contract: nothing read goes back, one writer a term, one
+    reconcile a key at a time, no orphans, no key that triggers itself, and an end within its bound.
+
+    Args:
+        app: the program, or a function that makes it anew for each life of a process: what a process keeps in its
+            memory is lost with it. It is given the `Process`.
+        scenario: what users do: ``async def scenario(world)``, with ``world.client`` and ``world.settled()``.
+        processes: how many run the program.
+        outside: makes the world outside, for each run: an object whose async methods reconcilers reach by
+            ``process.outside``, as steps. Its ``state()``, or else its attributes, must be in the end as without
+            faults.
+        holds: are called with the world in the end of each run, and raise AssertionError for what is wrong.
+        pairs: how many plans of two faults to try besides.
+        seconds: real ones, after which no other run is begun. What was not tried is in what is returned.
+        quiet: virtual seconds after which nothing may have been written; None where controllers write by the clock.
+        plan: run this one alone, as a story's last line has it. So does the environment's HEADWAY_PLAN.
+
+    Raises DeclarationError inside a Trio run, and for a plan that can't be read.
+    """
+    began = time.monotonic()
+    setting = Setting(app=app, scenario=scenario, processes=processes, outside=outside, holds=tuple(holds), quiet=quiet)
+    references = [_reference(setting, seed) for seed in range(_REFERENCES)]
+    first = references[0]
+    most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
+    only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
+    if only is not None:
+        plans, left_out = [Plan.parse(only)], Counter[str]()
+    else:
+        singles, left_out = single_faults(first.trace, {place[0] for place in first.end} | _kinds(first))
+        plans = [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)]
+    tried, spoilt = Counter[str](), dict[str, str]()
+    steps = sum(len(each.trace.steps) for each in references)
+    for each in plans:
+        if time.monotonic() - began > seconds:
+            break
+        try:
+            result = run(setting, each, most_steps=most)
+        except Exception as error:  # noqa: BLE001  # a scenario may raise anything
+            _spoilt(each, error, spoilt)
+            continue
+        steps += len(result.trace.steps)
+        tried.update(fault.name for fault in each)
+        restored = any(isinstance(fault, Restore) for fault in each)
+        findings = [*result.findings, *compared(result, references, counts=not restored)]
+        if findings:
+            raise Refuted(each, findings, result)
+    planned = Counter(fault.name for each in plans for fault in each)
+    return Explored(tried, planned, left_out, spoilt, steps, time.monotonic() - began)
+
+
+def _kinds(result: Result) -> set[tuple[str, str]]:
+    reserved = {type.kind for type in Registry()}
+    return {each.kind for each in result.trace.commits} - reserved
+
+
+def _reference(setting: Setting, seed: int) -> Result:
+    plan = Plan(seed=seed)
+    result = run(setting, plan)
+    if result.findings:
+        raise Refuted(plan, result.findings, result)
+    return result
+
+
+def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
+    """A scenario may well fail when its store is taken back in time; by any other fault it must not."""
+    if not any(isinstance(fault, Restore) for fault in plan):
+        error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
+        raise error
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    spoilt[str(plan)] = f"{type(error).__name__}: {error}"

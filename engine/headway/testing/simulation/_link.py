@@ -1,0 +1,236 @@
+"""One life of a process' way to the server: where its reconcilers' calls are numbered, and where faults strike."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import (
+    Bookmark,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Kind,
+    copy_message,
+    resource_id,
+)
+from headway.rpc import Channel, Metadata
+from headway.testing._scripted import ScriptedChannel
+from headway.testing.simulation import _faults as faults
+from headway.testing.simulation._trace import Reconcile, Step, Told
+
+if TYPE_CHECKING:
+    from headway.testing.simulation._process import Process
+    from headway.testing.simulation._world import World
+
+RECONCILE: ContextVar[Reconcile | None] = ContextVar("headway.simulation.reconcile", default=None)
+"""Whose calls these are: set around each reconcile, and inherited by the tasks that it starts."""
+
+_WRITES = {"Write": "write", "WriteStatus": "write the status of", "Delete": "delete"}
+_READS = {"Read": "read", "List": "list", "ListByOwner": "list what belongs to"}
+
+
+class Link:
+    """Meets `Channel`, as one over a network does: a call that fails may have happened."""
+
+    settles_writes = False
+
+    def __init__(self, world: World, process: Process, server: Channel) -> None:
+        self._world = world
+        self._process = process
+        self.script = ScriptedChannel()
+        self._over = self.script.over(server)
+        self.up = True
+        self.dead = False
+        self._open: set[trio.CancelScope] = set()
+
+    def break_all(self) -> None:
+        """Break what is under way."""
+        for scope in list(self._open):
+            scope.cancel()
+
+    def cut(self, *, dead: bool = False) -> None:
+        """Nothing comes through from now on, and what is under way breaks; ``dead``: for ever."""
+        self.up = False
+        self.dead = self.dead or dead
+        self.break_all()
+
+    def mend(self) -> None:
+        """Let calls through again, unless it is dead."""
+        self.up = not self.dead
+
+    async def through(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call that breaks with the link."""
+        if not self.up:
+            await trio.lowlevel.checkpoint()
+            raise GRPCError(Status.UNAVAILABLE, "the process reaches nothing")
+        with trio.CancelScope() as scope:
+            self._open.add(scope)
+            try:
+                return await call()
+            finally:
+                self._open.discard(scope)
+        raise GRPCError(Status.UNAVAILABLE, "the connection broke")
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        """See `Channel`."""
+        method = path.rpartition("/")[2]
+        reconcile = RECONCILE.get()
+        sent: Any = request
+
+        async def call() -> Any:
+            return await self._over.unary(path, sent, reply_type, metadata=metadata)
+
+        if reconcile is None or (method not in _WRITES and method not in _READS):
+            return await self.through(call)
+        # What is sent late must be what was sent: the caller may change its message meanwhile.
+        sent = copy_message(sent)
+        kind, key = _about(method, sent)
+        what = _WRITES.get(method) or _READS[method]
+        return await self.step(reconcile, what, kind, key, call, write=method in _WRITES)
+
+    async def step(
+        self,
+        reconcile: Reconcile,
+        what: str,
+        kind: Kind,
+        key: Key,
+        call: Callable[[], Awaitable[Any]],
+        *,
+        write: bool,
+        unreachable: Callable[[Status, str], BaseException] = GRPCError,
+    ) -> Any:
+        """Do a numbered step, and let befall it what the plan says."""
+        world = self._world
+        if self.dead:
+            # It has been killed: whatever code of it still runs changes nothing and learns nothing.
+            return await self._nothing(unreachable)
+        step = world.begin_step(
+            Step(trio.current_time(), len(world.trace.steps) + 1, reconcile, what, kind, key, write)
+        )
+        try:
+            return await self._befall(step, call, unreachable)
+        except trio.Cancelled:
+            step.outcome = "killed" if not self._process.life else "cancelled"
+            raise
+        except GRPCError as error:
+            if step.outcome == "under way":
+                step.outcome = f"{error.status.name}: {error.message}"
+            raise
+
+    async def _befall(
+        self, step: Step, call: Callable[[], Awaitable[Any]], unreachable: Callable[[Status, str], BaseException]
+    ) -> Any:
+        world, found = self._world, self._world.strike(step)
+        if isinstance(found, faults.ClockJump):
+            world.clock.jump(found.seconds)
+        elif isinstance(found, faults.ServerRestart):
+            await world.restart_server()
+        elif isinstance(found, faults.LeaseLost):
+            world.store.end_leases()
+        elif isinstance(found, faults.CrashBefore):
+            self._process.kill()
+            return await self._nothing(unreachable)
+        elif isinstance(found, faults.CutOff):
+            world.cut_off(self, found.seconds)
+        elif isinstance(found, faults.NotDone):
+            await trio.lowlevel.checkpoint()
+            raise self._lost(step, "not done: the connection broke", unreachable)
+        elif isinstance(found, faults.LostRace) and step.write:
+            await trio.lowlevel.checkpoint()
+            step.outcome = "refused: another writer was first"
+            raise unreachable(Status.ABORTED, "another writer was first")
+        elif isinstance(found, faults.CommitLate):
+            world.later(found.seconds, step, call)
+            await trio.lowlevel.checkpoint()
+            step.outcome = "on its way: nobody waits for the answer any more"
+            raise unreachable(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+        answer = await self._done(step, call)
+        if isinstance(found, faults.Restore):
+            await world.restore(found.revision)
+        if isinstance(found, faults.CrashAfter | faults.RestartBehind):
+            self._process.kill(behind=getattr(found, "revision", None))
+            return await self._nothing(unreachable)
+        if isinstance(found, faults.AnswerLost | faults.Restore):
+            raise self._lost(step, "done, but the answer got lost", unreachable)
+        if isinstance(found, faults.AnswerLate):
+            await trio.sleep(found.seconds)
+        return answer
+
+    async def _done(self, step: Step, call: Callable[[], Awaitable[Any]]) -> Any:
+        with self._world.doing(step):
+            answer = await self.through(call)
+        step.outcome = "done"
+        return answer
+
+    def _lost(self, step: Step, outcome: str, unreachable: Callable[[Status, str], BaseException]) -> BaseException:
+        step.outcome = outcome
+        return unreachable(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+
+    async def _nothing(self, unreachable: Callable[[Status, str], BaseException]) -> Any:
+        # Cancelled here, unless what runs is shielded: that must not wait for ever for a process that is no more.
+        await trio.lowlevel.checkpoint()
+        raise unreachable(Status.UNAVAILABLE, "the process has been killed")
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """See `Channel`."""
+        sent: Any = request
+        kind = (sent.type.group, sent.type.kind) if path.endswith("/WatchList") else ("", "")
+        return _Stream(self, kind, self._over.stream(path, request, metadata=metadata))
+
+    def heard(self, kind: Kind, item: Any) -> None:
+        """An item of a stream is handed to the process."""
+        world, name = self._world, self._process.name
+        now = trio.current_time()
+        if isinstance(item, Changes):
+            for change in item.changes:
+                id = resource_id(change.resource.id) if change.resource.id is not None else None
+                what = f"{id.name if id else ''} {'deleted' if change.deleted else 'stored'}"
+                world.trace.add(Told(now, name, kind, what, change.revision))
+        elif isinstance(item, EndOfSnapshot):
+            world.trace.add(Told(now, name, kind, "the end of a snapshot", item.position.revision))
+        elif isinstance(item, Bookmark):
+            world.trace.add(Told(now, name, kind, "a bookmark", item.position.revision))
+
+
+class _Stream:
+    def __init__(self, link: Link, kind: Kind, opened: AbstractAsyncContextManager[AsyncIterator[Any]]) -> None:
+        self._link = link
+        self._kind = kind
+        self._opened = opened
+
+    async def __aenter__(self) -> AsyncIterator[Any]:
+        self._items = await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(self, *why: Any) -> bool | None:
+        return await self._opened.__aexit__(*why)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._link.through(lambda: anext(self._items, None))
+        if item is None:
+            raise StopAsyncIteration
+        self._link.heard(self._kind, item)
+        return item
+
+
+def _about(method: str, request: Any) -> tuple[Kind, Key]:
+    id = request.resource.id if method == "Write" else getattr(request, "id", None) or getattr(request, "owner", None)
+    if id is not None and id.type is not None:
+        found = resource_id(id)
+        return found.type.unversioned, found.key
+    type = getattr(request, "type", None)
+    return ((type.group, type.kind) if type is not None else ("", "")), ("", "", "")

@@ -1,0 +1,159 @@
+"""A Hypothesis state machine whose rules are the faults; the rules of what users do are added by who derives from it.
+
+class Accounts(simulation.Machine):
+    app = app
+
+    @rule(members=st.lists(st.sampled_from(["ada", "grace"]), unique=True))
+    def write(self, members: list[str]) -> None:
+        self.call(self.world.client.apply, TEAM.new("core", Team(members=members)))
+
+TestAccounts = Accounts.TestCase
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import trio
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from headway.controller import App
+from headway.errors import DeclarationError
+from headway.resource import Registry
+from headway.testing._pump import LiveRun
+from headway.testing.simulation import _faults as faults
+from headway.testing.simulation._oracles import reads_went_back, twice_at_once, two_writers
+from headway.testing.simulation._run import Invariant
+from headway.testing.simulation._story import timeline
+from headway.testing.simulation._world import GivenUp, MakeApp, World
+
+_STEP_FAULTS = (
+    faults.CrashBefore,
+    faults.CrashAfter,
+    faults.NotDone,
+    faults.AnswerLost,
+    faults.AnswerLate,
+    faults.CommitLate,
+    faults.LostRace,
+    faults.LeaseLost,
+    faults.CutOff,
+    faults.ServerRestart,
+)
+
+
+class Machine(LiveRun, RuleBasedStateMachine):
+    """See the module. When a machine ends, everything heals, and what `explore` asks of a run in its end must hold.
+
+    What is compared there with runs without faults isn't known here: say what must have become in ``holds``.
+
+    Attributes:
+        app: as of `explore`, and so are ``processes``, ``outside``, ``holds`` and ``quiet``.
+        world: with ``client`` and ``settled()``.
+    """
+
+    app: ClassVar[Any] = None
+    processes: ClassVar[int] = 1
+    outside: ClassVar[Callable[[], Any] | None] = None
+    holds: ClassVar[Sequence[Invariant]] = ()
+    quiet: ClassVar[float | None] = 120.0
+
+    world: World
+
+    @initialize()
+    def open_the_world(self) -> None:
+        """Start the server and the processes."""
+        given = type(self).app
+        if not (isinstance(given, App) or callable(given)):
+            raise DeclarationError(f"{type(self).__name__}.app is {given!r}: set it to the App, or what makes it")
+        make: App | MakeApp = given
+        outside = type(self).outside
+        self.world = World(
+            make,
+            faults.Plan(),
+            processes=self.processes,
+            outside=None if outside is None else outside(),
+            clock=self.clock,
+        )
+
+        async def live(*, task_status: trio.TaskStatus[None]) -> None:
+            async with self.world.opened():
+                task_status.started()
+                await trio.sleep_forever()
+
+        async def start() -> None:
+            await self.nursery.start(live)
+
+        self.call(start)
+
+    # --- what goes wrong ---
+
+    @rule(fault=st.sampled_from(_STEP_FAULTS))
+    def harm_the_next_call(self, fault: type[faults.StepFault]) -> None:
+        """The reconcilers' next call meets this."""
+        self.world.next_call(fault)
+
+    @rule(fault=st.sampled_from([faults.Stall, faults.Drop, faults.Repeat, faults.HistoryLost]), data=st.data())
+    def harm_a_stream(self, fault: type[faults.ChangeFault], data: st.DataObject) -> None:
+        """The streams of one type meet this."""
+        reserved = {type.kind for type in Registry()}
+        kinds = sorted(each.kind for each in self.world.processes[0].app.registry if each.kind not in reserved)
+        kind = data.draw(st.sampled_from(kinds))
+        self.world.befall(fault(".".join(kind), self.world.store.position.revision))
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        """A process is killed, wherever it is."""
+        self.world.crash(data.draw(st.integers(0, self.processes - 1)))
+
+    @rule(seconds=st.sampled_from([0.01, 1.0, 20.0, 120.0]))
+    def pass_time(self, seconds: float) -> None:
+        """Virtual time passes."""
+        self.sleep(seconds)
+
+    @rule()
+    def run_on(self) -> None:
+        """Every task runs until it waits."""
+        self.settle()
+
+    # --- what must have become ---
+
+    def teardown(self) -> None:
+        """Let everything heal, and see that all is well."""
+        try:
+            if hasattr(self, "world") and not self._over:
+                self.call(self._converge)
+        finally:
+            super().teardown()
+
+    async def _converge(self) -> None:
+        world = self.world
+        world.heal()
+        try:
+            await world.settled()
+        except GivenUp as error:
+            raise AssertionError(self._told(f"converges: {error}")) from None
+        for invariant in self.holds:
+            waited = invariant(world)
+            if waited is not None:
+                await waited
+        before = world.written
+        if self.quiet is not None:
+            await world.sleep(self.quiet)
+            await world.settled()
+            self._check(before, "quiet")
+        for process in world.processes:
+            process.kill()
+        await world.settled()
+        self._check(world.written if self.quiet is None else before, "again")
+        trace = world.trace
+        found = [*reads_went_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
+        assert not found, self._told(*map(str, found))
+
+    def _check(self, before: int, oracle: str) -> None:
+        late = [each for each in self.world.trace.commits if each.by][before:]
+        assert not late, self._told(f"{oracle}: {late[0]}, when there was nothing to do")
+
+    def _told(self, *wrong: str) -> str:
+        return "\n".join([*wrong, "", *timeline(self.world.trace)])

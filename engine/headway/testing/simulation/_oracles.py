@@ -1,0 +1,221 @@
+"""What is wrong with a run, found without knowing what the reconcilers are for. Pure.
+
+The run without faults is the measure: with faults the same must become of everything in the end, by as many creations
+and deletions. Where several runs without faults differ, by the order in which Trio lets tasks run, whatever one of
+them did is right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headway.resource import FINALIZERS, Key, Kind, pb, resource_id
+from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Step, Trace, named
+
+Place = tuple[Kind, Key]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong."""
+
+    oracle: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.oracle}: {self.text}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a run.
+
+    Attributes:
+        end: what was stored in the end, of the app's types, as a text that has nothing in it which differs by nature.
+        counts: how often each resource was created and deleted by controllers.
+        outside: what the world outside says of itself in the end.
+        findings: what is wrong with the run by itself.
+    """
+
+    trace: Trace
+    end: Mapping[Place, str]
+    counts: Mapping[tuple[Kind, Key, str], int]
+    outside: Any
+    findings: tuple[Finding, ...]
+
+
+def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:
+    """How often controllers created and deleted each resource of these kinds."""
+    return Counter(
+        (each.kind, each.key, each.what)
+        for each in commits
+        if each.kind in kinds and each.by and each.what != "changed"
+    )
+
+
+def described(resource: pb.Resource, payload: object) -> str:
+    """What a resource says, without what differs from run to run: uids, versions, generations and times."""
+    owner = "" if resource.owner is None else str(resource_id(resource.owner).without_uid())
+    metadata = {key: value for key, value in sorted(resource.metadata.items()) if key.lower() != "deletiontimestamp"}
+    if FINALIZERS in metadata:
+        metadata[FINALIZERS] = " ".join(sorted(metadata[FINALIZERS].split()))
+    statuses = {
+        key: sorted(
+            f"{condition.type} {condition.state.name} {condition.reason} {condition.message}"
+            for condition in status.conditions
+        )
+        + ([] if status.observed_generation == resource.generation else ["of an earlier generation"])
+        for key, status in sorted(resource.status.items())
+    }
+    parts = [str(payload)]
+    if owner:
+        parts.append(f"owned by {owner}")
+    if metadata:
+        parts.append(f"metadata {metadata}")
+    if statuses:
+        parts.append(f"status {statuses}")
+    return ", ".join(parts)
+
+
+# --- of a run by itself ---
+
+
+def reads_went_back(trace: Trace) -> list[Finding]:
+    """No controller reads an older state of a resource than it has read, or written, before."""
+    seen: dict[tuple[str, Kind, Key], tuple[int, str]] = {}
+    findings: list[Finding] = []
+    for entry in trace.entries:
+        if isinstance(entry, Reconciled):
+            who = f"{entry.began.controller} in {entry.began.process}"
+            for kind, key, version in entry.began.reads:
+                before, how = seen.get((who, kind, key), (0, ""))
+                if 0 < version < before:
+                    findings.append(
+                        Finding(
+                            "reads", f"{who} reads {named(kind, key)} at {version} after it has {how} it at {before}"
+                        )
+                    )
+                elif version:
+                    seen[who, kind, key] = (version, "read")
+        elif isinstance(entry, Step) and entry.revision and entry.outcome == "done":
+            who = f"{entry.by.controller} in {entry.by.process}"
+            # Noted when the step is over; a read that came before it in the same reconcile is noted later.
+            if entry.by.reads and not any(each[:2] == (entry.kind, entry.key) for each in entry.by.reads):
+                seen[who, entry.kind, entry.key] = (entry.revision, "written")
+    return findings
+
+
+def two_writers(commits: Sequence[Committed]) -> list[Finding]:
+    """No write of a term of a controller comes after one of a later term."""
+    highest: dict[str, int] = {}
+    findings: list[Finding] = []
+    for each in commits:
+        if each.by and each.term:
+            before = highest.get(each.by, 0)
+            if each.term < before:
+                findings.append(Finding("terms", f"{each} in term {each.term}, after one of term {before}"))
+            highest[each.by] = max(before, each.term)
+    return findings
+
+
+def twice_at_once(trace: Trace) -> list[Finding]:
+    """No process reconciles a key of a controller twice at once."""
+    running: dict[tuple[str, str, Key], Reconcile] = {}
+    findings: list[Finding] = []
+    for entry in trace.entries:
+        if isinstance(entry, Reconcile):
+            who = (entry.process, entry.controller, entry.key)
+            if who in running:
+                findings.append(Finding("one at a time", f"{entry}, while it still does"))
+            running[who] = entry
+        elif isinstance(entry, Reconciled):
+            began = entry.began
+            running.pop((began.process, began.controller, began.key), None)
+    return findings
+
+
+def orphans(stored: Mapping[Place, pb.Resource]) -> list[Finding]:
+    """Nothing is owned by what is not there, and nothing still waits to be deleted."""
+    uids = {each.id.uid for each in stored.values() if each.id is not None}
+    return [
+        Finding("orphans", f"{named(*place)} is owned by {resource_id(each.owner).name!r}, which is not there")
+        for place, each in sorted(stored.items())
+        if each.owner is not None and each.owner.uid and each.owner.uid not in uids
+    ]
+
+
+# --- of a run beside those without faults ---
+
+
+def compared(result: Result, references: Sequence[Result], *, counts: bool) -> list[Finding]:
+    """What has become otherwise than in every run without faults."""
+    return [
+        *_ends(result, references),
+        *(_counts(result, references) if counts else ()),
+        *_outside(result, references),
+    ]
+
+
+def _ends(result: Result, references: Sequence[Result]) -> list[Finding]:
+    findings: list[Finding] = []
+    loose = _loose(references)
+    places = {place for each in (result, *references) for place in each.end if place[0] not in loose}
+    for place in sorted(places):
+        got, right = result.end.get(place), [each.end.get(place) for each in references]
+        if got not in right:
+            want = right[0] or "not there"
+            findings.append(Finding("end state", f"{named(*place)} is {got or 'not there'}; without faults: {want}"))
+    for kind in sorted(loose):
+        got_all = sorted(text for place, text in result.end.items() if place[0] == kind)
+        rights = [sorted(text for place, text in each.end.items() if place[0] == kind) for each in references]
+        if got_all not in rights and len(got_all) not in [len(right) for right in rights]:
+            findings.append(
+                Finding("end state", f"there are {len(got_all)} {kind[1]}s; without faults: {len(rights[0])}")
+            )
+    return findings
+
+
+def _loose(references: Sequence[Result]) -> set[Kind]:
+    """The kinds whose names differ from run to run: only how many there are can be compared."""
+    names = [set(each.end) | {key[:2] for key in each.counts} for each in references]
+    return {place[0] for each in names for place in each ^ names[0]}
+
+
+def _counts(result: Result, references: Sequence[Result]) -> list[Finding]:
+    findings: list[Finding] = []
+    loose = _loose(references)
+    for what in ("created", "deleted"):
+        for each in sorted(
+            {key for of in (result, *references) for key in of.counts if key[2] == what and key[0] not in loose}
+        ):
+            got, right = result.counts.get(each, 0), [of.counts.get(each, 0) for of in references]
+            if got > max(right):
+                place = named(each[0], each[1])
+                findings.append(
+                    Finding("counts", f"{place} was {what} {_times(got)}; without faults: {_times(max(right))}")
+                )
+        for kind in sorted(loose):
+            total = _total(result, kind, what)
+            most = max(_total(of, kind, what) for of in references)
+            if total > most:
+                findings.append(
+                    Finding("counts", f"{kind[1]}s were {what} {_times(total)}; without faults: {_times(most)}")
+                )
+    return findings
+
+
+def _total(result: Result, kind: Kind, what: str) -> int:
+    return sum(count for key, count in result.counts.items() if key[0] == kind and key[2] == what)
+
+
+def _times(count: int) -> str:
+    return ("never", "once", "twice")[count] if count < 3 else f"{count} times"
+
+
+def _outside(result: Result, references: Sequence[Result]) -> list[Finding]:
+    if any(result.outside == each.outside for each in references):
+        return []
+    return [Finding("outside", f"the world outside is {result.outside!r}; without faults: {references[0].outside!r}")]

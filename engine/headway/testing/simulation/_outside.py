@@ -1,0 +1,53 @@
+"""What is outside the store: an object of the user's, whose async methods are steps when a process calls them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from grpclib.const import Status
+
+from headway.testing.simulation._link import RECONCILE
+
+if TYPE_CHECKING:
+    from headway.testing.simulation._process import Process
+
+
+class OutsideUnreachable(ConnectionError):
+    """A call of the world outside got no answer. It may have been done."""
+
+
+class Outside:
+    """A process' way to the world outside. Its attributes are those of the object that the world was given."""
+
+    def __init__(self, real: object, process: Process) -> None:
+        self._real = real
+        self._process = process
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+        process = self._process
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            link, reconcile = process.link, RECONCILE.get()
+            if reconcile is None:
+                return await link.through(lambda: found(*arguments, **named))
+            text = ", ".join([*map(repr, arguments), *(f"{each}={value!r}" for each, value in named.items())])
+            kind, key = ("", ""), ("", "", "")
+            return await link.step(
+                reconcile,
+                f"call outside.{name}({text})",
+                kind,
+                key,
+                lambda: found(*arguments, **named),
+                write=True,
+                unreachable=_unreachable,
+            )
+
+        return call
+
+
+def _unreachable(_: Status, text: str) -> BaseException:
+    return OutsideUnreachable(text)

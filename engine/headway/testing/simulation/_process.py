@@ -1,0 +1,152 @@
+"""A process of a simulation, over its lives."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from headway import events
+from headway.controller import App, ControllerStatus
+from headway.engine import Engine
+from headway.errors import RemoteError
+from headway.testing.simulation._link import Link
+from headway.testing.simulation._outside import Outside
+from headway.testing.simulation._watched import watched
+from headway.workers import open_workers
+
+if TYPE_CHECKING:
+    from headway.testing.simulation._world import World
+
+_DOWN = 1.0
+"""Seconds from a process' death to its next life."""
+_TOLD = (
+    events.RunStarted,
+    events.RunEnded,
+    events.WriteUnknown,
+    events.WriteSettled,
+    events.SelfTriggered,
+    events.StaleRefused,
+    events.DeletionsUnknown,
+    events.LeaseEnded,
+    events.MappingFailed,
+    events.ShutdownBlocked,
+    events.DaemonEnded,
+    events.SourceFailed,
+)
+"""What an engine reports that belongs into a story."""
+
+
+class Process:
+    """A process, over its lives.
+
+    Attributes:
+        name: as its engine has it.
+        life: which one this is; 0 while it is dead.
+        outside: its way to the world outside.
+    """
+
+    link: Link
+    engine: Engine
+    app: App
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name = name
+        self.life = 0
+        self.behind: int | None = None
+        self.outside: Any = Outside(world.outside, self)
+        self._lives = 0
+        self._scope = trio.CancelScope()
+        self._waiting = trio.CancelScope()
+        self._running = trio.Event()
+        self._over = trio.Event()
+        self._stopped = False
+
+    def kill(self, *, behind: int | None = None) -> None:
+        """As ``kill -9``: first nothing of it reaches anything any more, then it ends. It starts again."""
+        if self.life:
+            self._world.note(f"{self.name} is killed", fault=True)
+            self.behind = behind
+            self.link.cut(dead=True)
+            self._end_life()
+            self._scope.cancel()
+
+    async def stop(self) -> None:
+        """As an orderly end."""
+        self._stopped = True
+        self._scope.cancel()
+        await self._over.wait()
+
+    async def live(self) -> None:
+        """Life after life."""
+        self._stopped, self._over = False, trio.Event()
+        try:
+            while not self._stopped:
+                await self._live_once()
+                if not self._stopped:
+                    await trio.sleep(_DOWN)
+        finally:
+            self._over.set()
+
+    async def _live_once(self) -> None:
+        world = self._world
+        self.app = world.make_app(self)
+        self.link = world.new_link(self)
+        self._lives += 1
+        self._scope = trio.CancelScope()
+        try:
+            with self._scope:
+                opened: AbstractAsyncContextManager[Engine] = open_workers(
+                    self.link,
+                    watched(self.app, world, self),
+                    process=self.name,
+                    report=self._hear,
+                    lease_ttl=world.lease_ttl,
+                )
+                async with opened as self.engine:
+                    self.life = self._lives
+                    self._running.set()
+                    await trio.sleep_forever()
+        finally:
+            self._end_life()
+
+    def _end_life(self) -> None:
+        self.life = 0
+        if self._running.is_set():
+            self._running = trio.Event()
+        self._waiting.cancel()
+
+    async def settled(self) -> None:
+        """Wait until it runs and owes nothing."""
+        while True:
+            await self._running.wait()
+            life = self.life
+            # Cancelled by the life's end: what waits for a dead engine waits for ever.
+            with trio.CancelScope() as self._waiting:
+                try:
+                    await self.engine.wait_settled()
+                except RemoteError:
+                    # What is asked goes over the link, too.
+                    await trio.sleep(1)
+                    continue
+            if self.life == life:
+                return
+
+    def status(self) -> list[ControllerStatus]:
+        """What its controllers do."""
+        return self.engine.status() if self.life else []
+
+    def _hear(self, event: object) -> None:
+        if self.life or isinstance(event, events.ShutdownBlocked):
+            self._world.trace.events.append(event)
+            if isinstance(event, _TOLD):
+                self._world.note(f"{self.name}: {_told(event)}")
+
+
+def _told(event: Any) -> str:
+    fields = ", ".join(
+        f"{name} {getattr(event, name)}" for name in type(event).__dataclass_fields__ if name not in ("stack", "queued")
+    )
+    return f"{type(event).__name__} ({fields})"

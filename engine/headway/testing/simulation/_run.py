@@ -1,0 +1,180 @@
+"""One run of a scenario under one plan, from an empty store to its end, with what is wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import trio
+
+from headway import events
+from headway.controller import App
+from headway.errors import DeclarationError
+from headway.resource import Registry
+from headway.testing.simulation import _oracles as oracles
+from headway.testing.simulation._faults import Plan, Restore
+from headway.testing.simulation._oracles import Finding, Result
+from headway.testing.simulation._world import GivenUp, MakeApp, World
+
+Scenario = Callable[[World], Awaitable[None]]
+Invariant = Callable[[World], Awaitable[None] | None]
+"""Raises AssertionError where something is not as it must be in the end."""
+
+_STEPS_ALLOWED = 2000
+_REAL_SECONDS = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a run is of, whatever its plan."""
+
+    app: App | MakeApp
+    scenario: Scenario
+    processes: int = 1
+    outside: Callable[[], Any] | None = None
+    holds: Sequence[Invariant] = ()
+    quiet: float | None = 900.0
+
+
+def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED) -> Result:
+    """Run the scenario, heal everything, and see that it converges, stays quiet, and survives a new start."""
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        pass
+    else:
+        raise DeclarationError("a simulation is a Trio run of its own: call it from a function that isn't async")
+    world = World(
+        setting.app,
+        plan,
+        processes=setting.processes,
+        outside=None if setting.outside is None else setting.outside(),
+        most_steps=most_steps,
+    )
+    findings: list[Finding] = []
+    with _deterministic(plan.seed):
+        trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_RealTime(world)])
+    if world.gave_up and not any(each.oracle == "converges" for each in findings):
+        findings.append(Finding("converges", world.gave_up))
+    return _result(world, findings)
+
+
+async def _live(world: World, setting: Setting, findings: list[Finding]) -> None:
+    try:
+        async with world.opened():
+            await _phases(world, setting, findings)
+    except* GivenUp as group:
+        findings.append(Finding("converges", str(_first(group))))
+
+
+async def _phases(world: World, setting: Setting, findings: list[Finding]) -> None:
+    await setting.scenario(world)
+    world.note("the scenario is over; no faults from now on")
+    world.heal()
+    await world.settled()
+    await _hold_invariants(world, setting, findings)
+    writes = len(_of_controllers(world))
+    if setting.quiet is not None:
+        await world.sleep(setting.quiet)
+        await world.settled()
+        _none_since(world, writes, findings, "quiet", f"within {setting.quiet:.0f} s in which nothing happened")
+        writes = len(_of_controllers(world))
+    for process in world.processes:
+        process.kill()
+    await world.settled()
+    _none_since(world, writes, findings, "again", "after a new start, when there was nothing to do")
+    before = trio.current_time()
+    await world.stop_processes()
+    took = trio.current_time() - before
+    if took > 10:
+        findings.append(Finding("shutdown", f"the processes took {took:.0f} s to end"))
+    for event in world.trace.events:
+        if isinstance(event, events.ShutdownBlocked):
+            findings.append(Finding("shutdown", f"{event.task} did not end within {event.seconds:.0f} s"))
+
+
+def _first(group: BaseExceptionGroup[GivenUp]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _hold_invariants(world: World, setting: Setting, findings: list[Finding]) -> None:
+    for invariant in setting.holds:
+        try:
+            waited = invariant(world)
+            if waited is not None:
+                await waited
+        except AssertionError as error:
+            findings.append(Finding(getattr(invariant, "__name__", "invariant"), str(error) or "doesn't hold"))
+
+
+def _of_controllers(world: World) -> list[Any]:
+    return [each for each in world.trace.commits if each.by]
+
+
+def _none_since(world: World, count: int, findings: list[Finding], oracle: str, when: str) -> None:
+    late = _of_controllers(world)[count:]
+    if late:
+        findings.append(Finding(oracle, f"{len(late)} writes {when}, such as: {late[0]}"))
+
+
+def _result(world: World, findings: list[Finding]) -> Result:
+    trace, store = world.trace, world.store
+    reserved = {type.kind for type in Registry()}
+    types = {type.kind: type for type in world.processes[0].app.registry if type.kind not in reserved}
+    stored = {place: each for place, each in store.now.items() if place[0] in types}
+    end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
+    triggered = {
+        f"{event.controller} {event.id.name} triggers itself by what it writes: {', '.join(map(str, event.writes))}"
+        for event in trace.events
+        if isinstance(event, events.SelfTriggered)
+    }
+    findings += [Finding("self-trigger", text) for text in sorted(triggered)]
+    if not any(isinstance(fault, Restore) for fault in world.struck):
+        findings += oracles.reads_went_back(trace)
+    findings += oracles.two_writers(trace.commits) + oracles.twice_at_once(trace) + oracles.orphans(stored)
+    outside = world.outside
+    state = getattr(outside, "state", None)
+    return Result(
+        trace,
+        end,
+        oracles.counted(trace.commits, set(types)),
+        state() if callable(state) else state if state is not None else getattr(outside, "__dict__", None),
+        tuple(findings),
+    )
+
+
+class _RealTime(trio.abc.Instrument):
+    """Ends a run that goes on for too long by the wall's clock: a loop in which no virtual time passes."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._until = time.monotonic() + _REAL_SECONDS
+        self._tasks = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  # Trio's name
+        self._tasks += 1
+        if not self._tasks % 1000 and time.monotonic() > self._until:
+            self._world.give_up(f"it has gone on for {_REAL_SECONDS:.0f} real seconds")
+
+
+@contextmanager
+def _deterministic(seed: int) -> Iterator[None]:
+    """Trio's scheduler, and everything that asks `random`, go by this seed while the block runs."""
+    runner: Any = trio._core._run  # what Trio's own Hypothesis plugin does
+    before, state, chosen = runner._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), runner._r.getstate()
+    runner._ALLOW_DETERMINISTIC_SCHEDULING = True
+    random.seed(seed)
+    runner._r.seed(seed)
+    try:
+        yield
+    finally:
+        runner._ALLOW_DETERMINISTIC_SCHEDULING = before
+        random.setstate(state)
+        runner._r.setstate(chosen)

@@ -1,0 +1,86 @@
+"""The server of a simulation, which ends and starts again on command."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.controller import App
+from headway.engine import Engine, open_engine
+from headway.events import ignore
+from headway.rpc import Channel, Metadata
+
+if TYPE_CHECKING:
+    from headway.testing.simulation._world import World
+
+
+class Server:
+    """Meets `Channel`: the services, wherever they run just now."""
+
+    settles_writes = False
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._channel: Channel | None = None
+        self._engine: Engine | None = None
+        self._scope = trio.CancelScope()
+        self._up = trio.Event()
+        self._restarts = 0
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the server, again and again."""
+        world = self._world
+        first = world.processes[0]
+        types = App("types")
+        types.registry = world.make_app(first).registry
+        while True:
+            self._scope = trio.CancelScope()
+            with self._scope:
+                async with open_engine(world.store, types, report=ignore, through=self._take) as self._engine:
+                    world.client = self._engine.client
+                    self._up.set()
+                    task_status.started()
+                    task_status = trio.TASK_STATUS_IGNORED
+                    await trio.sleep_forever()
+            if not self._restarts:
+                return
+            self._restarts -= 1
+
+    def _take(self, channel: Channel) -> Channel:
+        self._channel = channel
+        return channel
+
+    async def restart(self) -> None:
+        """End, and start again."""
+        self._channel, self._engine, self._up = None, None, trio.Event()
+        self._restarts += 1
+        self._scope.cancel()
+        for process in self._world.processes:
+            if process.life:
+                process.link.break_all()
+        await self._up.wait()
+
+    async def settled(self) -> None:
+        """Wait until its own controllers owe nothing."""
+        await self._up.wait()
+        assert self._engine is not None
+        await self._engine.wait_settled()
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        if self._channel is None:
+            raise GRPCError(Status.UNAVAILABLE, "the server is not there")
+        return await self._channel.unary(path, request, reply_type, metadata=metadata)
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        if self._channel is None:
+            raise GRPCError(Status.UNAVAILABLE, "the server is not there")
+        return self._channel.stream(path, request, metadata=metadata)

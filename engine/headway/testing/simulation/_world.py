@@ -1,0 +1,366 @@
+"""A store, its server, and processes that work on it, under virtual time, where a plan strikes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import trio
+from grpclib import GRPCError
+from trio.testing import MockClock
+
+from headway.client import Client
+from headway.controller import App
+from headway.resource import Key, Kind, is_marked, pb
+from headway.storage import Fence
+from headway.testing.simulation import _faults as faults
+from headway.testing.simulation._link import Link
+from headway.testing.simulation._process import Process
+from headway.testing.simulation._server import Server
+from headway.testing.simulation._store import SimulatedStore
+from headway.testing.simulation._trace import Committed, Happened, Reconcile, Step, Trace
+
+MakeApp = Callable[["Process"], App]
+_LONG = 60.0
+"""Seconds for which what has no time of its own lasts."""
+
+
+class GivenUp(Exception):
+    """A run has gone on for so long that it is taken to have no end."""
+
+
+class World:
+    """What a scenario is given.
+
+    Attributes:
+        client: reads and writes as a user, without faults.
+        outside: what was given as the world outside, without faults.
+        processes: those that run the controllers.
+        clock: the virtual one.
+    """
+
+    client: Client
+
+    def __init__(
+        self,
+        make_app: App | MakeApp,
+        plan: faults.Plan,
+        *,
+        processes: int = 1,
+        outside: object = None,
+        lease_ttl: float = 15.0,
+        most_steps: int = 2000,
+        clock: MockClock | None = None,
+    ) -> None:
+        self._make_app = make_app
+        self.plan = plan
+        self.clock = clock or MockClock(autojump_threshold=0)
+        self.trace = Trace()
+        self.store = SimulatedStore(self._committed)
+        self.outside = outside
+        self.lease_ttl = lease_ttl
+        self._most_steps = most_steps
+        self.processes = [Process(self, f"p{at + 1}") for at in range(processes)]
+        self.gave_up = ""
+        self.nursery: trio.Nursery
+        self._server = Server(self)
+        self._at_step = {each.step: each for each in plan if isinstance(each, faults.StepFault)}
+        self._at_change = {(each.type, each.revision): each for each in plan if isinstance(each, faults.ChangeFault)}
+        self._until: dict[int, list[Callable[[], None]]] = {}
+        # How much is on its way that no engine knows of: late calls, and faults that last.
+        self._pending = 0
+        self._nothing_pending = trio.Event()
+        self._next: deque[Callable[[int], faults.StepFault]] = deque()
+        self._doing: list[Step] = []
+        # What users have last asked for, by kind and key: after a restore they ask for it again.
+        self._wishes: dict[tuple[Kind, Key], pb.Resource | None] = {}
+        self._held: set[Kind] = set()
+        self.struck: list[faults.Fault] = []
+
+    # --- for scenarios ---
+
+    async def settled(self, within: float = 1800.0) -> None:
+        """Wait until nothing is on its way and no controller owes anything. Raises `GivenUp` after so many seconds."""
+        with trio.move_on_after(within):
+            while True:
+                revision, lives = self.store.position, [process.life for process in self.processes]
+                while self._pending:
+                    await self._nothing_pending.wait()
+                for process in self.processes:
+                    await process.settled()
+                await self._server.settled()
+                now = [process.life for process in self.processes]
+                if (self._pending, self.store.position, now) == (0, revision, lives):
+                    return
+        owing = "; ".join(
+            f"{process.name}: {status.name} {status.problem or 'has work to do'}"
+            for process in self.processes
+            for status in process.status()
+            if not status.settled
+        )
+        raise GivenUp(f"it has not settled within {within:.0f} s: {owing or 'no process runs'}")
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await trio.sleep(seconds)
+
+    def crash(self, process: int = 0) -> None:
+        """Kill a process; it starts again."""
+        self.processes[process].kill()
+
+    def next_call(self, *befall: Callable[[int], faults.StepFault]) -> None:
+        """The reconcilers' next calls meet these, one each; a fault is made with the step's number."""
+        self._next.extend(befall)
+
+    def befall(self, fault: faults.ChangeFault) -> None:
+        """Harm the streams of a type now, whatever the fault's revision."""
+        group, _, kind = fault.type.partition(".")
+        self._struck(fault)
+        self._harm((group, kind), fault)
+
+    def heal(self) -> None:
+        """No faults from now on. What lasts for some seconds still does."""
+        self._next.clear()
+        self._at_step.clear()
+        self._at_change.clear()
+        for waiting in list(self._until):
+            self._reach(waiting)
+
+    @property
+    def written(self) -> int:
+        """How many changes controllers have made."""
+        return sum(1 for each in self.trace.commits if each.by)
+
+    # --- for who runs it ---
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Run the server and the processes while the block runs."""
+        async with trio.open_nursery() as self.nursery:
+            await self.nursery.start(self._server.serve)
+            for process in self.processes:
+                self.nursery.start_soon(process.live, name=f"process {process.name}")
+            yield
+            self.nursery.cancel_scope.cancel()
+
+    async def stop_processes(self) -> None:
+        """End every process in an orderly way."""
+        for process in self.processes:
+            await process.stop()
+
+    def start_processes(self) -> None:
+        """Start again those that were stopped."""
+        for process in self.processes:
+            self.nursery.start_soon(process.live, name=f"process {process.name}")
+
+    def note(self, text: str, *, fault: bool = False) -> None:
+        """Note it in the trace."""
+        self.trace.add(Happened(trio.current_time(), text, fault))
+
+    def give_up(self, why: str) -> None:
+        """End the run."""
+        self.gave_up = self.gave_up or why
+        self.nursery.cancel_scope.cancel()
+
+    # --- steps ---
+
+    def begin_reconcile(self, reconcile: Reconcile) -> None:
+        """A reconcile begins."""
+        self.trace.add(reconcile)
+        if len(self.trace.reconciles) > self._most_steps:
+            self.give_up(f"there have been {self._most_steps} reconciles, and there is no end")
+
+    def begin_step(self, step: Step) -> Step:
+        """A call begins."""
+        self.trace.add(step)
+        if len(self.trace.steps) > self._most_steps:
+            self.give_up(f"there have been {self._most_steps} calls, and there is no end")
+        return step
+
+    def strike(self, step: Step) -> faults.StepFault | None:
+        """What befalls this step."""
+        found = self._at_step.pop(step.number, None)
+        if found is None and self._next:
+            found = self._next.popleft()(step.number)
+        if found is not None:
+            self._struck(found)
+        return found
+
+    def _struck(self, fault: faults.Fault) -> None:
+        self.struck.append(fault)
+        self.note(str(fault), fault=True)
+
+    @contextmanager
+    def doing(self, step: Step) -> Iterator[None]:
+        """What is committed meanwhile by this step's resource is its doing."""
+        self._doing.append(step)
+        try:
+            yield
+        finally:
+            self._doing.remove(step)
+
+    def later(self, seconds: float, step: Step, call: Callable[[], Awaitable[Any]]) -> None:
+        """Make a call after so many seconds, whose answer nobody waits for."""
+
+        async def arrive() -> None:
+            await trio.sleep(seconds)
+            try:
+                with self.doing(step):
+                    await call()
+                became = "was done"
+            except GRPCError as error:
+                became = f"was refused: {error.message}"
+            except Exception as error:  # noqa: BLE001  # the world outside may raise anything; nobody hears it
+                became = f"failed: {error}"
+            self.note(f"step {step.number} arrives late, and {became}")
+            self._no_more()
+
+        self._wait_for_it()
+        self.nursery.start_soon(arrive)
+
+    def _wait_for_it(self) -> None:
+        if not self._pending:
+            self._nothing_pending = trio.Event()
+        self._pending += 1
+
+    def _no_more(self) -> None:
+        self._pending -= 1
+        if not self._pending:
+            self._nothing_pending.set()
+
+    # --- faults that last ---
+
+    def cut_off(self, link: Link, seconds: float) -> None:
+        """A process reaches nothing for so long."""
+        link.cut()
+        self._after(seconds, link.mend)
+
+    def _after(self, seconds: float, then: Callable[[], None]) -> None:
+        async def wait() -> None:
+            await trio.sleep(seconds)
+            self._no_more()
+            then()
+
+        self._wait_for_it()
+        self.nursery.start_soon(wait)
+
+    async def restart_server(self) -> None:
+        """The server ends and starts again, on the same store."""
+        await self._server.restart()
+
+    async def restore(self, revision: int) -> None:
+        """The store is replaced by a backup of itself; who asked for what is lost asks again."""
+        self.store = await self.store.restored(revision)
+        await self._server.restart()
+        for (kind, key), wish in self._wishes.items():
+            type = next((each for each in self.processes[0].app.registry if each.kind == kind), None)
+            if type is None:
+                continue
+            if wish is None:
+                await self.client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
+            else:
+                data = type.view(wish).data
+                await self.client.apply(type.new(key[2], data, partition=key[0], namespace=key[1]))
+
+    def _committed(
+        self, revision: int, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None, fence: Fence | None
+    ) -> None:
+        by = fence.controller.partition("/")[2] if fence is not None else ""
+        step = next((each for each in self._doing if each.write and (each.kind, each.key) == (kind, key)), None)
+        if step is not None and fence is not None:
+            step.revision = revision
+        if fence is None and not (new is not None and is_marked(new.metadata)):
+            self._wishes[kind, key] = new
+        term = fence.term if fence is not None else 0
+        self.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term))
+        self._reach(revision)
+        found = self._at_change.pop((f"{kind[0]}.{kind[1]}", revision), None)
+        if found is not None:
+            self._struck(found)
+            self._harm(kind, found)
+
+    def _reach(self, revision: int) -> None:
+        for then in self._until.pop(revision, ()):
+            then()
+
+    def _harm(self, kind: Kind, fault: faults.ChangeFault) -> None:
+        scripts = [process.link.script for process in self.processes if process.life]
+        if isinstance(fault, faults.Repeat):
+            for script in scripts:
+                script.kind_script(kind).duplicates += 1
+        elif isinstance(fault, faults.Drop):
+            for script in scripts:
+                script.kind_script(kind).drop()
+        elif isinstance(fault, faults.HistoryLost):
+            self._lose(kind)
+        elif isinstance(fault, faults.Stall):
+            self._hold(kind)
+            self._after(fault.seconds, lambda: self._release(kind))
+        elif isinstance(fault, faults.Hide):
+            self._hold(kind)
+            over = False
+
+            def show() -> None:
+                nonlocal over
+                if not over:
+                    over = True
+                    self._no_more()
+                    self._lose(kind)
+                    self._release(kind)
+
+            self._wait_for_it()
+            self._until.setdefault(fault.until, []).append(show)
+
+            async def at_last() -> None:
+                await trio.sleep(_LONG)
+                show()
+
+            self.nursery.start_soon(at_last)
+
+    def _lose(self, kind: Kind) -> None:
+        for process in self.processes:
+            if process.life:
+                script = process.link.script.kind_script(kind)
+                if script.open:
+                    script.resumes_refused += 1
+                script.drop()
+
+    def _hold(self, kind: Kind) -> None:
+        self._held.add(kind)
+        for process in self.processes:
+            if process.life:
+                process.link.script.kind_script(kind).held = True
+
+    def _release(self, kind: Kind) -> None:
+        self._held.discard(kind)
+        for process in self.processes:
+            if process.life:
+                process.link.script.kind_script(kind).release()
+
+    def new_link(self, process: Process) -> Link:
+        """A process begins a life: its way to the server."""
+        link = Link(self, process, self._server)
+        for kind in self._held:
+            link.script.kind_script(kind).held = True
+        behind = process.behind
+        process.behind = None
+        if behind is not None:
+            kinds = [type.kind for type in process.app.registry]
+            for kind in kinds:
+                script = link.script.kind_script(kind)
+                script.old_snapshots.append(behind)
+                script.held = True
+
+            def catch_up() -> None:
+                for kind in kinds:
+                    link.script.kind_script(kind).release()
+
+            self._after(_LONG, catch_up)
+        return link
+
+    def make_app(self, process: Process) -> App:
+        """The program that a process runs in its next life."""
+        given = self._make_app
+        return given if isinstance(given, App) else given(process)
