@@ -38,6 +38,9 @@ class Finalizer(Generic[T]):
             resource = self.resource
             if resource.is_deleting:
                 self.cleaning_up = self._name in resource.finalizers
+                if not resource.finalizers:
+                    # Who removed the last one was stopped before it could delete the resource, and nobody else will.
+                    await self._client.delete(resource)
                 return self
             if self._name in resource.finalizers:
                 self.alive = True

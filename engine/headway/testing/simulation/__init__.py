@@ -16,7 +16,10 @@ from headway.testing.simulation._faults import Plan as Plan
 from headway.testing.simulation._oracles import Finding as Finding
 from headway.testing.simulation._outside import OutsideUnreachable as OutsideUnreachable
 from headway.testing.simulation._process import Process as Process
+from headway.testing.simulation._run import Invariant as Invariant
+from headway.testing.simulation._run import Scenario as Scenario
 from headway.testing.simulation._world import GivenUp as GivenUp
+from headway.testing.simulation._world import MakeApp as MakeApp
 from headway.testing.simulation._world import World as World
 
 if TYPE_CHECKING:

@@ -176,6 +176,13 @@ class Hide(ChangeFault):
     until: int = 0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Missed(ChangeFault):
+    """The processes are killed before they hear of this change, and the history in which it is told is gone then."""
+
+    name = "missed"
+
+
 STEP_FAULTS: tuple[type[StepFault], ...] = (
     CrashBefore,
     CrashAfter,
@@ -191,7 +198,7 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     RestartBehind,
     Restore,
 )
-CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide)
+CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Missed)
 _BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in (*STEP_FAULTS, *CHANGE_FAULTS)}
 
 

@@ -98,7 +98,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     def harm_a_stream(self, fault: type[faults.ChangeFault], data: st.DataObject) -> None:
         """The streams of one type meet this."""
         reserved = {type.kind for type in Registry()}
-        kinds = sorted(each.kind for each in self.world.processes[0].app.registry if each.kind not in reserved)
+        kinds = sorted(each.kind for each in self.world.types if each.kind not in reserved)
         kind = data.draw(st.sampled_from(kinds))
         self.world.befall(fault(".".join(kind), self.world.store.position.revision))
 

@@ -101,14 +101,17 @@ def _of_changes(
     last = max((step.revision for step in steps), default=0)
     commits = [each for each in trace.commits if each.kind in kinds]
     for at, commit in enumerate(commits):
+        name = ".".join(commit.kind)
         if commit.revision >= last:
+            # What should have followed the last change may be just what is forgotten; a delay of it changes nothing.
+            yield faults.Missed(name, commit.revision)
             left_out["no write comes after the change"] += 5
             continue
-        name = ".".join(commit.kind)
         yield faults.Stall(name, commit.revision)
         yield faults.HistoryLost(name, commit.revision)
         yield faults.Drop(name, commit.revision)
         yield faults.Repeat(name, commit.revision)
+        yield faults.Missed(name, commit.revision)
         yield faults.Hide(name, commit.revision, _until(commit, commits[at + 1 :]))
 
 

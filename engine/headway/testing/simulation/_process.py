@@ -56,6 +56,7 @@ class Process:
         self.name = name
         self.life = 0
         self.behind: int | None = None
+        self.history_gone = False
         self.outside: Any = Outside(world.outside, self)
         self._lives = 0
         self._scope = trio.CancelScope()

@@ -127,7 +127,7 @@ def _none_since(world: World, count: int, findings: list[Finding], oracle: str, 
 def _result(world: World, findings: list[Finding]) -> Result:
     trace, store = world.trace, world.store
     reserved = {type.kind for type in Registry()}
-    types = {type.kind: type for type in world.processes[0].app.registry if type.kind not in reserved}
+    types = {type.kind: type for type in world.types if type.kind not in reserved}
     stored = {place: each for place, each in store.now.items() if place[0] in types}
     end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
     triggered = {

@@ -35,9 +35,8 @@ class Server:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the server, again and again."""
         world = self._world
-        first = world.processes[0]
         types = App("types")
-        types.registry = world.make_app(first).registry
+        types.registry = world.types
         while True:
             self._scope = trio.CancelScope()
             with self._scope:

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from headway.client import Client
 from headway.controller import App
-from headway.resource import Key, Kind, is_marked, pb
+from headway.resource import Key, Kind, Registry, ResourceType, is_marked, pb
 from headway.storage import Fence
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._link import Link
@@ -38,6 +38,7 @@ class World:
         client: reads and writes as a user, without faults.
         outside: what was given as the world outside, without faults.
         processes: those that run the controllers.
+        types: the program's.
         clock: the virtual one.
     """
 
@@ -63,6 +64,7 @@ class World:
         self.lease_ttl = lease_ttl
         self._most_steps = most_steps
         self.processes = [Process(self, f"p{at + 1}") for at in range(processes)]
+        self.types: Registry = self.make_app(self.processes[0]).registry
         self.gave_up = ""
         self.nursery: trio.Nursery
         self._server = Server(self)
@@ -105,6 +107,10 @@ class World:
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
         await trio.sleep(seconds)
+
+    def type(self, kind: str) -> ResourceType[Any]:
+        """The program's type of this kind, such as ``Team``. Raises KeyError when it has none."""
+        return next(type for type in self.types if type.name.kind == kind)
 
     def crash(self, process: int = 0) -> None:
         """Kill a process; it starts again."""
@@ -255,7 +261,7 @@ class World:
         self.store = await self.store.restored(revision)
         await self._server.restart()
         for (kind, key), wish in self._wishes.items():
-            type = next((each for each in self.processes[0].app.registry if each.kind == kind), None)
+            type = next((each for each in self.types if each.kind == kind), None)
             if type is None:
                 continue
             if wish is None:
@@ -295,6 +301,10 @@ class World:
                 script.kind_script(kind).drop()
         elif isinstance(fault, faults.HistoryLost):
             self._lose(kind)
+        elif isinstance(fault, faults.Missed):
+            for process in self.processes:
+                process.history_gone = True
+                process.kill()
         elif isinstance(fault, faults.Stall):
             self._hold(kind)
             self._after(fault.seconds, lambda: self._release(kind))
@@ -344,8 +354,11 @@ class World:
         link = Link(self, process, self._server)
         for kind in self._held:
             link.script.kind_script(kind).held = True
+        if process.history_gone:
+            for type in self.types:
+                link.script.kind_script(type.kind).resumes_refused += 1
         behind = process.behind
-        process.behind = None
+        process.behind, process.history_gone = None, False
         if behind is not None:
             kinds = [type.kind for type in process.app.registry]
             for kind in kinds:
