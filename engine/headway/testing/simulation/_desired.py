@@ -61,7 +61,9 @@ def _messages(message: type[Any], fields: dict[str, st.SearchStrategy[Any]]) -> 
         if name not in names:
             hint = did_you_mean(name, names)
             raise DeclarationError(f"{message.__name__} has no field {name!r}{hint}: it has {', '.join(names)}")
-    return st.builds(message, **{name: fields.get(name) or _values(hints[name], name) for name in names})
+    return st.builds(
+        message, **{name: fields[name] if name in fields else _values(hints[name], name) for name in names}
+    )
 
 
 def _values(hint: Any, name: str) -> st.SearchStrategy[Any]:

@@ -142,6 +142,39 @@ def explore(
     return Explored(tried, planned, left_out, spoilt, steps, time.monotonic() - began)
 
 
+def explored(app: App | MakeApp, **settings: Any) -> Callable[[Scenario], Callable[[], None]]:
+    """``@simulation.explored(app)`` over an async scenario makes a test function of it. Settings as of `explore`."""
+
+    def make(scenario: Scenario) -> Callable[[], None]:
+        def test() -> None:
+            explore(app, scenario, **settings)
+
+        # Not functools.wraps: a test framework would take the scenario's parameter for a fixture's name.
+        test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
+        test.__module__, test.__doc__ = scenario.__module__, scenario.__doc__
+        return test
+
+    return make
+
+
+def same_end(
+    app: App | MakeApp,
+    *scenarios: Scenario,
+    outside: Callable[[], Any] | None = None,
+    quiet: float | None = 120.0,
+) -> None:
+    """Run several scenarios without faults, and raise `Refuted` when they don't end alike, or one is wrong by itself.
+
+    For ways that should lead to the same: what was wanted in between must leave no trace.
+    """
+    settings = [Setting(app=app, scenario=scenario, outside=outside, quiet=quiet) for scenario in scenarios]
+    first, *others = [_reference(setting, 0) for setting in settings]
+    for other in others:
+        findings = compared(other, [first], counts=False)
+        if findings:
+            raise Refuted(Plan(), findings, other)
+
+
 def _kinds(result: Result) -> set[tuple[str, str]]:
     reserved = {type.kind for type in Registry()}
     return {each.kind for each in result.trace.commits} - reserved
