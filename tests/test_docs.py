@@ -24,7 +24,8 @@ PRINTS = {
     'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
     "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
     "[('core', 'changed')]\n['ada', 'grace']\nTrue []\n",
-    "docs/guides/proving.md": "end state: Account ada is not there; without faults: Account(login='ada'), owned by Team core\n"
+    "docs/guides/proving.md": "end state: Account ada is not there; without faults: "
+    "Account(login='ada'), owned by Team core\n"
     "True\n"
     "crash_after(1) outside: the world outside is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n",
     "docs/guides/network.md": "['ada', 'grace']\n",

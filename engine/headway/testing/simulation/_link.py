@@ -169,6 +169,8 @@ class Link:
         with self._world.doing(step):
             answer = await self.through(call)
         step.outcome = "done"
+        if step.revision:
+            step.by.seen.append((step.kind, step.key, step.revision, "written"))
         return answer
 
     def _lost(self, step: Step, outcome: str, unreachable: Callable[[Status, str], BaseException]) -> BaseException:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.resource import FINALIZERS, Key, Kind, pb, resource_id
-from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Step, Trace, named
+from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Trace, named
 
 Place = tuple[Kind, Key]
 
@@ -90,21 +90,17 @@ def reads_went_back(trace: Trace) -> list[Finding]:
     for entry in trace.entries:
         if isinstance(entry, Reconciled):
             who = f"{entry.began.controller} in {entry.began.process}"
-            for kind, key, version in entry.began.reads:
-                before, how = seen.get((who, kind, key), (0, ""))
+            for kind, key, version, how in entry.began.seen:
+                before, how_before = seen.get((who, kind, key), (0, ""))
                 if 0 < version < before:
                     findings.append(
                         Finding(
-                            "reads", f"{who} reads {named(kind, key)} at {version} after it has {how} it at {before}"
+                            "reads",
+                            f"{who} reads {named(kind, key)} at {version} after it has {how_before} it at {before}",
                         )
                     )
                 elif version:
-                    seen[who, kind, key] = (version, "read")
-        elif isinstance(entry, Step) and entry.revision and entry.outcome == "done":
-            who = f"{entry.by.controller} in {entry.by.process}"
-            # Noted when the step is over; a read that came before it in the same reconcile is noted later.
-            if entry.by.reads and not any(each[:2] == (entry.kind, entry.key) for each in entry.by.reads):
-                seen[who, entry.kind, entry.key] = (entry.revision, "written")
+                    seen[who, kind, key] = (version, how)
     return findings
 
 

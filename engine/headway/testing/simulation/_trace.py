@@ -58,7 +58,10 @@ class Told:
 
 @dataclasses.dataclass(slots=True)
 class Reconcile:
-    """A reconcile, with the cache's revisions at its start, and what it has read since: (kind, key, version or 0)."""
+    """A reconcile, with the cache's revisions at its start, and what it has seen since, in order.
+
+    That is what it read of the cache, and what it has written: (kind, key, version or 0, "read" or "written").
+    """
 
     at: float
     process: str
@@ -68,7 +71,7 @@ class Reconcile:
     reasons: str
     term: int
     revisions: dict[str, int]
-    reads: list[tuple[Kind, Key, int]] = dataclasses.field(default_factory=list)
+    seen: list[tuple[Kind, Key, int, str]] = dataclasses.field(default_factory=list)
     # How many steps the run had taken before.
     steps: int = 0
 
@@ -87,7 +90,12 @@ class Reconciled:
     result: str
 
     def __str__(self) -> str:
-        read = sorted({f"{named(kind, key)} {f'at {v}' if v else 'is not there'}" for kind, key, v in self.began.reads})
+        told = {
+            f"{named(kind, key)} {f'at {version}' if version else 'is not there'}"
+            for kind, key, version, how in self.began.seen
+            if how == "read"
+        }
+        read = sorted(told)
         seen = f", having read {', '.join(read)}" if read else ""
         return f"{self.began.process} ends {named(self.began.kind, self.began.key)}: {self.result}{seen}"
 

@@ -89,12 +89,12 @@ class _TracedHeld:
 
     def find(self, key: Key) -> pb.Resource | None:
         found = self._held.find(key)
-        self._reconcile.reads.append((self._kind, key, int(found.version) if found is not None else 0))
+        self._reconcile.seen.append((self._kind, key, int(found.version) if found is not None else 0, "read"))
         return found
 
     def everything(self) -> Mapping[Key, pb.Resource]:
         found = self._held.everything()
-        self._reconcile.reads += [(self._kind, key, int(each.version)) for key, each in found.items()]
+        self._reconcile.seen += [(self._kind, key, int(each.version), "read") for key, each in found.items()]
         return found
 
 

@@ -1,0 +1,122 @@
+"""Every oracle finds the run that it is for, and says nothing of one that is well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headway.resource import Key, Kind, pb
+from headway.testing.simulation import _oracles as oracles
+from headway.testing.simulation._oracles import Result
+from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Trace
+
+TEAM, ACCOUNT = ("staff", "Team"), ("staff", "Account")
+CORE, ADA, GRACE = (("default", "default", name) for name in ("core", "ada", "grace"))
+
+
+def _reconcile(*reads: tuple[Kind, Key, int], process: str = "p1", key: Key = CORE) -> Reconcile:
+    return Reconcile(0.0, process, "accounts", TEAM, key, "started", 1, {}, [(*each, "read") for each in reads])
+
+
+def _trace(*entries: Reconcile | Reconciled) -> Trace:
+    trace = Trace()
+    for entry in entries:
+        trace.add(entry)
+    return trace
+
+
+def _ended(began: Reconcile) -> Reconciled:
+    return Reconciled(0.0, began, "done")
+
+
+def test_a_read_that_goes_back_is_found() -> None:
+    one, other = _reconcile((ACCOUNT, ADA, 7)), _reconcile((ACCOUNT, ADA, 5))
+    (found,) = oracles.reads_went_back(_trace(_ended(one), _ended(other)))
+    assert str(found) == "reads: accounts in p1 reads Account ada at 5 after it has read it at 7"
+    assert oracles.reads_went_back(_trace(_ended(other), _ended(one))) == []
+    elsewhere = _reconcile((ACCOUNT, ADA, 5), process="p2")
+    assert oracles.reads_went_back(_trace(_ended(one), _ended(elsewhere))) == []
+
+
+def test_a_read_behind_the_controllers_own_write_is_found() -> None:
+    writer = _reconcile((ACCOUNT, ADA, 5))
+    writer.seen.append((ACCOUNT, ADA, 8, "written"))
+    late = _reconcile((ACCOUNT, ADA, 5))
+    (found,) = oracles.reads_went_back(_trace(_ended(writer), _ended(late)))
+    assert "at 5 after it has written it at 8" in str(found)
+
+
+def test_a_write_of_an_earlier_term_is_found() -> None:
+    def commit(term: int, by: str = "accounts") -> Committed:
+        return Committed(0.0, 9, ACCOUNT, ADA, None, None, by, term)
+
+    assert len(oracles.two_writers([commit(2), commit(1)])) == 1
+    assert oracles.two_writers([commit(1), commit(2), commit(1, "others")]) == []
+
+
+def test_a_key_that_is_reconciled_twice_at_once_is_found() -> None:
+    one, other = _reconcile(), _reconcile()
+    assert len(oracles.twice_at_once(_trace(one, other))) == 1
+    assert oracles.twice_at_once(_trace(one, _ended(one), other)) == []
+    assert oracles.twice_at_once(_trace(one, _reconcile(key=ADA), _reconcile(process="p2"))) == []
+
+
+def test_what_is_owned_by_nobody_is_found() -> None:
+    def stored(uid: str, owner: str = "") -> pb.Resource:
+        type = pb.Type(group="staff", group_version="v1", kind="Team")
+        owned = pb.Id(uid=owner, name="core", type=type) if owner else None
+        return pb.Resource(id=pb.Id(uid=uid, name="x", type=type), owner=owned)
+
+    team, account = stored("1"), stored("2", owner="1")
+    assert oracles.orphans({(TEAM, CORE): team, (ACCOUNT, ADA): account}) == []
+    assert len(oracles.orphans({(ACCOUNT, ADA): account})) == 1
+
+
+def _result(
+    end: Mapping[Key, str], counts: Mapping[tuple[Key, str], int] | None = None, outside: object = None
+) -> Result:
+    counted = {(ACCOUNT, key, what): count for (key, what), count in (counts or {}).items()}
+    return Result(Trace(), {(ACCOUNT, key): text for key, text in end.items()}, counted, outside, ())
+
+
+def _found(result: Result, *references: Result) -> list[str]:
+    return [str(each) for each in oracles.compared(result, references, counts=True)]
+
+
+def test_another_end_is_found() -> None:
+    right = _result({ADA: "one"})
+    assert _found(_result({ADA: "one"}), right) == []
+    assert _found(_result({ADA: "two"}), right) == ["end state: Account ada is two; without faults: one"]
+    assert _found(_result({}), right) == ["end state: Account ada is not there; without faults: one"]
+    assert (
+        "end state: Account grace is more; without faults: not there"
+        in _found(_result({ADA: "one", GRACE: "more"}), right)[:1]
+    )
+
+
+def test_what_one_run_without_faults_did_is_right() -> None:
+    assert _found(_result({ADA: "two"}), _result({ADA: "one"}), _result({ADA: "two"})) == []
+
+
+def test_a_creation_too_many_is_found() -> None:
+    once = _result({ADA: "one"}, {(ADA, "created"): 1})
+    assert _found(once, once) == []
+    assert _found(_result({ADA: "one"}, {(ADA, "created"): 2}), once) == [
+        "counts: Account ada was created twice; without faults: once"
+    ]
+
+
+def test_where_names_differ_they_are_counted() -> None:
+    one, other = _result({ADA: "x"}, {(ADA, "created"): 1}), _result({GRACE: "x"}, {(GRACE, "created"): 1})
+    both = _result({ADA: "x", GRACE: "x"}, {(ADA, "created"): 1, (GRACE, "created"): 1})
+    assert _found(other, one, other) == []
+    assert _found(both, one, other) == [
+        "end state: there are 2 Accounts; without faults: 1",
+        "counts: Accounts were created twice; without faults: once",
+    ]
+
+
+def test_another_world_outside_is_found() -> None:
+    assert _found(_result({}, outside=[1]), _result({}, outside=[1])) == []
+    assert _found(_result({}, outside=[1, 1]), _result({}, outside=[1])) == [
+        "outside: the world outside is [1, 1]; without faults: [1]"
+    ]

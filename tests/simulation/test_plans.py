@@ -1,0 +1,123 @@
+"""Plans as lines, and which faults of a run are planned."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headway
+from headway.testing import simulation
+from headway.testing.simulation import _faults as faults
+from headway.testing.simulation._plans import pairs, single_faults
+from headway.testing.simulation._trace import Committed, Happened, Reconcile, Step, Trace
+
+_VALUES = {
+    "int": st.integers(1, 99),
+    "float": st.floats(0, 100, allow_nan=False),
+    "str": st.sampled_from(["staff.Team", "staff.Account"]),
+}
+ANY = st.one_of(
+    *(
+        st.builds(kind, **{field.name: _VALUES[str(field.type)] for field in dataclasses.fields(kind)})
+        for kind in (*faults.STEP_FAULTS, *faults.CHANGE_FAULTS)
+    )
+)
+
+
+@given(found=st.lists(ANY, max_size=3), seed=st.integers(0, 5))
+def test_a_plan_reads_as_the_line_that_makes_it(found: list[faults.Fault], seed: int) -> None:
+    plan = faults.Plan(*found, seed=seed)
+    assert faults.Plan.parse(str(plan)) == plan
+    assert hash(faults.Plan.parse(str(plan))) == hash(plan)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("crash_aftr(3)", "did you mean 'crash_after'"),
+        ("crash_after(3, 4)", "crash_after(step)"),
+        ("crash_after", "a fault with its numbers"),
+        ("crash_after(step=3)", "a fault with its numbers"),
+        ("stall('staff.Team'", "a fault with its numbers"),
+    ],
+)
+def test_a_line_that_is_no_plan_says_what_would_be_right(line: str, said: str) -> None:
+    with pytest.raises(headway.DeclarationError) as caught:
+        simulation.Plan.parse(line)
+    assert said in str(caught.value)
+
+
+TEAM, ACCOUNT = ("staff", "Team"), ("staff", "Account")
+CORE, ADA = ("default", "default", "core"), ("default", "default", "ada")
+
+
+def _trace(*steps: tuple[bool, int], end: bool = True) -> Trace:
+    """A user's commit at 1, then steps (write, revision) with their commits; the scenario is over; one more step."""
+    trace = Trace()
+    trace.add(Committed(0.0, 1, TEAM, CORE, None, headway.resource.pb.Resource(), "", 0))
+    by = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "started", 1, {})
+    trace.add(by)
+    for number, (write, revision) in enumerate(steps, 1):
+        trace.add(Step(0.0, number, by, "write", ACCOUNT, ADA, write, "done", revision))
+        if revision:
+            new = headway.resource.pb.Resource()
+            trace.add(Committed(0.0, revision, ACCOUNT, ADA, None, new, "accounts", 1))
+    if end:
+        trace.add(Happened(0.0, "the scenario is over; no faults from now on"))
+        trace.add(Step(0.0, len(steps) + 1, by, "write", ACCOUNT, ADA, True, "done", 99))
+    return trace
+
+
+def _planned(trace: Trace) -> set[faults.Fault]:
+    return set(single_faults(trace, {TEAM, ACCOUNT})[0])
+
+
+def test_a_write_that_changed_something_meets_every_fault_of_a_step() -> None:
+    planned = _planned(_trace((True, 2)))
+    assert {type(each) for each in planned if isinstance(each, faults.StepFault)} == set(faults.STEP_FAULTS) - {
+        # Nothing has been undone that a restart could be shown.
+        faults.RestartBehind
+    }
+    assert all(each.step == 1 for each in planned if isinstance(each, faults.StepFault))
+
+
+def test_a_write_that_changed_nothing_meets_none_and_it_is_said() -> None:
+    planned, left_out = single_faults(_trace((True, 0)), {TEAM, ACCOUNT})
+    assert not [each for each in planned if isinstance(each, faults.StepFault)]
+    assert left_out["the write changed nothing"]
+
+
+def test_a_read_fails_and_that_is_all() -> None:
+    assert [each for each in _planned(_trace((False, 0))) if isinstance(each, faults.StepFault)] == [faults.NotDone(1)]
+
+
+def test_a_change_before_a_write_is_stalled_hidden_repeated_and_forgotten() -> None:
+    planned = {each for each in _planned(_trace((True, 2))) if isinstance(each, faults.ChangeFault)}
+    assert {type(each) for each in planned if each.revision == 1} == set(faults.CHANGE_FAULTS)
+    assert {type(each) for each in planned if each.revision == 2} == {faults.Missed}
+    assert faults.Hide("staff.Team", 1, 2) in planned
+
+
+def test_what_comes_after_the_scenario_has_no_faults() -> None:
+    assert not any(each.step == 2 for each in _planned(_trace((True, 2))) if isinstance(each, faults.StepFault))
+
+
+def test_a_restart_is_shown_what_was_undone_before_it() -> None:
+    assert faults.RestartBehind(2, 2) in _planned(_trace((True, 2), (True, 3)))
+
+
+def test_sorts_of_faults_take_turns() -> None:
+    planned, _ = single_faults(_trace((True, 2), (True, 3), (True, 4)), {TEAM, ACCOUNT})
+    sorts = len({each.name for each in planned})
+    assert len({each.name for each in planned[:sorts]}) == sorts
+
+
+def test_pairs_are_the_same_each_time_and_never_at_one_place() -> None:
+    planned, _ = single_faults(_trace((True, 2), (True, 3)), {TEAM, ACCOUNT})
+    one, other = list(pairs(planned, 40)), list(pairs(planned, 40))
+    assert one == other
+    assert len(one) == len({frozenset(plan) for plan in one}) == 40
+    assert list(pairs(planned[:1], 40)) == []
