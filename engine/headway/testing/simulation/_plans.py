@@ -75,6 +75,7 @@ def _of_steps(steps: Sequence[Step], left_out: Counter[str]) -> Iterator[Fault]:
         number = step.number
         if not step.write:
             yield faults.NotDone(number)
+            yield faults.AnswerLate(number)
             left_out["a crash around a read is one before the next write"] += 2
             continue
         if not _changes_something(step):
@@ -98,11 +99,11 @@ def _of_steps(steps: Sequence[Step], left_out: Counter[str]) -> Iterator[Fault]:
 def _of_changes(
     trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: Counter[str]
 ) -> Iterator[Fault]:
-    last = max((step.revision for step in steps), default=0)
+    last = _last_acted_upon(trace, steps)
     commits = [each for each in trace.commits if each.kind in kinds]
     for at, commit in enumerate(commits):
         name = ".".join(commit.kind)
-        if commit.revision >= last:
+        if commit.revision > last:
             # What should have followed the last change may be just what is forgotten; a delay of it changes nothing.
             yield faults.Missed(name, commit.revision)
             left_out["no write comes after the change"] += 5
@@ -113,6 +114,21 @@ def _of_changes(
         yield faults.Repeat(name, commit.revision)
         yield faults.Missed(name, commit.revision)
         yield faults.Hide(name, commit.revision, _until(commit, commits[at + 1 :]))
+
+
+def _last_acted_upon(trace: Trace, steps: Sequence[Step]) -> int:
+    """The revision of the last change before the last step that changed something, in the store or outside."""
+    acted = {step.number for step in steps if _changes_something(step)}
+    found = before = 0
+    for entry in trace.entries:
+        if isinstance(entry, Committed) and not entry.by:
+            before = entry.revision
+        elif isinstance(entry, Committed):
+            # A controller's own change is noted in the step that makes it.
+            found, before = max(found, before), entry.revision
+        elif isinstance(entry, Step) and entry.number in acted:
+            found = max(found, before)
+    return found
 
 
 def _until(commit: Committed, later: Sequence[Committed]) -> int:

@@ -1,0 +1,206 @@
+"""What the corpus' programs are made of: types, a world outside, scenarios, and how a case is declared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import trio
+
+import headway
+from headway import field
+from headway.resource import ResourceType
+from headway.testing import simulation
+
+
+@headway.message
+class Team:
+    members: list[str] = field(1)
+    note: str = field(2)
+
+
+@headway.message
+class Account:
+    login: str = field(1)
+    count: int = field(2)
+
+
+class Cloud:
+    """The world outside: disks by name, each with what is written on it. Its list is told late, as such lists are."""
+
+    def __init__(self) -> None:
+        self.disks: dict[str, str] = {}
+        self.made = 0
+        self._listed: list[tuple[float, list[str]]] = []
+        self._newest = 0
+
+    async def put(self, name: str, text: str = "") -> None:
+        """Create or change."""
+        self._change({**self.disks, name: text})
+
+    async def create(self, name: str) -> None:
+        """Create. Raises FileExistsError."""
+        if name in self.disks:
+            raise FileExistsError(name)
+        self._change({**self.disks, name: ""})
+
+    async def make(self, name: str) -> str:
+        """Create one more, under a name of its own."""
+        self.made += 1
+        self._change({**self.disks, f"{name}-{self.made}": ""})
+        return f"{name}-{self.made}"
+
+    async def remove(self, name: str) -> None:
+        """Remove. Raises FileNotFoundError."""
+        if name not in self.disks:
+            raise FileNotFoundError(name)
+        self._change({each: text for each, text in self.disks.items() if each != name})
+
+    async def listed(self) -> list[str]:
+        """The names of what there was ten seconds ago."""
+        now = trio.current_time()
+        return next((names for when, names in reversed(self._listed) if when <= now - 10), [])
+
+    async def put_newer(self, name: str, text: str, term: int) -> None:
+        """As `put`, unless somebody with a higher term has called this."""
+        if term >= self._newest:
+            self._newest = term
+            self._change({**self.disks, name: text})
+
+    def _change(self, disks: dict[str, str]) -> None:
+        self.disks = disks
+        self._listed.append((trio.current_time(), sorted(disks)))
+
+    def state(self) -> dict[str, str]:
+        """What counts in the end."""
+        return self.disks
+
+
+@dataclasses.dataclass
+class Staff:
+    """A program about to be declared, for one life of a process."""
+
+    outside: Cloud
+    process: str
+    app: headway.App
+    team: ResourceType[Team]
+    account: ResourceType[Account]
+
+
+Declare = Callable[[Staff, bool], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A wrong reconciler and its corrected twin: one function, called with whether it shall be right.
+
+    Attributes:
+        source: where bugs of this class were reported.
+    """
+
+    name: str
+    source: str
+    declare: Declare
+    scenario: simulation.Scenario
+    settings: dict[str, Any]
+
+    def explore(self, *, right: bool, **settings: Any) -> simulation.Explored:
+        """As `simulation.explore`, with its defaults but for what the case needs."""
+
+        def make(process: simulation.Process) -> headway.App:
+            app = headway.App("staff")
+            team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+            self.declare(Staff(process.outside, process.name, app, team, account), right)
+            return app
+
+        return simulation.explore(make, self.scenario, outside=Cloud, **{**self.settings, **settings})
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(source: str, scenario: simulation.Scenario, **settings: Any) -> Callable[[Declare], Declare]:
+    """Declare a case; its docstring says what is wrong."""
+
+    def add(declare: Declare) -> Declare:
+        name = declare.__name__
+        assert name not in CASES
+        CASES[name] = Case(name, source, declare, scenario, settings)
+        return declare
+
+    return add
+
+
+async def _team(world: simulation.World, members: list[str], note: str = "", name: str = "core") -> None:
+    await world.client.apply(world.type("Team").new(name, Team(members=members, note=note)))
+
+
+async def one_team(world: simulation.World) -> None:
+    await _team(world, ["ada"], "x")
+    await world.settled()
+
+
+async def members_change(world: simulation.World) -> None:
+    await _team(world, ["ada", "grace"])
+    await world.settled()
+    await _team(world, ["grace", "katherine"])
+    await world.settled()
+
+
+async def note_changes(world: simulation.World) -> None:
+    for note in ("x", "y"):
+        await _team(world, ["ada"], note)
+        await world.settled()
+
+
+async def come_and_go(world: simulation.World) -> None:
+    await _team(world, ["ada"], "x")
+    await world.settled()
+    await world.client.delete(world.type("Team").id("core"))
+    await world.settled()
+
+
+async def come_and_go_at_once(world: simulation.World) -> None:
+    await _team(world, ["ada"], "x")
+    await world.sleep(0.5)
+    await world.client.delete(world.type("Team").id("core"))
+    await world.settled()
+
+
+async def come_again(world: simulation.World) -> None:
+    await _team(world, ["ada"], "x")
+    await world.settled()
+    await world.client.delete(world.type("Team").id("core"))
+    await world.sleep(1)
+    await _team(world, ["ada"], "z")
+    await world.settled()
+
+
+async def another_comes_soon(world: simulation.World) -> None:
+    await _team(world, ["ada"], name="core")
+    await world.sleep(2)
+    await _team(world, ["grace"], name="tools")
+    await world.settled()
+
+
+async def two_changes_at_once(world: simulation.World) -> None:
+    await _team(world, ["ada"], "x")
+    await world.sleep(2)
+    await _team(world, ["ada", "grace"], "x")
+    await world.settled()
+
+
+def owned(staff: Staff) -> Any:
+    """The usual watch."""
+    return {staff.account: headway.map_owner()}
+
+
+def nobody(*_: object) -> Iterable[headway.ResourceId]:
+    """A mapper to nobody: the type is watched to be read."""
+    return ()
+
+
+def cached(staff: Staff) -> Any:
+    """A watch that wakes nobody."""
+    return {staff.account: nobody}
