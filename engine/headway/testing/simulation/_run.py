@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import random
 import time
@@ -77,7 +78,7 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
     world.heal()
     await world.settled()
     await _hold_invariants(world, setting, findings)
-    writes = len(_of_controllers(world))
+    writes, outside = len(_of_controllers(world)), _outside(world)
     if setting.quiet is not None:
         await world.sleep(setting.quiet)
         await world.settled()
@@ -87,6 +88,8 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
         process.kill()
     await world.settled()
     _none_since(world, writes, findings, "again", "after a new start, when there was nothing to do")
+    if (now := _outside(world)) != outside:
+        findings.append(Finding("again", f"the world outside was {outside!r}; after a new start it is {now!r}"))
     before = trio.current_time()
     await world.stop_processes()
     took = trio.current_time() - before
@@ -139,15 +142,19 @@ def _result(world: World, findings: list[Finding]) -> Result:
     if not any(isinstance(fault, Restore) for fault in world.struck):
         findings += oracles.reads_went_back(trace)
     findings += oracles.two_writers(trace.commits) + oracles.twice_at_once(trace) + oracles.orphans(stored)
-    outside = world.outside
-    state = getattr(outside, "state", None)
     return Result(
         trace,
         end,
         oracles.counted(trace.commits, set(types)),
-        state() if callable(state) else state if state is not None else getattr(outside, "__dict__", None),
+        _outside(world),
         tuple(findings),
     )
+
+
+def _outside(world: World) -> Any:
+    """What the world outside says of itself."""
+    state = getattr(world.outside, "state", None)
+    return copy.deepcopy(state() if callable(state) else getattr(world.outside, "__dict__", None))
 
 
 class _RealTime(trio.abc.Instrument):
