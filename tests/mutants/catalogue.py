@@ -1,0 +1,251 @@
+"""Headway made wrong on purpose, a line at a time: each mutant must be killed by the tests named beside it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """A change of the source.
+
+    Attributes:
+        name: what is wrong then.
+        file: below engine/headway.
+        old: what stands there once.
+        new: what stands there instead.
+        tests: what kills it, below tests.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+_CONTRACT = "controller/test_contract.py"
+_CHANGES = "controller/test_contract_of_changes.py"
+_WRITES = "controller/test_contract_of_writes.py"
+_FURTHER = "controller/test_contract_further.py"
+
+MUTANTS = (
+    # --- the gate ---
+    Mutant(
+        "a change at or below the frontier is believed",
+        "cache/_gate.py",
+        "if revision <= frontier or revision < newest:",
+        "if revision < newest - 10**9:",
+        _CONTRACT,
+    ),
+    Mutant(
+        "a snapshot from below the frontier is believed",
+        "cache/_gate.py",
+        "if self.primed and revision < self.frontier:",
+        "if False:",
+        _CONTRACT,
+    ),
+    Mutant(
+        "a late reply is applied over what is newer",
+        "cache/_gate.py",
+        "if revision <= self.frontier or revision <= self._ahead.get(key, 0):",
+        "if False:",
+        _CONTRACT,
+    ),
+    Mutant(
+        "a change below an own write is applied",
+        "cache/_gate.py",
+        "if ahead and (known := ahead.get(key, 0)) >= revision:",
+        "if ahead and (known := 0) >= revision:",
+        _CONTRACT,
+    ),
+    Mutant(
+        "a change that a write has overtaken is not mapped",
+        "cache/_gate.py",
+        "                self._overtake(key, resource, revision, deleted)\n",
+        "                pass\n",
+        _CONTRACT,
+    ),
+    # --- a run's start ---
+    Mutant(
+        "a run doesn't wait for its starting revision",
+        "controller/_run.py",
+        "await wait_primed(shared, start.revision, self._stall_limit)",
+        "await wait_primed(shared, 0, self._stall_limit)",
+        _CONTRACT,
+    ),
+    Mutant(
+        "the first reconciles don't see one cut",
+        "controller/_run.py",
+        "await self._hub.shared(type).wait_complete(cut)",
+        "await trio.lowlevel.checkpoint()",
+        _CONTRACT,
+    ),
+    Mutant(
+        "what the cache holds at the start is not queued",
+        "controller/_run.py",
+        'self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)',
+        "pass",
+        _CONTRACT,
+    ),
+    Mutant(
+        "deletions while no run was there are not looked for",
+        "controller/_run.py",
+        "return await self._deletions(raised.position, raised.settled, until)",
+        "return {}",
+        _CHANGES,
+    ),
+    Mutant(
+        "keys that the former run owed are forgotten",
+        "controller/_run.py",
+        "for key in self._owed.keys:",
+        "for key in ():",
+        _CHANGES,
+    ),
+    # --- causality ---
+    Mutant(
+        "a change is mapped before every type has reached it",
+        "controller/_mapping.py",
+        "        complete = self.complete\n        while",
+        "        complete = 10**18\n        while",
+        _CONTRACT,
+    ),
+    Mutant(
+        "a change is not mapped by its old state",
+        "controller/_mapping.py",
+        "states = (None if old is None else view(old), None if new is None else view(new))",
+        "states = (None, None if new is None else view(new))",
+        _CHANGES,
+    ),
+    Mutant(
+        "what a run had not mapped is forgotten",
+        "controller/_mapping.py",
+        "return self._items.take_all()",
+        "return []",
+        _CHANGES,
+    ),
+    Mutant(
+        "a mapping that failed is dropped",
+        "controller/_mapping.py",
+        "self._items.keep(item, trio.current_time() + delay)",
+        "pass",
+        "controller/test_failing_functions.py",
+    ),
+    # --- own writes ---
+    Mutant(
+        "an acknowledged write isn't shown at once",
+        "controller/_fence.py",
+        "shared.reply(key, stored, position)",
+        "pass",
+        _CONTRACT,
+    ),
+    Mutant(
+        "a write of unknown outcome holds nothing back",
+        "controller/_fence.py",
+        "self._queue.hold()",
+        "pass",
+        _CONTRACT,
+    ),
+    Mutant(
+        "the settling commit is not waited for",
+        "controller/_fence.py",
+        "await each.wait_complete(raised.position.revision)",
+        "await trio.lowlevel.checkpoint()",
+        _CONTRACT,
+    ),
+    Mutant(
+        "a cancelled write is taken for one that wasn't done",
+        "client/_client.py",
+        "if write and not self._channel.settles_writes:\n",
+        "if False:\n",
+        _WRITES,
+    ),
+    # --- the queue ---
+    Mutant(
+        "a request for a key in hand is forgotten",
+        "queue/_machine.py",
+        "        following = self._in_hand(key).following\n        if following is None:\n            del",
+        "        following = None\n        if following is None:\n            del",
+        _CHANGES,
+    ),
+    Mutant(
+        "the backlog never gets a turn",
+        "queue/_priorities.py",
+        "if live and self._passed_over < self._live_per_backlog:",
+        "if live:",
+        "controller/test_contract_starvation.py",
+    ),
+    Mutant(
+        "a key that triggers itself is not slowed",
+        "controller/_worker.py",
+        "        if rest is None:\n            return False\n",
+        "        if rest is not None or True:\n            return False\n",
+        "controller/test_self_triggers.py",
+    ),
+    # --- terms and leases ---
+    Mutant(
+        "a write carries no fence",
+        "client/_client.py",
+        "resource=message, fence=self._writes.fence,",
+        "resource=message, fence=None,",
+        _FURTHER,
+    ),
+    Mutant(
+        "the store in memory takes a stale term",
+        "storage/_memory.py",
+        "if (fence.term, fence.number) < stored:",
+        "if False:",
+        _FURTHER,
+    ),
+    Mutant(
+        "SQLite takes a stale term",
+        "storage/_sqlite_commit.py",
+        "if (fence.term, fence.number) < (term, number):",
+        "if False:",
+        _FURTHER,
+    ),
+    Mutant(
+        "a released lease's term can still write",
+        "storage/_memory.py",
+        "        self._raise(scope_of(lease.name), (lease.term + 1, 0))\n",
+        "",
+        "storage/test_conformance.py",
+    ),
+    Mutant(
+        "a lease is believed for longer than it is held",
+        "client/_lease_term.py",
+        "SURE = 0.8",
+        "SURE = 1.2",
+        "controller/test_singleton.py",
+    ),
+    Mutant(
+        "a lost lease ends nothing",
+        "client/_hold.py",
+        "        self._why = why\n        self._block.cancel()\n",
+        "        self._why = why\n",
+        "client/test_hold_lease.py",
+    ),
+    # --- what is handed out ---
+    Mutant(
+        "metadata is handed out uncopied",
+        "resource/_resource.py",
+        "self._metadata = dict(self._message.metadata)",
+        "self._metadata = self._message.metadata",
+        _FURTHER,
+    ),
+    # --- durable ---
+    Mutant(
+        "SQLite answers before it has committed",
+        "storage/_sqlite_commit.py",
+        'connection.execute("COMMIT")',
+        "pass",
+        _FURTHER,
+    ),
+    # --- streams ---
+    Mutant(
+        "a stream resumes one change too late",
+        "storage/_log.py",
+        "index = bisect.bisect_right(log.changes, after,",
+        "index = bisect.bisect_right(log.changes, after + 1,",
+        "storage/test_conformance.py",
+    ),
+)
