@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from headway.observe import Metrics, log_report, reports
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.testing import Fault
 from tests.helpers.rig import Rig
+
+GUIDE = (Path(__file__).parents[2] / "docs/guides/observing.md").read_text(encoding="utf-8")
 
 
 def value(metrics: Metrics, name: str, labels: dict[str, str]) -> float | None:
@@ -58,6 +62,87 @@ async def test_reconciles_are_counted_and_timed(autojump_clock: MockClock) -> No
         assert rig.value("workqueue_work_duration_seconds_bucket", le="1.0", **ours) == 0
         assert rig.value("workqueue_queue_duration_seconds_count", name="pools") == runs
         assert rig.value("controller_runtime_max_concurrent_reconciles", **ours) == 2
+
+
+async def test_what_can_be_counted_is_there_before_it_is(autojump_clock: MockClock) -> None:
+    """At zero: of a sample that begins at 1 Prometheus sees no rise."""
+    rig = Measured(autojump_clock)
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        ours = {"controller": "pools"}
+        for outcome in ("done", "requeue", "failed", "permanent"):
+            assert rig.value("headway_reconcile_total", outcome=outcome, **ours) == 0
+        for name in (
+            "headway_writes_unknown_total",
+            "headway_reconcile_timeouts_total",
+            "headway_self_triggers_total",
+            "headway_controller_restarts_total",
+            "headway_reconcile_seconds_count",
+            "controller_runtime_reconcile_errors_total",
+            "controller_runtime_terminal_reconcile_errors_total",
+            "workqueue_retries_total",
+        ):
+            assert rig.value(name, **ours) == 0, name
+
+
+async def test_no_sample_is_of_a_key(autojump_clock: MockClock) -> None:
+    """The page doesn't grow with the resources, whatever happens to them; no sample is there twice."""
+    rig = Measured(autojump_clock)
+
+    async def fail(_: headway.Runtime, request: headway.Request) -> None:
+        if request.attempt == 1:
+            raise LookupError(request.id.name)
+        if request.id.name.endswith("0"):
+            raise headway.PermanentFailure(request.id.name)
+
+    rig.pools.replace(fail)
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        counts = []
+        for start in (0, 20):
+            for number in range(start, start + 20):
+                await rig.write_pool(f"p{number}")
+            await rig.settle()
+            page = rig.metrics.text().decode()
+            samples = [
+                (sample.name, tuple(sorted(sample.labels.items())))
+                for family in text_string_to_metric_families(page)
+                for sample in family.samples
+            ]
+            assert len(samples) == len(set(samples))
+            assert "p0" not in page
+            assert "_created" not in page
+            counts.append(len(samples))
+        assert counts[0] == counts[1]
+
+
+async def test_the_guide_lists_every_metric(autojump_clock: MockClock) -> None:
+    """By its name on the page, under each of its labels, and nothing that there isn't."""
+    rig = Measured(autojump_clock)
+    async with rig.open() as engine:
+        rig.metrics.watch(lambda: [replace(status, shards=()) for status in engine.status()])
+        await rig.settle()
+        ours, others = {}, set()
+        for family in rig.metrics.collect():
+            name = family.name + ("_total" if family.type == "counter" else "")
+            if name.startswith("headway_"):
+                ours[name] = {label for sample in family.samples for label in sample.labels} - {"le"}
+                ours[name] |= set(_COUNTERS.get(family.name.removeprefix("headway_"), ("", []))[1])
+            else:
+                others.add(name)
+    listed: dict[str, set[str]] = {}
+    for names, labels in re.findall(r"^\| (`headway_.*?) \| (.*?) \|", GUIDE, re.MULTILINE):
+        listed |= {name: set(labels.split(", ")) for name in re.findall(r"`(\w+)`", names)}
+    assert listed.keys() == ours.keys()
+    for name, labels in ours.items():
+        assert labels <= listed[name], name
+    start = ""
+    aliased: set[str] = set()
+    for name in re.findall(r"`(\S+?)`", GUIDE[GUIDE.index("Dashboards made for") :].splitlines()[0]):
+        aliased.add(start + name.removeprefix("…") if name.startswith("…") else name)
+        if not name.startswith("…"):
+            start = re.match(r"controller_runtime_(?:reconcile_)?|workqueue_", name)[0]  # type: ignore[index]  # one of these it is
+    assert {re.sub("__+", "_", alias) for alias in aliased} == others
 
 
 async def test_failures_are_counted_by_how_they_failed(autojump_clock: MockClock) -> None:
@@ -147,6 +232,7 @@ async def test_a_restart_is_counted_by_what_ended_the_run(autojump_clock: MockCl
         await rig.restart()
         await rig.settle()
         assert rig.value("headway_runs_ended_total", **ours) == 1
+        assert rig.value("headway_controller_restarts_total", **ours) == 1
         assert rig.value("headway_runs_started_total", **ours) == 2
         after = rig.value("headway_controller_term", **ours)
         assert before is not None

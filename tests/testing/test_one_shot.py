@@ -185,6 +185,92 @@ async def test_a_result_that_is_none_is_named(autojump_clock: MockClock) -> None
             await shot.reconcile("x")
 
 
+async def test_a_shards_reconcile_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Under the fence of the key's shard, and with its term, as a worker's would be."""
+    app = headway.App("spread")
+    team = app.type("spread", "v1", "Team", Team)
+    terms: list[int] = []
+
+    @app.controller(manages=team, placement=headway.sharded(shards=4))
+    async def spread(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        terms.append(rt.term)
+        if found is not None:
+            await rt.client.write_status(found, "spread", [headway.Condition("Ready", headway.ConditionState.TRUE)])
+
+    async with one_shot(app, "spread") as shot:
+        await shot.given(*(team.new(f"t{number}", Team()) for number in range(9)))
+        fences = {written.request.fence.member for n in range(9) for written in (await shot.reconcile(f"t{n}")).written}
+        assert fences <= set("0123")
+        assert len(fences) > 1
+        [written] = (await shot.reconcile("t1")).written
+        assert written.request.fence.term == terms[-1] > 0
+
+
+async def test_what_a_reconcile_by_hand_writes_is_its_keys(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The controller's own writes are no changes that it must reconcile for, as in production."""
+    app = headway.App("own")
+    team = app.type("own", "v1", "Team", Team)
+
+    @app.controller(manages=team, when=headway.not_own_writes())
+    async def own(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None:
+            await rt.client.write_status(found, "own", [headway.Condition("Ready", headway.ConditionState.TRUE)])
+
+    async with one_shot(app, "own") as shot:
+        [core] = await shot.given(team.new("core", Team()))
+        await shot.requests()
+        assert [each.what for each in (await shot.reconcile(core)).written] == ["status"]
+        assert await shot.requests() == []
+
+
+async def test_what_is_to_be_reconciled_must_be_of_the_managed_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A name, an id or a resource; anything else is named, and so is an attempt that there is not."""
+    staff = Staff()
+    async with one_shot(staff.app, "accounts") as shot:
+        [core] = await shot.given(staff.team.new("core", Team(members=["ada"])))
+        assert [each.id.name for each in (await shot.reconcile(core)).written] == ["ada", "core"]
+        wrong: list[Any] = [staff.account.id("core"), staff.account.new("ada", Account()), 7]
+        for given in wrong:
+            with pytest.raises(headway.InvalidArgument, match=r"is no staff\.v1\.Team: give its name, its id or the"):
+                await shot.reconcile(given)
+        with pytest.raises(headway.InvalidArgument, match="attempt is 0; the first one is 1"):
+            await shot.reconcile("core", attempt=0)
+
+
+async def test_a_daemon_is_no_call() -> None:
+    """It says so, and where it can be tested."""
+    app = headway.App("lived")
+    team = app.type("lived", "v1", "Team", Team)
+
+    @app.daemon(team)
+    async def watcher(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+        raise AssertionError("it ran")
+
+    with pytest.raises(DeclarationError, match=r"watcher is a daemon, .* test it in headway\.open_engine"):
+        async with one_shot(app, "watcher"):
+            pass
+
+
+async def test_a_timer_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """And says when it wants to be called again."""
+    app = headway.App("timed")
+    team = app.type("timed", "v1", "Team", Team)
+    called: list[str] = []
+
+    @app.timer(team, every=60, jitter=0)
+    async def tick(_: headway.Runtime, found: headway.Resource[Team]) -> None:
+        called.append(found.name)
+
+    async with one_shot(app, "tick") as shot:
+        await shot.given(team.new("core", Team()))
+        assert (await shot.reconcile("core")).requeue_after is not None
+        await trio.sleep(61)
+        assert (await shot.reconcile("core")).requeue_after == pytest.approx(60, abs=2)
+        assert set(called) == {"core"}
+
+
 def test_a_stored_resource_looks_like_one() -> None:
     """With a uid, a version, a generation, and what else is asked for."""
     type = Staff().team

@@ -7,6 +7,8 @@ A write that a run has had acknowledged comes back to it as a change. Whether a 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -49,6 +51,18 @@ class Reconciling:
 
 RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", default=None)
 """Set once in each worker's task; the tasks that a reconcile starts inherit it."""
+
+
+@contextmanager
+def reconciling(key: Key) -> Iterator[None]:
+    """A reconcile of the key, by hand: what is written in the block is known to be the key's, as in a worker."""
+    by_hand = Reconciling()
+    by_hand.key = key
+    token = RECONCILING.set(by_hand)
+    try:
+        yield
+    finally:
+        RECONCILING.reset(token)
 
 
 class OwnWrites:

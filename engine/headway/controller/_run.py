@@ -41,7 +41,7 @@ from headway.controller._request import Reason
 from headway.controller._results import Results
 from headway.controller._runtime import Runtime
 from headway.controller._self_triggers import SelfTriggers
-from headway.controller._status import ControllerStatus, Phase, TypeStatus
+from headway.controller._status import ControllerStatus, Phase, type_statuses
 from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
 from headway.events import CallDelayed, IndexFailed, Primed, Priming, Report, RunStarted
@@ -197,6 +197,10 @@ class Run:
         feeds = tuple(self._subscriptions.items())
         return Owed(self._queue.owed(), self._mapping.owed(), feeds, self._writes.store_id)
 
+    def runtime_for(self, key: Key) -> Runtime:  # noqa: ARG002  # where there are shards it depends on the key
+        """The runtime that a reconcile of the key gets."""
+        return self._runtime
+
     async def wait_progress(self) -> None:
         """Wait until something was mapped or reconciled, or the run has ended."""
         await self._progress.park()
@@ -211,7 +215,7 @@ class Run:
     def status(self) -> ControllerStatus:
         """What this run is doing now."""
         now = trio.current_time()
-        known = ((type, shared) for type in self._definition.types for shared in self._hub.known(type))
+        known = [each for type in self._definition.types for each in self._hub.known(type) if each.type is type]
         queue = self._queue.statistics() if self._begun else None
         oldest = queue.oldest_queued_at if queue is not None else None
         return ControllerStatus(
@@ -221,13 +225,7 @@ class Run:
             term=self._runtime.term,
             starting_revision=self._starting_revision,
             settled=self.settled(),
-            types=tuple(
-                TypeStatus(
-                    type.name, shared.gate.primed, shared.gate.frontier, self._starting_revision, shared.resources
-                )
-                for type, shared in known
-                if shared.type is type
-            ),
+            types=type_statuses(known, self._starting_revision, now),
             concurrency=self._definition.concurrency,
             queue=queue,
             running=() if self._worker is None else self._worker.running(),

@@ -142,6 +142,11 @@ class ShardedRun(Run):
         held = tuple(sorted(shard.number for shard in self._shards.values() if shard.mapping is not None))
         return dataclasses.replace(super().status(), shards=held)
 
+    def runtime_for(self, key: Key) -> Runtime:
+        """The runtime that a reconcile of the key gets."""
+        shard = self._shards.get(self._shard_of(key))
+        return self._runtime if shard is None or shard.runtime is None else shard.runtime
+
     async def _reconcile(self, rt: Runtime, request: Request[Any]) -> Result:
         """The declared reconciler, so that it can be ended for its shard alone."""
         shard = self._shards[self._shard_of(request.id.key)]

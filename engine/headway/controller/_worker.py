@@ -141,7 +141,9 @@ class Worker:
             name = self._definition.name
             # One that has asked for a delay was queued at the end of it, and a clock may be asked in between.
             waited = max(began - taken.queued_at, 0.0)
-            self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons, waited))
+            self._report(
+                Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons, waited, taken.attempt)
+            )
         self._on_done()
 
     def _settle(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:

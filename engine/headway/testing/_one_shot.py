@@ -16,9 +16,9 @@ import trio
 from grpclib import GRPCError
 
 from headway.client import Client
-from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime
+from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime, reconciling
 from headway.engine import Engine, open_engine
-from headway.errors import DeclarationError, NonsenseResult
+from headway.errors import DeclarationError, InvalidArgument, NonsenseResult
 from headway.events import Report, ignore
 from headway.mapper import ask, ids_of
 from headway.resource import Payload, Resource, ResourceId, ResourceType, copy_message, did_you_mean, resource_id
@@ -69,10 +69,13 @@ class OneShot:
         runtime: the run's, as the reconciler gets it.
     """
 
-    def __init__(self, engine: Engine, definition: Definition, recorder: _Recorder, asked: _Asked) -> None:
+    def __init__(
+        self, engine: Engine, definition: Definition, fence_name: str, recorder: _Recorder, asked: _Asked
+    ) -> None:
         self.client: Client = engine.client
         self._engine = engine
         self._definition = definition
+        self._supervisor = next(each for each in engine.controllers.values() if each.fence_name == fence_name)
         self._recorder = recorder
         self._asked = asked
 
@@ -95,24 +98,39 @@ class OneShot:
         return asked
 
     async def reconcile(
-        self, id: str | ResourceId, *, reasons: tuple[Reason, ...] = (Reason("by hand"),), attempt: int = 1
+        self,
+        id: str | ResourceId | Resource[Any],
+        *,
+        reasons: tuple[Reason, ...] = (Reason("by hand"),),
+        attempt: int = 1,
     ) -> Shot:
         """Call the reconciler once for a resource of the managed type, which need not exist.
 
         Before that, the cache has everything that is stored. What the reconciler raises comes out of this; past its
-        controller's deadline that is `trio.TooSlowError`.
+        controller's deadline that is `trio.TooSlowError`. Raises InvalidArgument for an id of another type.
         """
         await self._engine.wait_settled()
         definition = self._definition
-        wanted = definition.manages.id(id) if isinstance(id, str) else id
+        wanted = self._wanted(id)
+        if attempt < 1:
+            raise InvalidArgument(f"reconcile: attempt is {attempt}; the first one is 1")
         request = Request(wanted.without_uid(), reasons, attempt)
-        with self._recorder.recorded() as written, trio.fail_after(definition.deadline):
-            result: object = await definition.reconcile(self.runtime, request)
+        run = self._supervisor.run
+        runtime = self.runtime if run is None else run.runtime_for(wanted.key)
+        with reconciling(wanted.key), self._recorder.recorded() as written, trio.fail_after(definition.deadline):
+            result: object = await definition.reconcile(runtime, request)
         if result is not None and not isinstance(result, RequeueAfter):
             raise NonsenseResult(
                 f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
             )
         return Shot(None if result is None else result.seconds, tuple(written))
+
+    def _wanted(self, given: object) -> ResourceId:
+        manages = self._definition.manages
+        id = manages.id(given) if isinstance(given, str) else given.id if isinstance(given, Resource) else given
+        if not isinstance(id, ResourceId) or id.type.unversioned != manages.kind:
+            raise InvalidArgument(f"reconcile: {given!r} is no {manages.name}: give its name, its id or the resource")
+        return id
 
     async def mapped(
         self, type: ResourceType[T], *, old: Resource[T] | None = None, new: Resource[T] | None = None
@@ -161,12 +179,16 @@ async def one_shot(
         through: a channel of yours between the controller and the store, such as a `ScriptedChannel`'s ``over``.
         report: hears what the engine reports.
 
-    Raises DeclarationError when the app has no such controller.
+    Raises DeclarationError when the app has no such controller, and for a daemon, whose tasks are nobody's call.
     """
     definition = app.controllers.get(controller)
     if definition is None:
         hint = did_you_mean(controller, app.controllers)
         raise DeclarationError(f"app {app.name!r} has no controller {controller!r}{hint}")
+    if definition.declared_as == "daemon":
+        raise DeclarationError(
+            f"one_shot: {controller} is a daemon, which is a task and not a call: test it in headway.open_engine"
+        )
     asked, recorder = _Asked(definition), _Recorder()
     alone = App(app.name)
     alone.registry = app.registry
@@ -181,7 +203,7 @@ async def one_shot(
         await engine.wait_settled()
         # What was stored before is no change that the test has made.
         asked.requests.clear()
-        yield OneShot(engine, definition, recorder, asked)
+        yield OneShot(engine, definition, f"{app.name}/{controller}", recorder, asked)
 
 
 class _Asked:
