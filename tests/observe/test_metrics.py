@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog.testing
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 import headway
-from headway import events
+from headway import ControllerStatus, events
+from headway.controller import TypeStatus
 from headway.observe import Metrics, log_report, reports
 from headway.observe._metrics import _COUNTERS, _LABELS
 from headway.testing import Fault
@@ -143,6 +145,27 @@ async def test_the_guide_lists_every_metric(autojump_clock: MockClock) -> None:
         if not name.startswith("…"):
             start = re.match(r"controller_runtime_(?:reconcile_)?|workqueue_", name)[0]  # type: ignore[index]  # one of these it is
     assert {re.sub("__+", "_", alias) for alias in aliased} == others
+
+
+def test_where_to_look_is_where_it_is() -> None:
+    """Every metric, event and field of the guide's table exists; in brackets is what is logged at no warning."""
+    there = {f"headway_{name}_total" for name in _COUNTERS} | set(
+        re.findall(r"`(headway_\w+)`", GUIDE.split("## Metrics")[1])
+    )
+    fields_there = {each.name for kind in (ControllerStatus, TypeStatus) for each in fields(kind)}
+    table = GUIDE.split("## Where to look")[1].split("## Health")[0]
+    rows = re.findall(r"^\| (?!what \||---)(.*?) \| (.*?) \| (.*?) \|(.*)\|$", table, re.MULTILINE)
+    assert len(rows) == 12
+    for what, named, lines, status in rows:
+        assert set(re.findall(r"`(\w+)`", named)) <= there, what
+        assert set(re.findall(r"`(\w+)`", status)) <= fields_there, what
+        quiet = {name for names in re.findall(r"\((`.*?)\)", lines) for name in re.findall(r"`(\w+)`", names)}
+        for name in re.findall(r"`(\w+)`", lines):
+            event = getattr(events, name)
+            values = [LookupError(each) if each == "error" else each for each in event.__match_args__]
+            with structlog.testing.capture_logs() as logged:
+                log_report()(event(*values))
+            assert bool(logged) == (name not in quiet), name
 
 
 async def test_failures_are_counted_by_how_they_failed(autojump_clock: MockClock) -> None:
