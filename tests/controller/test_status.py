@@ -13,7 +13,10 @@ from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
+from headway import ControllerStatus
+from headway.controller import TypeStatus
 from headway.controller._results import KEPT, NotDone, Results
+from headway.resource import TypeName
 from headway.rpc import Metadata
 from headway.testing import ScriptedChannel
 from tests.helpers.resources import TEAM, Team
@@ -86,6 +89,56 @@ async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noq
         assert status.queue is not None
         assert status.queue.delayed_by_failure == 0
         assert status.settled > 0
+
+
+async def test_what_a_reconcilers_nursery_raises_is_unwrapped(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """One error is itself, and permanent if it is; several are one story."""
+    staff = Staff()
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    @staff.app.controller(manages=staff.team, backoff=headway.Backoff(10.0, 40.0))
+    async def wrapped(_: headway.Runtime, request: headway.Request[Team]) -> None:
+        async with trio.open_nursery() as nursery:
+            if request.id.name == "two":
+                nursery.start_soon(fail, LookupError("a"))
+                nursery.start_soon(fail, LookupError("b"))
+            nursery.start_soon(fail, headway.PermanentFailure("never"))
+
+    async with staff.open() as engine:
+        await staff.write_team("one")
+        await staff.write_team("two")
+        await trio.sleep(1)
+        one, two = engine.controllers["wrapped"].status().not_done
+    assert (one.outcome, one.error) == ("permanent", "PermanentFailure: never")
+    assert two.outcome == "failed"
+    told, _, errors = two.error.partition(": ")
+    assert told == "3 errors"
+    assert set(errors.split("; ")) == {"LookupError: a", "LookupError: b", "PermanentFailure: never"}
+
+
+@pytest.mark.parametrize(
+    ("primed", "revision", "waits_for"),
+    [
+        (False, 7, "x.v1.Y (3 resources, revision 7 of 7)"),
+        (True, 6, "x.v1.Y (3 resources, revision 6 of 7)"),
+        (True, 7, "the types to reach one revision"),
+    ],
+)
+def test_what_priming_waits_for_is_told(primed: bool, revision: int, waits_for: str) -> None:
+    """The types that aren't there yet, and no others."""
+    there = TypeStatus(TypeName("x", "v1", "There"), True, 7, 7, 3)
+    status = ControllerStatus(
+        "x", "priming", 4.0, types=(there, TypeStatus(TypeName("x", "v1", "Y"), primed, revision, 7, 3))
+    )
+    assert status.problem == f"has been priming for 4 s: waits for {waits_for}"
+
+
+@pytest.mark.parametrize(("seconds", "problem"), [(9.9, ""), (10.0, "has heard nothing of x.v1.Y for 10 s: why")])
+def test_a_type_may_be_without_a_stream_for_ten_seconds(seconds: float, problem: str) -> None:
+    kind = TypeStatus(TypeName("x", "v1", "Y"), True, 7, 7, 3, cut_off="why", cut_off_seconds=seconds)
+    assert ControllerStatus("x", "running", 4.0, types=(kind,)).problem == problem
 
 
 async def test_what_ended_the_run_before_is_told(autojump_clock: MockClock) -> None:  # noqa: ARG001

@@ -110,6 +110,12 @@ def test_the_errors_of_several_tasks_are_one_story() -> None:
     assert fields["where"] == ", ".join(f"{__file__}:{line}" for line in lines_of)
 
 
+def test_an_error_without_a_text_is_its_class() -> None:
+    lines = Lines()
+    log_report(lines)(failed(trio.TooSlowError()))
+    assert lines.lines[0][2]["error"] == "TooSlowError"
+
+
 FAILED = LookupError("odd")
 WRITE = OwnWrite(NAME, ID.key, 7, "written", ID.key)
 

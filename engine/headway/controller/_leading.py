@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from headway._groups import story
 from headway.client import HeldLease, LeaseClient, hold_lease
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseTaken, Report
 
@@ -83,5 +84,5 @@ class Leading:
         elif isinstance(event, LeaseTaken):
             self.leader = self.error = ""
         elif isinstance(event, LeaseDelayed):
-            self.error = f"{type(event.error).__name__}: {event.error}"
+            self.error = story(event.error)
         self._report(event)

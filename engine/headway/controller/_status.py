@@ -118,7 +118,8 @@ class ControllerStatus:
     def problem(self) -> str:
         """Why it isn't reconciling now, as a sentence without its name; empty: it is."""
         if self.phase == "resting":
-            return f"rests after {self.restarts} failed runs, the last by {self.error}"
+            runs = "a failed run" if self.restarts == 1 else f"{self.restarts} failed runs, the last"
+            return f"rests after {runs} by {self.error}"
         if self.phase == "starting":
             return f"has been starting for {self.seconds:.0f} s" + (f", after {self.error}" if self.error else "")
         if self.phase == "priming":
