@@ -192,11 +192,13 @@ async def test_a_shards_reconcile_is_one(autojump_clock: MockClock) -> None:  # 
     app = headway.App("spread")
     team = app.type("spread", "v1", "Team", Team)
     terms: list[int] = []
+    runtimes: list[headway.Runtime] = []
 
     @app.controller(manages=team, placement=headway.sharded(shards=4))
     async def spread(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         found = rt.resource(request)
         terms.append(rt.term)
+        runtimes.append(rt)
         if found is not None:
             await rt.client.write_status(found, "spread", [headway.Condition("Ready", headway.ConditionState.TRUE)])
 
@@ -207,6 +209,8 @@ async def test_a_shards_reconcile_is_one(autojump_clock: MockClock) -> None:  # 
         assert len(fences) > 1
         [written] = (await shot.reconcile("t1")).written
         assert written.request.fence.term == terms[-1] > 0
+        # Each shard has a runtime of its own, with its term.
+        assert shot.runtime not in runtimes
 
 
 async def test_what_a_reconcile_by_hand_writes_is_its_keys(autojump_clock: MockClock) -> None:  # noqa: ARG001
