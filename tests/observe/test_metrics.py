@@ -18,6 +18,8 @@ from headway import ControllerStatus, events
 from headway.controller import TypeStatus
 from headway.observe import Metrics, log_report, reports
 from headway.observe._metrics import _COUNTERS, _LABELS
+from headway.queue import QueueStatistics
+from headway.resource import TypeName
 from headway.testing import Fault
 from tests.helpers.rig import Rig
 
@@ -145,6 +147,62 @@ async def test_the_guide_lists_every_metric(autojump_clock: MockClock) -> None:
         if not name.startswith("…"):
             start = re.match(r"controller_runtime_(?:reconcile_)?|workqueue_", name)[0]  # type: ignore[index]  # one of these it is
     assert {re.sub("__+", "_", alias) for alias in aliased} == others
+
+
+def test_each_gauge_is_its_own_number() -> None:
+    """Of a status in which no two numbers are alike."""
+    kind = TypeStatus(TypeName("x", "v1", "Y"), True, 90, 80, 3, lag=0, refused=4, cut_off="away", cut_off_seconds=5.0)
+    late = TypeStatus(TypeName("x", "v1", "Z"), False, 70, 80, 6)
+    status = ControllerStatus(
+        "c",
+        "running",
+        seconds=7.0,
+        term=8,
+        types=(kind, late),
+        concurrency=9,
+        queue=QueueStatistics(10, 11, 12, 13, 14, 0.0, 15, 16),
+        running=(17.0, 18.0),
+        oldest_wait=19.0,
+        holding="a reason",
+        unmapped=20,
+        not_done_count=21,
+        restarts=22,
+        shards=(1, 2, 3, 5),
+    )
+    metrics = Metrics()
+    metrics.watch(lambda: [status])
+    for name, labels, expected in (
+        ("controller_phase", {"phase": "running"}, 1),
+        ("controller_phase", {"phase": "standby"}, 0),
+        ("controller_phase_seconds", {}, 7),
+        ("controller_ready", {}, 0),
+        ("controller_term", {}, 8),
+        ("controller_restarts_total", {}, 22),
+        ("shards_held", {}, 4),
+        ("concurrency", {}, 9),
+        ("cache_primed", {"type": "x.v1.Y"}, 1),
+        ("cache_primed", {"type": "x.v1.Z"}, 0),
+        ("cache_resources", {"type": "x.v1.Z"}, 6),
+        ("cache_revision", {"type": "x.v1.Z"}, 70),
+        ("cache_lag_revisions", {"type": "x.v1.Y"}, 0),
+        ("cache_lag_revisions", {"type": "x.v1.Z"}, 20),
+        ("stream_cut_off_seconds", {"type": "x.v1.Y"}, 5),
+        ("queue_keys", {"state": "ready"}, 10),
+        ("queue_keys", {"state": "backlog"}, 11),
+        ("queue_keys", {"state": "resting"}, 12),
+        ("queue_keys", {"state": "scheduled"}, 13),
+        ("queue_keys", {"state": "in hand"}, 14),
+        ("queue_adds_total", {}, 15),
+        ("queue_merged_total", {}, 16),
+        ("queue_oldest_seconds", {}, 19),
+        ("keys_held", {}, 10),
+        ("held", {}, 1),
+        ("unmapped", {}, 20),
+        ("keys_not_done", {}, 21),
+        ("reconcile_running_seconds", {}, 35),
+        ("reconcile_longest_seconds", {}, 18),
+    ):
+        assert value(metrics, f"headway_{name}", labels) == expected, name
 
 
 def test_where_to_look_is_where_it_is() -> None:
