@@ -15,7 +15,7 @@ from headway import DeclarationError, field
 from headway.events import ShutdownBlocked
 
 PROGRAM = """
-    import re, sys, trio, headway
+    import io, re, sys, trio, headway, headway.events
     from headway import field
 
     @headway.message
@@ -63,8 +63,18 @@ PROGRAM = """
 """
 
 
-def _end_of(refusal: str) -> subprocess.CompletedProcess[str]:
-    program = textwrap.dedent(PROGRAM).replace("{refusal}", refusal)
+DEAF = """
+def deaf(event):
+    if isinstance(event, headway.events.ShutdownBlocked):
+        raise ValueError(event)
+"""
+
+
+def _end_of(refusal: str, *changes: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+    program = textwrap.dedent(PROGRAM)
+    for old, new in (("{refusal}", refusal), *changes):
+        assert old in program
+        program = program.replace(old, new)
     return subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -85,6 +95,18 @@ def test_c10_a_hard_exit_ends_a_process_whose_reconcile_refuses_to(refusal: str)
     assert f"in {refusal}" in ended.stderr
     # What the log says before that, at the bound.
     assert "ShutdownBlocked" in ended.stdout
+
+
+@pytest.mark.parametrize("stderr", ["None", "io.StringIO()"])
+def test_c10_a_hard_exit_needs_nobody_who_hears_of_it(stderr: str) -> None:
+    """A report that raises, and a standard error that is no file, don't keep the process from its end."""
+    ended = _end_of(
+        "busy",
+        ('open_engine("memory:", app,', 'open_engine("memory:", app, report=deaf,'),
+        ("async def main", f"{DEAF}\nsys.stderr = {stderr}\n\nasync def main"),
+    )
+    assert ended.returncode == 70, ended.stderr
+    assert "worker 0 of things has not ended within 0.6 s of being told to" in ended.stderr
 
 
 def test_c10_a_hard_exit_ends_a_process_in_which_no_thread_runs_any_more() -> None:

@@ -150,11 +150,13 @@ class Cluster:
         placement: of the only controller, which copies each Job.
         reconciled: (when, member, job, term) of each reconcile's beginning.
         pause: seconds that a reconcile takes before it writes.
+        options: what else the controller of a member is declared with.
     """
 
     def __init__(self, clock: MockClock, placement: Any) -> None:
         self.clock = clock
         self.placement = placement
+        self.options: Callable[[str], dict[str, Any]] = lambda _: {}
         self.store = RecordingBackend()
         app = self.app("server")
         self.registry, _ = together([app])
@@ -174,7 +176,12 @@ class Cluster:
         self.copy = copy = app.type("staff", "v1", "Copy", Copy)
 
         @app.controller(
-            manages=job, watches={copy: headway.map_same_name()}, concurrency=4, placement=self.placement, name="copier"
+            manages=job,
+            watches={copy: headway.map_same_name()},
+            concurrency=4,
+            placement=self.placement,
+            name="copier",
+            **self.options(member),
         )
         async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
             name = request.id.name
