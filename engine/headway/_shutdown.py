@@ -60,7 +60,8 @@ class ShutdownWatch:
         """The engine has ended, and so does the thread. Idempotent."""
         self._ended.set()
         if self._thread is not None:
-            self._thread.join()
+            # It doesn't wait for a report that may be waiting for this very task.
+            self._thread.join(_LAST_RESORT)
             if self._hard_exit is not None:
                 faulthandler.cancel_dump_traceback_later()
 
@@ -96,18 +97,25 @@ def _say(text: str) -> None:
 def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
     """The name and the stack of every task in a nursery that waits for no other of them; from any thread.
 
+    In a nursery is also what is in those that its own task has opened within it, and if there is nothing, that task.
     Those that stand in code which is neither Headway's nor Trio's, if there are such: the others wait for them.
     ``loop`` is the thread that Trio runs in.
     """
     for _ in range(10):
         try:
-            found = [(task.name, _stack(task, loop)) for task in _innermost(nursery)]
+            found = [(task.name, _stack(task, loop)) for task in _tasks(nursery)]
         except RuntimeError:
             # Trio has changed a set of tasks meanwhile.
             continue
         theirs = [each for each in found if any(not frame.filename.startswith(_OURS) for frame in each[1])]
         return [(name, "".join(stack.format())) for name, stack in theirs or found]
     return [("a task", "unknown: the tasks kept changing while they were looked at\n")]
+
+
+def _tasks(nursery: trio.Nursery) -> list[trio.lowlevel.Task]:
+    opened = list(nursery.parent_task.child_nurseries)
+    within = opened[opened.index(nursery) :] if nursery in opened else []
+    return [task for each in within for task in _innermost(each)] or [nursery.parent_task]
 
 
 def _innermost(nursery: trio.Nursery) -> Iterator[trio.lowlevel.Task]:

@@ -11,7 +11,10 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
+from headway.controller._run import RECORD_INTERVAL
+from headway.controller._sharded import _Deletions
 from headway.controller._shards import member_of, shard_of
+from headway.resource import TypeName
 from headway.testing import Fault
 from tests.helpers.cluster import TTL, Cluster, Job, Member
 
@@ -160,7 +163,10 @@ async def test_a_process_may_be_named_as_a_shard_is(autojump_clock: MockClock) -
     """Its own fence is not that of the shard with the number."""
     cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
     jobs = {f"j{number}": "1" for number in range(20)}
-    async with cluster.open("0", "3"):
+    async with cluster.open("0") as nursery:
+        # While the other one holds the lease of that shard.
+        await has_all(cluster, cluster.members["0"])
+        await cluster.run("3", nursery)
         await has_all(cluster, *cluster.members.values())
         for name, text in jobs.items():
             await cluster.write(name, text)
@@ -291,6 +297,8 @@ async def test_c3_a_shard_begins_when_every_type_has_reached_its_starting_revisi
         first.script.hold(cluster.copy)
         await cluster.write(name, "1")
         await cluster.until(lambda: cluster.copied(**{name: "1"}), 5)
+        # The former holder has noted what it owed nothing of: no read of the history is what is waited for.
+        await trio.sleep(RECORD_INTERVAL * 2)
         stopped_at = trio.current_time()
         await second.stop()
         await trio.sleep(TTL)
@@ -303,6 +311,20 @@ async def test_c3_a_shard_begins_when_every_type_has_reached_its_starting_revisi
         await cluster.until(lambda: reconciled_since(cluster, stopped_at) == {name}, 5)
         # It has seen the copy, and so did not make another one.
         assert [copy.data.by for copy in await cluster.client.list(cluster.copy)] == ["web-2"]
+
+
+def test_a_read_of_history_covers_what_is_within_it() -> None:
+    """From its beginning on, up to where each type stood; where a type's deletions can't be known, nothing."""
+    job, copy = TypeName("staff", "v1", "Job"), TypeName("staff", "v1", "Copy")
+    read = _Deletions(10, {job: 20, copy: 30}, {job: [], copy: []})
+    assert read.cover(10, {job: 20, copy: 30})
+    assert read.cover(15, {job: 18, copy: 30})
+    assert not read.cover(9, {job: 20, copy: 30})
+    assert not read.cover(10, {job: 21, copy: 30})
+    assert read.cover(21, {job: 21, copy: 30})
+    unknown = read._replace(found={job: []})
+    assert not unknown.cover(12, {job: 20, copy: 30})
+    assert unknown.cover(30, {job: 20, copy: 30})
 
 
 async def test_shards_that_are_taken_at_once_share_the_reads_of_history(autojump_clock: MockClock) -> None:
