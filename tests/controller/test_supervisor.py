@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -10,6 +10,7 @@ from trio.testing import MockClock
 
 import headway
 from headway.controller._mapping import Owed
+from headway.controller._run import Run
 from headway.controller._supervisor import Supervisor, restart_delay
 from headway.errors import LeaseLost
 from headway.events import RunEnded
@@ -97,6 +98,20 @@ async def test_who_has_lost_the_lease_asks_for_it_at_once(
     assert delays[1] is not None
     assert delays[1] >= 1
     assert delays[2:] == [0.0, 0.0, 0.5]
+
+
+async def test_c10_the_errors_of_many_tasks_are_one_readable_story(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """In the status each of them is named once, however they are nested, with how often it was raised."""
+    workers = ExceptionGroup("the workers", [ValueError("a"), ValueError("a"), KeyError("b")])
+    ended = ExceptionGroup("the run", [workers, SourceFailed("c")])
+    heard: list[RunEnded] = []
+    supervisor = Supervisor("pools", lambda _: cast("Run", _EndsAtOnce(ended)), heard.append)  # type: ignore[arg-type]  # it reports no other event
+    with trio.move_on_after(0.4):
+        await supervisor.supervise()
+    assert supervisor.status().error == "4 errors: ValueError: a (2 times); KeyError: 'b'; SourceFailed: c"
+    assert [each.error for each in heard] == [ended]
 
 
 async def test_one_controllers_crash_is_its_own(autojump_clock: MockClock) -> None:

@@ -169,6 +169,7 @@ class Cluster:
         self.pause = 0.0
         self.around: Around | None = None
         self.members: dict[str, Member] = {}
+        self._copied: tuple[int, dict[str, str]] = (-1, {})
 
     def app(self, member: str) -> headway.App:
         app = headway.App("staff")
@@ -254,7 +255,11 @@ class Cluster:
                 await trio.sleep(0.05)
 
     async def copied(self, **jobs: str) -> bool:
-        return await self.copies() == jobs
+        # It is asked for all the time, and nothing else can change it.
+        at = self.store.position.revision
+        if self._copied[0] != at:
+            self._copied = (at, await self.copies())
+        return self._copied[1] == jobs
 
     def check_fences(self) -> None:
         """Of each fence's member no write of a term comes after one of a later term (C8)."""
