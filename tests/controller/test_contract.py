@@ -394,6 +394,41 @@ async def test_c5_settling_waits_until_the_cache_has_reached_the_commit(
         assert await rig.summaries() == {"a": ["m"]}
 
 
+async def test_c5_a_write_that_is_lost_amid_a_settling_is_settled_too(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """The fence that settled the first one is below it: the keys wait for another commit."""
+    rig = Rig(autojump_clock, setting=setting, concurrency=2)
+    channel = rig.channel
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_pool("b")
+        await rig.settle()
+        channel.writes(Fault.LATE, Fault.LATE)
+        rig.pools.pause = 2.0
+        await rig.write_member("m", "a")
+        await trio.sleep(1)
+        await rig.write_member("n", "b")
+        await trio.sleep(0.5)
+        # The first is settled by a commit at 2 s, for which the keys wait when the second is lost.
+        channel.hold(rig.pools.summary)
+        await trio.sleep(1)
+        assert len(channel.unknown) == 1
+        channel.raises(*[Fault.FAILED] * 4)
+        await trio.sleep(1.5)
+        assert len(channel.unknown) == 2
+        rig.pools.pause = 0.0
+        before = len(rig.names)
+        channel.release(rig.pools.summary)
+        while not rig.witness.heard(WriteSettled):
+            assert len(rig.names) == before
+            await trio.sleep(0.01)
+        late = await channel.run_late()
+        assert [(call.error.message or "").startswith(FENCED) for call in late if call.error] == [True, True]
+        await rig.settle()
+        assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
+
+
 async def test_c5_a_cancelled_write_is_settled_like_a_lost_one(autojump_clock: MockClock, setting: Setting) -> None:
     """A write that is cancelled by the reconcile's deadline may have happened: the keys wait for its settling."""
     rig = Rig(autojump_clock, setting=setting, deadline=5.0)

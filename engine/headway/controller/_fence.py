@@ -107,7 +107,9 @@ class RunWrites:
         """Raise the fence above what the initialiser wrote, and so settle what became of it."""
         self._tainted = trio.Event()
         raised = await self._raise(lease)
-        self._queue.release()
+        # One that was lost while this was raised needs a commit after it: `settle` sees to that.
+        if not self._tainted.is_set():
+            self._queue.release()
         return raised
 
     async def settle(self, lease: LeaseClient, shared: Iterable[SharedType]) -> None:

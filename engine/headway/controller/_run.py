@@ -298,8 +298,9 @@ class Run:
                 deleted = await deletions_since(
                     self._channel, stored_type(type), since, up_to, self._report, self._definition.name
                 )
-                held = self._hub.shared(type).held
-                found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
+                if deleted is not None:
+                    held = self._hub.shared(type).held
+                    found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 
     # --- the second nursery ---
