@@ -225,13 +225,11 @@ def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
             return [] if old is None and new is None else listed(ask(mapper, old, new, cache)[0])
 
         return ChangeMapper(name, states, needs)
-    return ReadyMapper(
-        name,
-        lambda resource, cache, target: (
-            listed(towards(mapper, resource, cache, target)) if met(resource, cache) else []
-        ),
-        needs,
-    )
+
+    def state(resource: R, cache: CacheReader, target: CachedType[Any]) -> Concerned:
+        return listed(towards(mapper, resource, cache, target)) if met(resource, cache) else []
+
+    return ReadyMapper(name, state, needs)
 
 
 def map_change(
