@@ -161,7 +161,9 @@ async def one_shot(
         through: a channel of yours between the controller and the store, such as a `ScriptedChannel`'s ``over``.
         report: hears what the engine reports.
 
-    Raises DeclarationError when the app has no such controller.
+    Who changes what it is given to read (a mapper, a predicate, the function of an index or a projection) has
+    IsolationBroken for an error, at the end of the block at the latest. Raises DeclarationError when the app has no
+    such controller.
     """
     definition = app.controllers.get(controller)
     if definition is None:
@@ -177,7 +179,7 @@ async def one_shot(
     def over(channel: Channel) -> Channel:
         return recorder.over(channel if through is None else through(channel))
 
-    async with open_engine(store, alone, report=report, through=over) as engine:
+    async with open_engine(store, alone, report=report, through=over, check_isolation=True) as engine:
         await engine.wait_settled()
         # What was stored before is no change that the test has made.
         asked.requests.clear()
