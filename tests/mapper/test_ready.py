@@ -18,6 +18,7 @@ from headway.cache import (
     index,
     index_many,
     index_owner,
+    index_references,
     projection,
 )
 from headway.errors import DeclarationError
@@ -173,6 +174,9 @@ def test_an_index_may_hold_something_else_than_ids() -> None:
     by_member = index_many(TEAM, "member", lambda team: team.data.members)
     cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member]})
     assert names(map_index(by_member, value=lambda each: each.name), account("bob"), cache=cache) == ["a"]
+    by_id = index_references(TEAM, "of", lambda team: map(ACCOUNT.id, team.data.members))
+    cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member, by_id]})
+    assert names(map_index(by_id, value=lambda _: None), account("bob"), cache=cache) == []
     assert names(map_index(by_member), account("bob"), cache=cache) == []  # type: ignore[arg-type]  # what is tested
 
 

@@ -123,12 +123,13 @@ def _of_reference(reference: pb.Reference, beside: ResourceId, target: CachedTyp
 @overload
 def map_index(index: Index[Any, ResourceId]) -> ReadyMapper[Any]: ...
 @overload
-def map_index(index: Index[Any, V], *, value: Callable[[R], V]) -> ReadyMapper[R]: ...
+def map_index(index: Index[Any, V], *, value: Callable[[R], V | None]) -> ReadyMapper[R]: ...
 def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) -> ReadyMapper[R]:
     """The managed resources that have the changed resource's id (without its uid) as a value of an index.
 
     The index is one on the managed type, and says what each of its resources refers to: `headway.index_reference`.
-    Where it holds something else than ids, ``value`` gives it: ``map_index(BY_TEAM, value=lambda team: team.name)``.
+    Where it holds something else than ids, ``value`` gives it: ``map_index(BY_TEAM, value=lambda team: team.name)``;
+    None is nobody.
     """
     given: object = index
     if not isinstance(given, Index):
@@ -137,7 +138,8 @@ def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None
         check_function("map_index: value", value, 1, "a resource", "map_index(BY_TEAM, value=lambda team: team.name)")
 
     def by_index(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
-        found: list[Either] = cache.index(index, resource.id.without_uid() if value is None else value(resource))
+        given = resource.id.without_uid() if value is None else value(resource)
+        found: list[Either] = [] if given is None else cache.index(index, given)
         return found
 
     return ReadyMapper(f"map_index({index!r})", by_index, frozenset({Need(None, index)}))
