@@ -265,6 +265,8 @@ def test_of_very_many_only_some_are_kept_and_all_are_counted() -> None:
     for number in range(KEPT + 10):
         results.note(NotDone(TEAM.id(f"t{number}"), "failed", "odd", 1, 0.0, None))
     assert (len(results.list()), len(results.not_done)) == (KEPT, KEPT + 10)
+    results.note(NotDone(TEAM.id("t0"), "failed", "odd", 2, 1.0, None))
+    assert sum(each.attempts for each in results.list()) == KEPT + 1
     for number in range(KEPT + 10):
         results.done(TEAM.id(f"t{number}").key)
     assert not results.not_done

@@ -406,3 +406,29 @@ def test_a_stored_resource_looks_like_one() -> None:
     assert headway.client.has_condition(made, "Ready", headway.ConditionState.TRUE, "accounts")
     assert not headway.client.has_condition(made, "Ready", headway.ConditionState.TRUE, "others")
     assert stored(made, version=8).generation != made.generation
+
+
+async def test_a_mapper_that_changes_what_it_reads_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Where it is asked by the test, and where a change has asked it."""
+    staff = Staff()
+
+    def changes(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
+        account.data.login = "mine"
+        return []
+
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, changes)], name="changing")
+    async def changing(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    async def ask() -> None:
+        async with one_shot(staff.app, "changing") as shot:
+            await shot.mapped(staff.account, new=staff.account.new("ada", Account(login="ada")))
+
+    async def change() -> None:
+        async with one_shot(staff.app, "changing") as shot:
+            await shot.client.write(staff.account.new("ada", Account(login="ada")))
+            await shot.requests()
+
+    for way in (ask, change):
+        with trio.move_on_after(10), pytest.raises(headway.IsolationBroken, match="changes has changed what it was"):
+            await way()

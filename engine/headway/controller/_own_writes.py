@@ -13,7 +13,8 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from headway.cache import Applied
-from headway.resource import Key, Position, TypeName, pb
+from headway.client import Acknowledged
+from headway.resource import Key, TypeName
 
 KEPT = 10_000
 """How many writes are remembered. Older ones count as others'."""
@@ -75,24 +76,15 @@ class OwnWrites:
     def __init__(self) -> None:
         self.latest: OrderedDict[int, OwnWrite] = OrderedDict()
 
-    def note(
-        self,
-        type: TypeName,
-        key: Key,
-        stored: pb.Resource | None,
-        position: Position,
-        *,
-        status_key: str,
-        deleted: bool,
-    ) -> None:
+    def note(self, write: Acknowledged) -> None:
         """A write of ours was answered."""
         reconciling = RECONCILING.get()
         by = None
         if reconciling is not None:
             by, reconciling.wrote = reconciling.key, True
-        what = "deleted" if deleted else "status" if status_key else "written"
-        revision = position.revision if stored is None else int(stored.version)
-        self.latest[revision] = OwnWrite(type, key, revision, what, by, status_key)
+        what = "deleted" if write.deleted else "status" if write.status_key else "written"
+        revision = write.position.revision if write.stored is None else int(write.stored.version)
+        self.latest[revision] = OwnWrite(write.type.name, write.key, revision, what, by, write.status_key)
         if len(self.latest) > KEPT:
             self.latest.popitem(last=False)
 

@@ -45,6 +45,7 @@ from headway.controller._status import ControllerStatus, Phase, type_statuses
 from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
 from headway.events import CallDelayed, IndexFailed, Primed, Priming, Report, RunStarted
+from headway.mapper import ids_of
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, TypeName
 from headway.rpc import Channel
@@ -94,7 +95,7 @@ class Run:
         self._lease = LeaseClient(channel)
         self._queue = self._make_queue(WorkQueue(definition.backoff))
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
-        self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries)
+        self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries, hub.isolation)
         self._self_triggers = SelfTriggers(self._writes.own)
         self._results = Results()
         self._lives, declared = Lives(self._cache, definition.types), Declared(definition)
@@ -128,7 +129,6 @@ class Run:
             own=self._writes.own,
             self_triggers=self._self_triggers,
             lives=self._lives,
-            isolation=self._hub.isolation,
         )
 
     async def _missed(self, raised: RunFence) -> dict[TypeName, list[Applied]]:
@@ -358,12 +358,13 @@ class Run:
         reason = Reason(what)
 
         def enqueue(id: ResourceId) -> None:
-            given: object = id
-            if not isinstance(given, ResourceId) or given.type.unversioned != self._definition.manages.kind:
+            keys, problems = ids_of([id], self._definition.manages)
+            if problems:
                 raise InvalidArgument(
-                    f"{what} enqueued {given!r}: give it ids of {self._definition.manages.name}, as from TYPE.id(name)"
+                    f"{what} enqueued {id!r}; {problems[0]}: enqueue ids of {self._definition.manages.name}, as from "
+                    "TYPE.id(name)"
                 )
-            self._mapping.add(given.key, reason)
+            self._mapping.add(keys[0], reason)
 
         return enqueue
 

@@ -187,6 +187,9 @@ async def one_shot(
         through: a channel of yours between the controller and the store, such as a `ScriptedChannel`'s ``over``.
         report: hears what the engine reports; logged, unless given, as by `headway.open_engine`.
 
+    Who changes what it is given to read (a mapper, a predicate, the function of an index or a projection) has
+    IsolationBroken for an error, at the end of the block at the latest.
+
     Raises DeclarationError when the app has no such controller, and for a daemon, whose tasks are nobody's call; and
     what the initialiser raises. What a mapper raises comes out of whatever waits for the change to be mapped.
     """
@@ -209,7 +212,7 @@ async def one_shot(
         return recorder.over(channel if through is None else through(channel))
 
     settling = _Settling(controller, log_report() if report is None else report)
-    async with open_engine(store, alone, report=settling, through=over) as engine:
+    async with open_engine(store, alone, report=settling, through=over, check_isolation=True) as engine:
         await settling.wait(engine)
         # What was stored before is no change that the test has made.
         asked.requests.clear()
