@@ -235,6 +235,13 @@ async def test_an_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
     assert "headway shutdown" not in {thread.name for thread in threading.enumerate()}
 
 
+async def test_a_hard_exit_needs_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that ends in time ends well without one."""
+    monkeypatch.setattr("sys.stderr", None)
+    async with headway.open_engine("memory:", report=headway.events.ignore, hard_exit=20):
+        pass
+
+
 @pytest.mark.parametrize("given", [0, -1, float("inf"), float("nan"), "10", True])
 @pytest.mark.parametrize("name", ["shutdown_bound", "hard_exit"])
 async def test_a_bound_must_be_a_number_of_seconds(name: str, given: object) -> None:

@@ -11,6 +11,7 @@ from trio.testing import MockClock
 import headway
 from headway.errors import Conflict, InvalidArgument
 from headway.events import Reconciled
+from headway.testing import one_shot
 from tests.helpers.pools import Member, Pool, Summary
 from tests.helpers.resources import Account, Team
 from tests.helpers.rig import Rig
@@ -252,3 +253,22 @@ async def test_outputs_are_in_the_owners_tenancy_as_far_as_they_have_one(autojum
         assert [each.id.key for each in await engine.client.list(node)] == [("", "", "node")]
     assert refused
     assert not staff.errors()
+
+
+async def test_what_is_being_deleted_is_not_deleted_again(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It waits for its finalizers, and each call would say nothing new."""
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, name="prunes")
+    async def prunes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        async with rt.outputs(staff.account, owner=team):
+            """Nothing is wanted."""
+
+    async with one_shot(staff.app, "prunes") as shot:
+        (team,) = await shot.given(staff.team.new("core", Team()))
+        held = staff.account.new("ada", Account(), owner=team, metadata={"finalizers": "hold"})
+        await shot.given(held)
+        assert [each.what for each in (await shot.reconcile("core")).written] == ["delete"]
+        assert (await shot.reconcile("core")).written == ()
