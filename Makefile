@@ -3,8 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 FOR ?=
+WHICH ?=
 
-.PHONY: help setup run test prove lint type check bench schema schema-check clean
+.PHONY: help setup run test prove mutants lint type check bench schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +39,9 @@ type: .venv/ready ## mypy, strict
 ##@ Deeper
 prove: .venv/ready ## the stateful tests with many more examples, and the long tests
 	HYPOTHESIS_PROFILE=deep $(BIN)/pytest --timeout 3000 tests
+
+mutants: .venv/ready ## make Headway wrong in thirty places, one at a time, and see the tests notice each (WHICH="stream lease")
+	$(BIN)/python -m tests.mutants $(WHICH)
 
 bench: .venv/ready ## the numbers, as a table and in benchmarks/results.json
 	$(BIN)/python -m benchmarks

@@ -27,6 +27,7 @@ _CONTRACT = "controller/test_contract.py"
 _CHANGES = "controller/test_contract_of_changes.py"
 _WRITES = "controller/test_contract_of_writes.py"
 _FURTHER = "controller/test_contract_further.py"
+_RESTARTS = "controller/test_contract_of_restarts.py"
 
 MUTANTS = (
     # --- the gate ---
@@ -71,7 +72,7 @@ MUTANTS = (
         "controller/_run.py",
         "await wait_primed(shared, start.revision, self._stall_limit)",
         "await wait_primed(shared, 0, self._stall_limit)",
-        _CONTRACT,
+        _RESTARTS,
     ),
     Mutant(
         "the first reconciles don't see one cut",
@@ -85,7 +86,7 @@ MUTANTS = (
         "controller/_run.py",
         'self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)',
         "pass",
-        _CONTRACT,
+        _RESTARTS,
     ),
     Mutant(
         "deletions while no run was there are not looked for",
@@ -134,23 +135,23 @@ MUTANTS = (
     Mutant(
         "an acknowledged write isn't shown at once",
         "controller/_fence.py",
-        "shared.reply(key, stored, position)",
+        "shared.reply(write.key, write.stored, write.position)",
         "pass",
-        _CONTRACT,
+        _WRITES,
     ),
     Mutant(
         "a write of unknown outcome holds nothing back",
         "controller/_fence.py",
         "self._queue.hold()",
         "pass",
-        _CONTRACT,
+        _WRITES,
     ),
     Mutant(
         "the settling commit is not waited for",
         "controller/_fence.py",
         "await each.wait_complete(raised.position.revision)",
         "await trio.lowlevel.checkpoint()",
-        _CONTRACT,
+        _WRITES,
     ),
     Mutant(
         "a cancelled write is taken for one that wasn't done",
