@@ -48,6 +48,7 @@ class Explored:
         planned: what there was to try, likewise.
         left_out: how many were not even planned, and why.
         spoilt: plans under which the scenario itself failed, by what.
+        runs: every plan that was run, with its faults and where they struck.
         steps: calls of reconcilers, in all runs.
         seconds: real ones.
     """
@@ -56,6 +57,7 @@ class Explored:
     planned: Counter[str]
     left_out: Counter[str]
     spoilt: dict[str, str]
+    runs: tuple[Plan, ...]
     steps: int
     seconds: float
 
@@ -66,7 +68,7 @@ class Explored:
 
     def __str__(self) -> str:
         width = max((len(name) for name in self.planned), default=0)
-        lines = [f"{sum(self.tried.values())} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
+        lines = [f"{len(self.runs)} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
         for name, planned in self.planned.items():
             tried = self.tried[name]
             lines.append(f"  {name:<{width}}  {tried} of {planned}")
@@ -123,6 +125,7 @@ def explore(
         singles, left_out = single_faults(first.trace, {place[0] for place in first.end} | _kinds(first))
         plans = [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)]
     tried, spoilt = Counter[str](), dict[str, str]()
+    runs: list[Plan] = []
     steps = sum(len(each.trace.steps) for each in references)
     for each in plans:
         if time.monotonic() - began > seconds:
@@ -134,12 +137,13 @@ def explore(
             continue
         steps += len(result.trace.steps)
         tried.update(fault.name for fault in each)
+        runs.append(each)
         restored = any(isinstance(fault, Restore) for fault in each)
         findings = [*result.findings, *compared(result, references, counts=not restored)]
         if findings:
             raise Refuted(each, findings, result)
     planned = Counter(fault.name for each in plans for fault in each)
-    return Explored(tried, planned, left_out, spoilt, steps, time.monotonic() - began)
+    return Explored(tried, planned, left_out, spoilt, tuple(runs), steps, time.monotonic() - began)
 
 
 def explored(app: App | MakeApp, **settings: Any) -> Callable[[Scenario], Callable[[], None]]:
