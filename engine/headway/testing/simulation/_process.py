@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _DOWN = 1.0
 """Seconds from a process' death to its next life."""
+_NEVER = 86_400.0
 _TOLD = (
     events.RunStarted,
     events.RunEnded,
@@ -31,7 +32,6 @@ _TOLD = (
     events.DeletionsUnknown,
     events.LeaseEnded,
     events.MappingFailed,
-    events.ShutdownBlocked,
     events.DaemonEnded,
     events.SourceFailed,
 )
@@ -105,6 +105,8 @@ class Process:
                     process=self.name,
                     report=self._hear,
                     lease_ttl=world.lease_ttl,
+                    # It goes by the wall's clock, and here time may stand still; whether they end is looked at below.
+                    shutdown_bound=_NEVER,
                 )
                 async with opened as self.engine:
                     self.life = self._lives
@@ -140,7 +142,7 @@ class Process:
         return self.engine.status() if self.life else []
 
     def _hear(self, event: object) -> None:
-        if self.life or isinstance(event, events.ShutdownBlocked):
+        if self.life:
             self._world.trace.events.append(event)
             if isinstance(event, _TOLD):
                 self._world.note(f"{self.name}: {_told(event)}")

@@ -95,9 +95,6 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
     took = trio.current_time() - before
     if took > 10:
         findings.append(Finding("shutdown", f"the processes took {took:.0f} s to end"))
-    for event in world.trace.events:
-        if isinstance(event, events.ShutdownBlocked):
-            findings.append(Finding("shutdown", f"{event.task} did not end within {event.seconds:.0f} s"))
 
 
 def _first(group: BaseExceptionGroup[GivenUp]) -> BaseException:
