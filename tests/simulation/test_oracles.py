@@ -46,11 +46,11 @@ def test_a_read_behind_the_controllers_own_write_is_found() -> None:
 
 
 def test_a_write_of_an_earlier_term_is_found() -> None:
-    def commit(term: int, by: str = "accounts") -> Committed:
-        return Committed(0.0, 9, ACCOUNT, ADA, None, None, by, term)
+    def commit(term: int, by: str = "accounts", shard: str = "") -> Committed:
+        return Committed(0.0, 9, ACCOUNT, ADA, None, None, by, term, shard)
 
     assert len(oracles.two_writers([commit(2), commit(1)])) == 1
-    assert oracles.two_writers([commit(1), commit(2), commit(1, "others")]) == []
+    assert oracles.two_writers([commit(1), commit(2), commit(1, "others"), commit(1, shard="3")]) == []
 
 
 def test_a_key_that_is_reconciled_twice_at_once_is_found() -> None:

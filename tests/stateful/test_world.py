@@ -117,7 +117,7 @@ class WorldMachine(simulation.Machine):
             team: ResourceType[Any] = self.world.type("Team")
             try:
                 await self.world.client.apply(team.new(name, Team(members=members)))
-            except headway.FailedPrecondition:
+            except headway.InvalidArgument:
                 # It is being deleted: nothing of it can be changed any more.
                 return
 

@@ -105,15 +105,16 @@ def reads_went_back(trace: Trace) -> list[Finding]:
 
 
 def two_writers(commits: Sequence[Committed]) -> list[Finding]:
-    """No write of a term of a controller comes after one of a later term."""
-    highest: dict[str, int] = {}
+    """No write of a term comes after one of a later term of the same controller, or shard of it."""
+    highest: dict[tuple[str, str], int] = {}
     findings: list[Finding] = []
     for each in commits:
         if each.by and each.term:
-            before = highest.get(each.by, 0)
+            who = (each.by, each.member)
+            before = highest.get(who, 0)
             if each.term < before:
                 findings.append(Finding("terms", f"{each} in term {each.term}, after one of term {before}"))
-            highest[each.by] = max(before, each.term)
+            highest[who] = max(before, each.term)
     return findings
 
 

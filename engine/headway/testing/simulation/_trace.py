@@ -19,7 +19,12 @@ def named(kind: Kind, key: Key) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Committed:
-    """A change of one resource in the store. ``by``: the controller, or "" for a user and Headway itself."""
+    """A change of one resource in the store.
+
+    Attributes:
+        by: the controller, or "" for a user and Headway itself.
+        term, member: of the fence that the write bore; a sharded controller's shards have each their own.
+    """
 
     at: float
     revision: int
@@ -29,6 +34,7 @@ class Committed:
     new: pb.Resource | None
     by: str
     term: int
+    member: str = ""
 
     @property
     def what(self) -> Literal["created", "changed", "deleted"]:

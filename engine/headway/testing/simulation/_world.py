@@ -280,7 +280,8 @@ class World:
         if fence is None and not (new is not None and is_marked(new.metadata)):
             self._wishes[kind, key] = new
         term = fence.term if fence is not None else 0
-        self.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term))
+        member = fence.member if fence is not None else ""
+        self.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term, member))
         self._reach(revision)
         found = self._at_change.pop((f"{kind[0]}.{kind[1]}", revision), None)
         if found is not None:
