@@ -37,7 +37,8 @@ type: .venv/ready ## mypy, strict
 	$(BIN)/mypy
 
 ##@ Deeper
-prove: .venv/ready ## the stateful tests with many more examples, and the long tests
+prove: .venv/ready ## the kill rate of the simulation, the stateful tests with many more examples, and the long tests
+	$(BIN)/python -m tests.helpers.corpus
 	HYPOTHESIS_PROFILE=deep $(BIN)/pytest --timeout 3000 tests
 
 mutants: .venv/ready ## make Headway wrong in thirty places, one at a time, and see the tests notice each (WHICH="stream lease")

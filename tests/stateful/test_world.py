@@ -138,4 +138,4 @@ class WorldMachine(simulation.Machine):
 TestWorld = WorldMachine.TestCase
 # One of its examples is some hundred times the work of another machine's.
 BOUND: Any = settings.default
-TestWorld.settings = settings(BOUND, max_examples=BOUND.max_examples // 6, stateful_step_count=20)
+TestWorld.settings = settings(BOUND, max_examples=BOUND.max_examples // 10, stateful_step_count=20)

@@ -1,0 +1,208 @@
+"""Exploring: what a run is, what a fault does, how a refutation reads."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import trio
+
+import headway
+from headway.testing import simulation
+from headway.testing.simulation._run import Setting, run
+from headway.testing.simulation._trace import Happened, Step
+from tests.helpers.corpus.staff import CASES, Account, Staff, Team, members_change, one_team, owned
+
+
+def right(process: simulation.Process) -> headway.App:
+    """One account for each member, as they should be kept."""
+    app = headway.App("staff")
+    team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+    @app.controller(manages=team, watches=owned(Staff(process.outside, process.name, app, team, account)))
+    async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None:
+            async with rt.outputs(account, owner=found) as wanted:
+                for login in found.data.members:
+                    await wanted.apply(login, Account(login=login))
+
+    return app
+
+
+def _told(plan: str) -> list[str]:
+    result = run(Setting(app=right, scenario=members_change, quiet=None), simulation.Plan.parse(plan))
+    assert result.findings == ()
+    return [str(entry) for entry in result.trace.entries]
+
+
+def test_a_run_is_the_same_each_time() -> None:
+    assert _told("none") == _told("none")
+    assert _told("crash_after(2)") == _told("crash_after(2)")
+
+
+def test_up_to_its_fault_a_run_is_the_same_as_without() -> None:
+    plain, struck = _told("none"), _told("crash_before(3)")
+    at = next(index for index, line in enumerate(struck) if "crash_before(3)" in line)
+    # The step itself is told with what became of it.
+    assert struck[: at - 1] == plain[: at - 1]
+
+
+@pytest.mark.parametrize(
+    ("plan", "became"),
+    [
+        ("crash_before(1)", "step 1: write Account ada: killed"),
+        ("crash_after(1)", "step 1: write Account ada: killed at 7"),
+        ("not_done(1)", "step 1: write Account ada: not done: the connection broke"),
+        ("answer_lost(1)", "step 1: write Account ada: done, but the answer got lost at 7"),
+        ("conflict(1)", "step 1: write Account ada: refused: another writer was first"),
+        ("commit_late(1, 30.0)", "step 1 arrives late, and was refused:"),
+        ("cut_off(1, 40.0)", "step 1: write Account ada: UNAVAILABLE: the process reaches nothing"),
+    ],
+)
+def test_a_step_meets_its_fault(plan: str, became: str) -> None:
+    assert [line for line in _told(plan) if became in line]
+
+
+def test_a_late_commit_lands_where_nobody_has_settled_it_yet() -> None:
+    told = _told("commit_late(1, 0.0)")
+    late = [line for line in told if "arrives late" in line]
+    assert late == ["step 1 arrives late, and was done"] or "was refused" in late[0]
+
+
+@pytest.mark.parametrize(
+    ("plan", "heard"),
+    [
+        ("stall('staff.Team', 9, 60.0)", "core stored at 9"),
+        ("drop('staff.Team', 9)", "core stored at 9"),
+        ("history_lost('staff.Team', 9)", "the end of a snapshot at 9"),
+        ("missed('staff.Team', 9)", "DeletionsUnknown"),
+        ("restart_behind(4, 7)", "the end of a snapshot at 7"),
+    ],
+)
+def test_a_stream_meets_its_fault(plan: str, heard: str) -> None:
+    told = _told(plan)
+    at = next(index for index, line in enumerate(told) if line.startswith("**"))
+    assert [line for line in told[at:] if heard in line], told[at:]
+
+
+def test_a_repeated_change_is_told_twice() -> None:
+    line = "p1 hears of Team: core stored at 9"
+    assert _told("repeat('staff.Team', 9)").count(line) == _told("none").count(line) + 1
+
+
+def test_a_killed_process_changes_nothing_any_more() -> None:
+    """Not even by what runs on in it under a shield."""
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is None or rt.cache.get(account, "ada") is not None:
+                return
+            try:
+                await rt.client.apply(account.new("ada", Account(login="ada"), owner=found))
+            finally:
+                with trio.CancelScope(shield=True):
+                    if rt.cache.get(account, "ada") is None:
+                        await rt.client.apply(account.new("ghost", Account(), owner=found))
+
+        return app
+
+    result = run(Setting(app=make, scenario=one_team, quiet=None), simulation.Plan.parse("crash_before(1)"))
+    assert not [line for line in map(str, result.trace.entries) if "ghost created" in line]
+    assert "Account ada" in str(result.trace.commits[-1])
+
+
+def test_a_refutation_is_a_story_with_the_line_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["created_then_recorded"]
+    with pytest.raises(simulation.Refuted) as caught:
+        case.explore(right=False)
+    story = str(caught.value)
+    assert story.startswith(("end state:", "outside:"))
+    assert f"when: {caught.value.plan}" in story
+    assert "step 1: call outside.make('core'): killed" in story
+    assert story.splitlines()[-1].startswith(f'again: HEADWAY_PLAN="{caught.value.plan}" pytest tests/simulation/')
+    monkeypatch.setenv("HEADWAY_PLAN", str(caught.value.plan))
+    with pytest.raises(simulation.Refuted) as again:
+        case.explore(right=False)
+    assert again.value.plan == caught.value.plan
+    assert [str(each) for each in again.value.findings] == [str(each) for each in caught.value.findings]
+
+
+def test_what_was_tried_is_told() -> None:
+    explored = simulation.explore(right, one_team, pairs=3)
+    assert explored.complete
+    assert any(len(plan) == 2 for plan in explored.runs)
+    assert sum(len(plan) for plan in explored.runs) == sum(explored.tried.values())
+    assert "crash_after" in str(explored)
+    assert "left out:" in str(explored)
+
+
+def test_what_there_was_no_time_for_is_told() -> None:
+    explored = simulation.explore(right, one_team, seconds=0.0)
+    assert not explored.complete
+    assert not explored.runs
+
+
+def test_a_scenario_that_fails_says_under_which_plan() -> None:
+    async def fails(world: simulation.World) -> None:
+        await one_team(world)
+        crashed = [entry for entry in world.trace.entries if isinstance(entry, Happened) and entry.fault]
+        assert not crashed or isinstance(world.trace.steps[0], Step) is False, "it was killed"
+
+    with pytest.raises((AssertionError, ExceptionGroup)) as caught:
+        simulation.explore(right, fails)
+    assert "in a simulation under: " in str(getattr(caught.value, "__notes__", ()))
+
+
+def test_a_test_of_an_invariant_of_ones_own() -> None:
+    async def nobody_is_called_ada(world: simulation.World) -> None:
+        names = [each.name for each in await world.client.list(world.type("Account"))]
+        assert "ada" not in names, "ada is there"
+
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(right, one_team, holds=[nobody_is_called_ada])
+    assert str(caught.value).startswith("nobody_is_called_ada: ada is there")
+
+
+def test_two_ways_to_one_end() -> None:
+    async def other(world: simulation.World) -> None:
+        await world.client.apply(world.type("Team").new("core", Team(members=["grace", "katherine"])))
+        await world.settled()
+
+    simulation.same_end(right, members_change, other)
+    with pytest.raises(simulation.Refuted):
+        simulation.same_end(right, members_change, one_team)
+
+
+def test_the_decorator_makes_a_plain_test() -> None:
+    @simulation.explored(right, seconds=0.0)
+    async def test_accounts(world: simulation.World) -> None:
+        """It says so."""
+        await one_team(world)
+
+    assert (test_accounts.__name__, test_accounts.__doc__) == ("test_accounts", "It says so.")
+    test_accounts()
+
+
+def test_a_simulation_is_no_part_of_another_run() -> None:
+    async def within() -> None:
+        simulation.explore(right, one_team)
+
+    with pytest.raises(headway.DeclarationError, match="isn't async"):
+        trio.run(within)
+
+
+def test_chance_is_given_back() -> None:
+    import random
+
+    random.seed(7)
+    first = random.random()
+    random.seed(7)
+    run(Setting(app=right, scenario=one_team, quiet=None), simulation.Plan())
+    assert random.random() == first
+    assert "HEADWAY_PLAN" not in os.environ
