@@ -6,7 +6,7 @@ FOR ?=
 
 ETCD := .venv/etcd/etcd
 
-.PHONY: help setup run test prove lint type check bench etcd any-etcd schema schema-check clean
+.PHONY: help setup run test test-cluster prove lint type check bench etcd any-etcd schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ run: .venv/ready ## the main job: keep a fleet of real processes as declared (FO
 
 test: .venv/ready any-etcd ## the tests, in under five minutes
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not deep'
+
+test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, with engines on them
+	$(BIN)/pytest tests/cluster -m cluster -v
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 

@@ -168,6 +168,12 @@ class EtcdMember:
         """Whether its process is there, stopped or not."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def process(self) -> int:
+        """The id of its process."""
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
     def start(self) -> None:
         """Start its process, on the data that it has."""
         assert not self.running, f"{self.name} runs already"
@@ -189,8 +195,7 @@ class EtcdMember:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None, f"{self.name} was never started"
-        self._process.send_signal(number)
+        os.kill(self.process, number)
 
     def healthy(self, timeout: float = 1.0) -> bool:
         """Whether it answers that it can serve: it has a leader and commits. Blocks for as long as the timeout."""
