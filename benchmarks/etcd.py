@@ -1,8 +1,8 @@
 """`etcd`: Writes by 64 writers at once to the store in etcd.
 
 Measured: ``await client.write(resource)`` in the process, 6,400 creations by 64 tasks, on a real member that is
-durable. In it: what `write` has; the question where the store stands, which those who ask at one time share; the transaction, of
-which the reply is waited for; and the watch, which says all of it to the mirror meanwhile.
+durable. In it: what `write` has; the question where the store stands, which those who ask at one time share; the
+transaction, of which the reply is waited for; and the watch, which says all of it to the mirror meanwhile.
 
 Against: as many bare Puts of the same keys' and resources' bytes by 64 tasks to the same member, over a channel of the
 same kind with the same limits and codec.

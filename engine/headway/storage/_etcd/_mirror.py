@@ -261,7 +261,12 @@ class Mirror:
 
 
 def _resource(kv: KeyValue, given: Mapping[bytes, pb.Resource] = _NONE) -> pb.Resource:
-    resource = given.get(kv.key) or decode(pb.Resource, kv.value)
+    resource = given.get(kv.key)
+    if resource is None:
+        try:
+            resource = decode(pb.Resource, kv.value)
+        except ValueError as error:
+            raise ValueError(f"{kv.key!r}: {error}") from error
     if resource.id is None or resource.id.type is None:
         raise ValueError(f"{kv.key!r} holds a resource without an id")
     resource.version = str(kv.mod_revision)
