@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,15 @@ class Fleet:
         self.store = store
         self.engines = [EngineProcess(f"web-{n}", store, folder, seed * 1000 + n * 100) for n in range(1, ENGINES + 1)]
 
-    async def run(self, during: Callable[[trio.Nursery], Any]) -> None:
-        """Start all, do something meanwhile, have all come to rest, and end them; their facts are read then."""
+    async def run(self, during: Callable[[trio.Nursery], Awaitable[None]]) -> None:
+        """Start all, do something meanwhile, have all come to rest, and end them. Their facts are read in any case."""
+        try:
+            await self._run(during)
+        finally:
+            for engine in self.engines:
+                engine.read_into(self.history)
+
+    async def _run(self, during: Callable[[trio.Nursery], Awaitable[None]]) -> None:
         app = headway.App("staff")
         job, copy, stamp = types_of(app)
         async with (
@@ -61,8 +68,6 @@ class Fleet:
             for engine in self.engines:
                 await engine.end()
             nursery.cancel_scope.cancel()
-        for engine in self.engines:
-            engine.read_into(self.history)
 
     def answers(self) -> Counter[str]:
         """How many writes had which outcome."""
@@ -93,15 +98,19 @@ async def test_engines_on_a_cluster_that_is_killed_stopped_and_cut_off_keep_ever
             plan.append(FaultPlan(cluster, fleet.engines, nursery, SEED))
             await plan[0].run(SECONDS)
 
-        began = trio.current_time()
-        await fleet.run(faults)
-        took = trio.current_time() - began
-    violations = fleet.history.violations(owes())
-    answers = fleet.answers()
-    with capsys.disabled():
-        print(f"\n{binary}, seed {SEED}, {took:.0f} s: {dict(cluster.faults)}")
-        print(f"writes {dict(answers)}, {len(fleet.history.facts)} facts, {len(violations)} violations")
-    assert not violations, f"seed {SEED}, in this order: {'; '.join(plan[0].log)}\n{said(violations)}"
+        began, ended_well = trio.current_time(), False
+        try:
+            await fleet.run(faults)
+            ended_well = True
+        finally:
+            violations, answers = fleet.history.violations(owes()), fleet.answers()
+            took = trio.current_time() - began
+            with capsys.disabled():
+                print(f"\n{binary}, seed {SEED}, {took:.0f} s: {dict(cluster.faults)}")
+                print(f"writes {dict(answers)}, {len(fleet.history.facts)} facts, {len(violations)} violations")
+                if violations or not ended_well:
+                    print(f"in this order: {'; '.join(plan[0].log if plan else ())}\n{said(violations)}")
+    assert not violations
     # A run in which nothing could be written, or nothing befell, would prove nothing.
     assert answers["acknowledged"] > 2 * SECONDS
     assert len(plan[0].log) > SECONDS / 15

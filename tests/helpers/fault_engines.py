@@ -98,5 +98,7 @@ class EngineProcess:
     def read_into(self, history: History) -> None:
         """Add the facts of all its lives."""
         for life in range(1, self.life + 1):
-            with (self._folder / f"{self.name}#{life}.facts").open() as lines:
-                history.read(lines)
+            path = self._folder / f"{self.name}#{life}.facts"
+            if path.exists():
+                with path.open() as lines:
+                    history.read(lines)

@@ -94,6 +94,7 @@ class Writer:
 
     def __init__(self, client: headway.Client, job: headway.ResourceType[Job], who: str, seed: int) -> None:
         self.resting = False
+        self.rests = trio.Event()
         self._client = client
         self._job = job
         self._who = who
@@ -111,6 +112,7 @@ class Writer:
             except headway.HeadwayError:
                 # It was refused, failed, or nobody knows: the channel has written down which.
                 await trio.sleep(0.05)
+        self.rests.set()
 
     async def _once(self, number: int) -> None:
         name, dice = self._random.choice(NAMES), self._random.random()
@@ -199,6 +201,8 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
                 if word == "rest":
                     for writer in writers:
                         writer.resting = True
+                    for writer in writers:
+                        await writer.rests.wait()
                     await engine.wait_settled()
                     print("settled", flush=True)
                 elif word.isdigit():

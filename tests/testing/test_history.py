@@ -69,11 +69,12 @@ def wrote(
     sent: float | None = None,
     outcome: str = "acknowledged",
     revision: int | None = None,
+    expected: int = 0,
 ) -> WriteAnswered:
     """A write that took a second, sent at the second of its revision unless given."""
     began = float(told.revision) if sent is None else sent
     fence = (CONTROLLER, "", term) if term else None
-    write = WriteAnswered(who, JOB, told.key, (began, began + 0.9), fence, outcome, told.digest)
+    write = WriteAnswered(who, JOB, told.key, (began, began + 0.9), fence, outcome, told.digest, expected=expected)
     if outcome != "acknowledged":
         return write
     return write._replace(
@@ -108,7 +109,7 @@ GOOD: list[Fact] = [
     bookmark("resumed", 7),
     wrote(up(2), term=1),
     wrote(gone(5, "b"), term=1),
-    wrote(up(8), who="web-2", term=2),
+    wrote(up(8), who="web-2", term=2, expected=4),
     wrote(up(7, "e"), outcome="refused"),
     wrote(up(8, "never"), outcome="unknown"),
     TermHeld("web-1", CONTROLLER, 1),
@@ -192,6 +193,10 @@ BAD: dict[str, list[list[Fact]]] = {
         [*snapshot("w", 1), changes("w", up(2)), bookmark("w", 9), wrote(gone(5)), *snapshot("s", 8, up(2))],
     ],
     "refused": [[*WITNESS, wrote(up(8), outcome="refused")]],
+    "replaced": [
+        [*WITNESS, wrote(up(8), expected=2)],
+        [*WITNESS, changes("w", up(10, "b")), wrote(up(10, "b"), expected=3)],
+    ],
     "once": [[*GOOD, wrote(up(8, "z"), who="web-2", term=2)]],
     "in order": [[*WITNESS, wrote(up(4), sent=1.0), wrote(up(2), who="web-2", sent=3.0)]],
     "linearizable": [[*GOOD, read(1, 0, sent=9.5)], [*GOOD, read(8, 4, sent=9.5)], [*GOOD, read(8, 9, 9.5, "n")]],

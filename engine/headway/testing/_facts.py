@@ -87,6 +87,7 @@ class WriteAnswered(NamedTuple):
         digest: what was to be stored; of a deletion empty.
         revision: of the answer's position.
         stored: what the answer says to be stored under the key at that revision; None: nothing.
+        expected: the version that the write was to replace, if it named one.
     """
 
     who: str
@@ -98,6 +99,7 @@ class WriteAnswered(NamedTuple):
     digest: str
     revision: int = 0
     stored: Told | None = None
+    expected: int = 0
 
 
 class ReadAnswered(NamedTuple):

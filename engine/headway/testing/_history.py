@@ -26,6 +26,7 @@ HISTORY_RULES: Mapping[str, str] = MappingProxyType(
         "witnessed": "of every kind that was written some watch reaches beyond the last acknowledged write",
         "durable": "no acknowledged write is lost",
         "refused": "what was refused never happens",
+        "replaced": "a write that names the version that it replaces has replaced that one",
         "once": "a revision is given to one write",
         "in order": "a write that is sent after another one was acknowledged has a higher revision",
         "linearizable": "a read sees what was acknowledged before it was sent, and answers what was there",

@@ -14,7 +14,7 @@ Owes = Mapping[str, Mapping[Kind, Callable[[Key], Iterable[Key]]]]
 
 
 def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
-    """A revision is one write's, and what was refused never happened."""
+    """A revision is one write's, a write replaced what it was to replace, and what was refused never happened."""
     writes = [fact for fact in facts if isinstance(fact, WriteAnswered)]
     owners: dict[int, WriteAnswered] = {}
     for write in _committed(writes):
@@ -22,6 +22,10 @@ def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
         if (other.kind, other.key) != (write.kind, write.key):
             both = f"{place(other.kind, other.key)} and {place(write.kind, write.key)}"
             blame("once", f"revision {write.revision} was given to {both}")
+        before = truth.latest(write.kind, write.key, write.revision - 1)
+        if write.expected and before is not None and (before.told.deleted or before.told.revision != write.expected):
+            what = f"{write.who} wrote {place(write.kind, write.key)} at {write.revision} over {write.expected}"
+            blame("replaced", f"{what}, which {before.by} has replaced at {before.told.revision}")
     sent = Counter(write.digest for write in writes if write.digest)
     happened = {
         (known.told.digest, key)
