@@ -22,7 +22,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 @pytest.fixture(scope="session")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     """A real etcd of one member, one for each process of the tests: take a `new_prefix()` of it."""
-    with single_member(need_etcd(), tmp_path_factory.mktemp("etcd")) as server:
+    # The storage conformance suite has commits of thousands of operations.
+    options = ["--max-txn-ops=10000"]
+    with single_member(need_etcd(), tmp_path_factory.mktemp("etcd"), options) as server:
         yield server
 
 
