@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import trio
@@ -23,7 +23,7 @@ from headway.engine import together
 from headway.resource import Key, Position
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService
-from headway.storage import open_store
+from headway.storage import Backend, open_store
 from headway.testing import CacheSeen, Fact, ReconcileDone, RecordingChannel, TermHeld, fact_line
 
 TTL = 2.0
@@ -43,16 +43,19 @@ class Copy:
     text: str = field(1)
 
 
-def types_of(
-    app: headway.App,
-) -> tuple[headway.ResourceType[Job], headway.ResourceType[Copy], headway.ResourceType[Copy]]:
-    """Jobs, their copies, which one process makes, and their stamps, which all processes make, each its shards."""
+Types = tuple[headway.ResourceType[Job], headway.ResourceType[Copy], headway.ResourceType[Copy]]
+
+
+def types_of(app: headway.App) -> Types:
+    """Jobs; their copies, which one process makes and deletes; and their stamps, which all processes make, each those
+    of its shards, and which the reaper deletes.
+    """
     job, copy = app.type("staff", "v1", "Job", Job), app.type("staff", "v1", "Copy", Copy)
     return job, copy, app.type("staff", "v1", "Stamp", Copy)
 
 
-def app_of(who: str, record: Record) -> headway.App:
-    """The app, whose reconciles note what they see."""
+def app_of(who: str, record: Record) -> tuple[headway.App, Types]:
+    """The app, whose reconciles note what they see, and its types."""
     app = headway.App("staff")
     job, copy, stamp = types_of(app)
 
@@ -68,15 +71,22 @@ def app_of(who: str, record: Record) -> headway.App:
                 held = tuple((each.id.key, int(each.version)) for each in rt.cache.list(type))
                 record(CacheSeen(f"{who} {name}", type.kind, rt.cache.revision(type), held))
             given, there = rt.resource(request), rt.cache.get(made, request.id.name)
-            if given is None and there is not None:
-                await rt.client.delete(there)
+            owner = given if made is stamp else None
+            if there is not None and (given is None if owner is None else not _owns(owner, there)):
+                # A stamp of a former job of this name; without any job it is the reaper's.
+                if made is copy or given is not None:
+                    await rt.client.delete(there)
             elif given is not None and (there is None or there.data.text != given.data.text):
-                await rt.apply(made.new(request.id.name, Copy(text=given.data.text)))
+                await rt.apply(made.new(request.id.name, Copy(text=given.data.text), owner=owner))
             record(ReconcileDone(who, f"staff/{name}", request.id.key, began, seen))
 
     controller("copier", copy, "singleton")
     controller("stamper", stamp, headway.sharded(shards=4))
-    return app
+    return app, (job, copy, stamp)
+
+
+def _owns(owner: headway.Resource[Any], owned: headway.Resource[Any]) -> bool:
+    return owned.owner is not None and owned.owner.uid == owner.uid
 
 
 def same(key: Key) -> list[Key]:
@@ -161,13 +171,14 @@ class Witness:
 
 
 @asynccontextmanager
-async def recorded(store: str, app: headway.App, who: str, record: Record) -> AsyncIterator[tuple[Any, headway.Client]]:
-    """A store, served in the process through a channel for controllers, and a client, all written down."""
+async def recorded(
+    store: str, app: headway.App, who: str, record: Record
+) -> AsyncIterator[tuple[Backend, headway.Client]]:
+    """A store, and a client of it of which everything is written down."""
     registry, _ = together([app])
     async with open_store(store) as backend:
         services = InProcessChannel(ResourceService(backend, registry), LeaseService(backend))
-        client = Client(RecordingChannel(f"{who} client", record).over(services), registry)
-        yield RecordingChannel(who, record).over(services), client
+        yield backend, Client(RecordingChannel(f"{who} client", record).over(services), registry)
 
 
 async def main(store: str, process: str, who: str, path: str, seed: int) -> None:
@@ -184,15 +195,21 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
         elif isinstance(event, events.RunEnded | events.StaleRefused | events.ShutdownBlocked):
             print(event, file=sys.stderr, flush=True)
 
-    app = app_of(who, record)
+    app, types = app_of(who, record)
     async with (
-        recorded(store, app, who, record) as (channel, client),
-        headway.open_workers(channel, app, process=process, lease_ttl=TTL, report=report) as engine,
+        recorded(store, app, who, record) as (backend, client),
+        headway.open_engine(
+            nullcontext(backend),
+            app,
+            process=process,
+            lease_ttl=TTL,
+            report=report,
+            through=RecordingChannel(who, record).over,
+        ) as engine,
         trio.open_nursery() as nursery,
     ):
-        witness = Witness(client, nursery, tuple(app.registry))
-        job = next(type for type in app.registry if type.name.kind == "Job")
-        writers = [Writer(client, job, f"{who}.{number}", seed + number) for number in range(WRITERS)]
+        witness = Witness(client, nursery, types)
+        writers = [Writer(client, types[0], f"{who}.{number}", seed + number) for number in range(WRITERS)]
         for writer in writers:
             nursery.start_soon(writer.work)
         print("ready", flush=True)

@@ -101,7 +101,7 @@ class RecordingChannel:
     def _wrote(self, id: pb.Id, request: Any, sent: float, outcome: str, digest: str, reply: Any) -> None:
         fence = None if request.fence is None else (request.fence.controller, request.fence.member, request.fence.term)
         kind, key = _place(id)
-        named = request.resource.version if isinstance(request, pb.WriteRequest) else request.version
+        named: str = request.resource.version if hasattr(request, "resource") else request.version
         # What is no number is no version of a store's, and the service says so.
         expected = int(named) if named.isdecimal() else 0
         write = WriteAnswered(self._who, kind, key, (sent, self._clock()), fence, outcome, digest, expected=expected)

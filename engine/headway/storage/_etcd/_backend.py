@@ -38,8 +38,13 @@ class EtcdBackend:
         max_changes: how many changes of history are kept for watchers that resume.
         max_age: for how many seconds.
 
+    Attributes:
+        shared: see `Shared`.
+
     Opening raises Unavailable when no member can be reached, and StoreUnusable when what is there can't be used.
     """
+
+    shared = True
 
     def __init__(
         self,
