@@ -8,6 +8,7 @@ from enum import Enum, auto
 import trio
 
 from headway._gen.etcdserverpb import WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse
+from headway._gen.mvccpb import KeyValue
 from headway.errors import EngineBug, HeadwayError, HistoryGone, StoreUnusable
 from headway.rpc import Duplex, Lagging
 from headway.storage._errors import StoreMismatch
@@ -18,7 +19,7 @@ from headway.storage._etcd._layout import LEASE, Layout
 from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage._etcd._opened import Opened
 from headway.storage._etcd._rejoin import check_same_history, check_standing
-from headway.storage._etcd._snapshot import load_mirror, read_all, read_standing
+from headway.storage._etcd._snapshot import load_mirror, read_pages, read_standing
 
 SILENCE = 5.0
 """Seconds without a word from the watch after which it is asked, and the store too, whether there is anything."""
@@ -120,7 +121,8 @@ class Follower:
             mirror.rejoining = True
             return mirror.head.revision
         # Whatever else has happened meanwhile was no commit. Only leases are heard of without one.
-        leases = await read_all(self._client, self._layout.under(LEASE), standing.revision)
+        leases: list[KeyValue] = []
+        await read_pages(self._client, self._layout.under(LEASE), standing.revision, leases.extend)
         with understood(self._client.where):
             mirror.load_leases(leases)
         opened.heard.beat()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headway._gen.etcdserverpb import RangeRequest, RequestOp, TxnRequest
@@ -15,8 +16,8 @@ from headway.storage._etcd._layout import FENCE, LEASE, RESOURCE, KeyRange, Layo
 from headway.storage._etcd._mirror import Mirror
 from headway.storage._etcd._records import Head, Timeline, head_from, timeline_from
 
-PAGE = 1000
-"""Keys in one answer; fewer when they are large."""
+FIRST_PAGE, PAGE = 100, 1000
+"""Keys in one answer, before it is known how large they are; and afterwards, fewer when they are large."""
 
 PAGE_BYTES = 16 << 20
 """Bytes of one answer that are aimed at."""
@@ -72,29 +73,24 @@ async def load_mirror(
         max_age=max_age,
     )
     for segment in (FENCE, LEASE, RESOURCE):
-        async for page in _pages(client, layout.under(segment), standing.revision):
-            with understood(client.where):
-                mirror.load(page, former)
+        take = functools.partial(mirror.load, former=former)
+        await read_pages(client, layout.under(segment), standing.revision, take)
     return mirror, standing.revision
 
 
-async def read_all(client: EtcdClient, keys: KeyRange, revision: int) -> list[KeyValue]:
-    """All keys of a range, at one revision."""
-    return [kv async for page in _pages(client, keys, revision) for kv in page]
-
-
-async def _pages(client: EtcdClient, keys: KeyRange, revision: int) -> AsyncIterator[list[KeyValue]]:
-    begin, limit = keys.key, PAGE
-    while True:
+async def read_pages(client: EtcdClient, keys: KeyRange, revision: int, take: Callable[[list[KeyValue]], None]) -> None:
+    """Hand all keys of a range to ``take``, in pages, as they were at one revision."""
+    begin, limit, more = keys.key, FIRST_PAGE, True
+    while more:
         request = RangeRequest(key=begin, range_end=keys.end, revision=revision, limit=limit)
         reply = await client.range(request)
+        more = reply.more
         if reply.kvs:
-            yield reply.kvs
+            with understood(client.where):
+                take(reply.kvs)
             begin = reply.kvs[-1].key + b"\0"
             size = sum(len(kv.value) for kv in reply.kvs) / len(reply.kvs)
             limit = max(1, min(PAGE, int(PAGE_BYTES / (size + 1))))
-        if not reply.more:
-            return
 
 
 def _first(kvs: list[KeyValue]) -> KeyValue | None:
