@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 FOR ?=
+SEED ?=
 
 ETCD := .venv/etcd/etcd
 
@@ -27,8 +28,9 @@ run: .venv/ready ## the main job: keep a fleet of real processes as declared (FO
 test: .venv/ready any-etcd ## the tests, in under five minutes
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not deep'
 
-test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, with engines on them
-	$(BIN)/pytest tests/cluster -m cluster -v
+test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
+	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
+	  $(BIN)/pytest tests/cluster -m cluster -o faulthandler_timeout=0
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 

@@ -106,6 +106,18 @@ class EtcdCluster:
             if member.running:
                 await member.until_healthy()
 
+    async def caught_up(self) -> None:
+        """Wait until every member that runs has applied all that the leader has now."""
+        leader = await self.leader()
+        goal = int((await self.call(leader, "maintenance/status"))["raftIndex"])
+
+        async def reached() -> bool:
+            running = [member for member in self.members.values() if member.running]
+            said = [await self.call(member, "maintenance/status") for member in running]
+            return all(int(each["raftAppliedIndex"]) >= goal for each in said)
+
+        await until(reached)
+
     async def kill(self, member: EtcdMember) -> None:
         """As `kill -9`."""
         self.faults["kill -9"] += 1

@@ -14,8 +14,10 @@ from headway.storage._backend import ReadsAtOnce as ReadsAtOnce
 from headway.storage._backend import Remove as Remove
 from headway.storage._backend import Require as Require
 from headway.storage._backend import RequireOwnsNothing as RequireOwnsNothing
+from headway.storage._backend import Shared as Shared
 from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
+from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._errors import FenceLowered as FenceLowered
 from headway.storage._errors import LeaseEnded as LeaseEnded

@@ -168,6 +168,21 @@ class ReadsAtOnce(Protocol):
         ...
 
 
+class Shared(Protocol):
+    """What a store says that several engines may have open at once. Found by its attribute; see `is_shared`."""
+
+    @property
+    def shared(self) -> bool:
+        """True."""
+        ...
+
+
+def is_shared(backend: Backend) -> bool:
+    """Whether other engines may have the same store open: then nothing of this one's is the only one of its kind."""
+    store: object = backend
+    return bool(getattr(store, "shared", False))
+
+
 async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
     """As `Backend.read`, for who commits next: without a checkpoint where the store can, as the commit has one."""
     store: object = backend

@@ -41,8 +41,13 @@ class EtcdBackend:
             100,000 unless either does. They begin when the store is opened.
         max_age: for how many seconds, likewise; 3600.
 
+    Attributes:
+        shared: see `Shared`.
+
     Opening raises Unavailable when no member can be reached, and StoreUnusable when what is there can't be used.
     """
+
+    shared = True
 
     def __init__(
         self,
