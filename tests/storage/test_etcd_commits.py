@@ -19,8 +19,7 @@ from headway.storage import (
 )
 from headway.storage._etcd import _snapshot
 from headway.testing._conformance_tools import names, put, putting, refused, removing, stored, thing, uid_of
-from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
-from tests.storage.etcd_kit import failing, is_write, primed, rigged, until
+from tests.storage.etcd_kit import failing, is_write, primed, rigged
 
 
 @pytest.mark.parametrize(
@@ -237,28 +236,6 @@ async def test_a_lease_goes_with_its_etcd_lease_and_is_kept_by_any_engine() -> N
             await trio.testing.wait_all_tasks_blocked()
             rig.fake.end_lease(next(iter(rig.fake.state.leases)))
         assert (await other.list_leases())[0] == []
-
-
-async def test_a_user_gets_a_token_and_a_new_one_when_that_has_run_out() -> None:
-    """Simple tokens live for minutes: calls and the watch go on with the next one."""
-    fake = FakeEtcd()
-    fake.token = "first"
-    async with serving_etcd(fake) as (_, endpoint):
-        async with EtcdBackend(f"etcd://root:secret@{endpoint}/staff") as store:
-            reader = await primed(store)
-            await until(lambda: fake.watchers)
-            fake.token = "second"
-            fake.cancel_watches("etcdserver: no leader")
-            await until(lambda: len(fake.watches) == 2)
-            at = await put(store, thing("a"))
-            await reader.until(at.revision)
-            fake.token = "third"
-            await put(store, thing("b"))
-            assert await names(store) == ["a", "b"]
-        wrong = EtcdBackend(f"etcd://root:wrong@{endpoint}/staff")
-        error = await refused(StoreUnusable, wrong.__aenter__(), "a wrong password")
-        assert "refuses user 'root'" in str(error)
-        assert "wrong" not in str(error).removeprefix("etcd at ").partition(":")[0]
 
 
 async def test_a_closed_store_says_so_to_all_who_wait() -> None:
