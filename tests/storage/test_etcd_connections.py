@@ -1,9 +1,12 @@
 """Ways to etcd: its members in turn, TLS, users, and a member that doesn't answer."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import trio
 import trustme
+from grpclib import GRPCError
+from grpclib.const import Status
 
 from headway.errors import StoreUnusable, Unavailable
 from headway.rpc import server_tls
@@ -77,3 +80,20 @@ async def test_a_user_gets_a_token_and_a_new_one_when_that_has_run_out() -> None
         error = await refused(StoreUnusable, wrong.__aenter__(), "a wrong password")
         assert "refuses user 'root'" in str(error)
         assert "wrong" not in str(error).removeprefix("etcd at ").partition(":")[0]
+
+
+async def test_a_member_without_a_leader_is_left_for_another() -> None:
+    """It answers, and says that it can't: the next call goes elsewhere."""
+    cut_off, whole = FakeEtcd(), FakeEtcd()
+    cut_off.state = whole.state
+
+    def refuse(*_: object) -> NoReturn:
+        raise GRPCError(Status.UNAVAILABLE, "etcdserver: no leader")
+
+    cut_off.on_txn = cut_off.on_range = refuse
+    async with serving_etcd(cut_off) as (_, first), serving_etcd(whole) as (_, second):
+        async with EtcdBackend(f"etcd://{first},{second}/staff") as store:
+            await put(store, thing("a"))
+            assert await names(store) == ["a"]
+        asked = [path for path in cut_off.calls if "/etcdserverpb.KV/" in path]
+        assert len(asked) == 1
