@@ -39,6 +39,8 @@ PURE = [
     "controller/_self_triggers.py",
     "mapper/*.py",
     "resource/*.py",
+    "testing/_facts.py",
+    "testing/_history*.py",
 ]
 
 

@@ -3,9 +3,10 @@
 A process has a name. It holds the leases of the controllers that this process leads and of the shards that it has,
 and it is the member under which a controller that runs in every process keeps its fence. So no other process may have
 it; and a process that keeps it over its restarts takes over at once what its former self still held, and goes on with
-its fences. The process that has the store needs no name of its own: there is one of it at a time, so it is ``server``
-and stays so. Any other one's, unless given, is made of the host's name and chance, because nothing else is surely
-nobody else's: neither a host's name nor a process id is, in containers. Then its former self's leases have to run out.
+its fences. The process that alone has the store needs no name of its own: there is one of it at a time, so it is
+``server`` and stays so. Any other one's, unless given, is made of the host's name and chance, because nothing else is
+surely nobody else's: neither a host's name nor a process id is, in containers. Then its former self's leases have to
+run out.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,62}\Z")
 
 
 def worker_name(given: str | None) -> str:
-    """The name of a process that doesn't have the store. Raises DeclarationError for one that it can't have."""
+    """The name of a process that hasn't the store alone. Raises DeclarationError for one that it can't have."""
     if given is None:
         host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:50].strip(".-") or "process"
         return f"{host}-{uuid.uuid4().hex[:8]}"
     if given == SERVER:
-        raise DeclarationError(f"process={given!r} is the name of the process that has the store: process='web-1'")
+        raise DeclarationError(f"process={given!r} is the name of a process that has the store alone: process='web-1'")
     checked: object = given
     if not isinstance(checked, str) or not _NAME.match(checked):
         raise DeclarationError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway._groups import only_error
-from headway._process import SERVER, Placing, supervisor
+from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway.access import Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
@@ -33,7 +33,7 @@ from headway.service import (
     WatchEncoder,
     unregistered,
 )
-from headway.storage import Backend, open_store
+from headway.storage import Backend, is_shared, open_store
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -109,6 +109,7 @@ async def open_engine(
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
+    process: str | None = None,
     lease_ttl: float = LEASE_TTL,
     stall_limit: float = STALL_LIMIT,
     shutdown_bound: float = 10.0,
@@ -121,7 +122,7 @@ async def open_engine(
     ends; then everything ends: no task outlives the block.
 
     Args:
-        store: ``memory:``, ``sqlite:PATH``, or a backend.
+        store: ``memory:``, ``sqlite:PATH``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``, or a backend.
         apps: whose types and controllers.
         report: is called with every event (`headway.events`) as it happens; it must not block. Unless given, what
             an operator should know is logged by structlog.
@@ -133,8 +134,10 @@ async def open_engine(
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
         access: says who may do what there. What is in the process may do everything.
         insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
+        process: on a store that several engines have open at the same time (etcd): the name of this process, as for
+            `open_workers`. On any other one the engine is ``server``.
         lease_ttl: seconds, from 1 to 3,600, after which another process takes over a controller that this one led when
-            it died (`open_workers`).
+            it died (`open_workers`, or an engine on the same store).
         stall_limit: seconds in which a type that is being primed must make some progress, however small; otherwise the
             controller's run ends with PrimingStalled, which names the type, and is started again.
         shutdown_bound: seconds in which every task should have ended when the block has; what has not is reported then,
@@ -145,8 +148,8 @@ async def open_engine(
             after every call. One that has changed it fails with IsolationBroken, which names it, and so does the block,
             when it ends. For tests.
 
-    Raises DeclarationError for apps that don't go together, and for listening without saying to whom; StoreUnusable for
-    a store that can't be opened; OSError for an address that can't be had.
+    Raises DeclarationError for apps that don't go together, for listening without saying to whom, and for a name that a
+    process can't have; StoreUnusable for a store that can't be opened; OSError for an address that can't be had.
     """
     registry, definitions = together(apps)
     refuse_own_name(apps)
@@ -160,6 +163,8 @@ async def open_engine(
             f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
             "or insecure=True, with which everybody who can connect may do everything"
         )
+    if process is not None:
+        worker_name(process)
     if report is None:
         from headway.observe import log_report
 
@@ -180,14 +185,16 @@ async def open_engine(
                 hubs: list[Hub] = []
                 own = PacedChannel(channel, _PACE)
                 builtin = builtin_app(registry, functools.partial(unregistered, backend, registry))
-                # Headway's own run here alone, so they need no leases.
-                for served, through_channel, process in (
-                    (definitions, theirs, SERVER),
-                    (together([builtin])[1], own, None),
+                # Where this engine alone has the store, Headway's own run here alone, and need no leases.
+                shared = is_shared(backend)
+                name = worker_name(process) if shared else SERVER
+                for served, through_channel, placed_as in (
+                    (definitions, theirs, name),
+                    (together([builtin])[1], own, name if shared else None),
                 ):
                     hub = Hub(through_channel, nursery, report, lag_limit=lag_limit, isolation=isolation)
                     hubs.append(hub)
-                    placing = Placing(hub, through_channel, registry, report, stall_limit, process, lease_ttl)
+                    placing = Placing(hub, through_channel, registry, report, stall_limit, placed_as, lease_ttl)
                     supervisors += [supervisor(*each, placing) for each in served.items()]
                 for each in supervisors:
                     nursery.start_soon(each.supervise, name=f"controller {each.name}")

@@ -1,15 +1,16 @@
-"""Both stores keep every promise of a store."""
+"""Each store keeps every promise of a store."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
-from headway.storage import Backend, MemoryBackend, SqliteBackend
+from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend
 from headway.testing import BACKEND_CHECKS, BackendCheck, OpenBackend, check_backend, run_backend_check
+from tests.helpers.etcd_server import EtcdServer
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "etcd"])
 def open_backend(request: pytest.FixtureRequest, tmp_path: Path) -> OpenBackend:
     count = 0
 
@@ -18,7 +19,10 @@ def open_backend(request: pytest.FixtureRequest, tmp_path: Path) -> OpenBackend:
         count += 1
         if request.param == "memory":
             return MemoryBackend(max_changes=max_changes)
-        return SqliteBackend(tmp_path / f"{count}.db", max_changes=max_changes)
+        if request.param == "sqlite":
+            return SqliteBackend(tmp_path / f"{count}.db", max_changes=max_changes)
+        server: EtcdServer = request.getfixturevalue("etcd")
+        return EtcdBackend(f"etcd://{server.endpoint}{server.new_prefix()}", max_changes=max_changes)
 
     return opening
 

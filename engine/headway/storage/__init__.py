@@ -3,6 +3,8 @@
 Nothing here knows who asks or whether they may. Open `_backend.py` first (the promises), then `_log.py`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import Fence as Fence
 from headway.storage._backend import Operation as Operation
@@ -12,8 +14,10 @@ from headway.storage._backend import ReadsAtOnce as ReadsAtOnce
 from headway.storage._backend import Remove as Remove
 from headway.storage._backend import Require as Require
 from headway.storage._backend import RequireOwnsNothing as RequireOwnsNothing
+from headway.storage._backend import Shared as Shared
 from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
+from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._errors import FenceLowered as FenceLowered
 from headway.storage._errors import LeaseEnded as LeaseEnded
@@ -33,3 +37,19 @@ from headway.storage._memory import MemoryBackend as MemoryBackend
 from headway.storage._open import open_store as open_store
 from headway.storage._sqlite import SqliteBackend as SqliteBackend
 from headway.storage._sqlite import open_sqlite as open_sqlite
+
+if TYPE_CHECKING:
+    from headway.storage._etcd import EtcdAddress as EtcdAddress
+    from headway.storage._etcd import EtcdBackend as EtcdBackend
+    from headway.storage._etcd import etcd_address as etcd_address
+
+# What speaks to etcd needs asyncio, h2 and ssl: it is loaded when it is first asked for.
+_LATER = ("EtcdAddress", "EtcdBackend", "etcd_address")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from headway.storage import _etcd
+
+    return getattr(_etcd, name)

@@ -20,8 +20,8 @@ history of commits. What it promises, and what `headway.testing.check_backend` c
    when its time has passed, whatever commit bears a fence next or is about leases. The commit that ends a term raises
    the fence that the lease governs (`scope_of`) above it, so that nothing which bears that term is written from then
    on, with or without a successor (C8). While a lease is held, its fence is raised in its term alone.
-10. A lease's time is measured by the process' monotonic clock, and never ends early by it: after a restart a lease
-    that was held counts as held for a whole ttl, and can be kept alive.
+10. A lease's time is measured by the process' monotonic clock, or by etcd's leader's, and never ends early by it: after
+    a restart of who measures it, a lease that was held counts as held for a whole ttl, and can be kept alive.
 """
 
 from __future__ import annotations
@@ -166,6 +166,21 @@ class ReadsAtOnce(Protocol):
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """As `Backend.read`, without a checkpoint."""
         ...
+
+
+class Shared(Protocol):
+    """What a store says that several engines may have open at once. Found by its attribute; see `is_shared`."""
+
+    @property
+    def shared(self) -> bool:
+        """True."""
+        ...
+
+
+def is_shared(backend: Backend) -> bool:
+    """Whether other engines may have the same store open: then nothing of this one's is the only one of its kind."""
+    store: object = backend
+    return bool(getattr(store, "shared", False))
 
 
 async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:

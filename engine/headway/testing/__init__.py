@@ -7,6 +7,9 @@ is the claim it makes; it raises AssertionError with a sentence where the claim 
 `one_shot` runs one controller without workers: a test calls its reconcile, or a mapper, once, and looks at what it did.
 `stored` makes a resource as a store hands it out.
 
+`History` judges what many processes have seen of one store, while they wrote to it, watched it and were killed: what
+each of them sees goes through a `RecordingChannel`, or is added as facts.
+
 `LiveRun` drives a live run under virtual time from synchronous code, such as the rules of a state machine.
 """
 
@@ -16,11 +19,29 @@ from headway.testing._conformance import BackendCheck as BackendCheck
 from headway.testing._conformance import OpenBackend as OpenBackend
 from headway.testing._conformance import check_backend as check_backend
 from headway.testing._conformance import run_backend_check as run_backend_check
+from headway.testing._facts import BookmarkTold as BookmarkTold
+from headway.testing._facts import CacheSeen as CacheSeen
+from headway.testing._facts import ChangesTold as ChangesTold
+from headway.testing._facts import Fact as Fact
+from headway.testing._facts import ReadAnswered as ReadAnswered
+from headway.testing._facts import ReconcileDone as ReconcileDone
+from headway.testing._facts import SnapshotEnded as SnapshotEnded
+from headway.testing._facts import SnapshotTold as SnapshotTold
+from headway.testing._facts import TermHeld as TermHeld
+from headway.testing._facts import Told as Told
+from headway.testing._facts import WatchOpened as WatchOpened
+from headway.testing._facts import WriteAnswered as WriteAnswered
+from headway.testing._facts import fact_line as fact_line
+from headway.testing._facts import read_fact as read_fact
+from headway.testing._history import HISTORY_RULES as HISTORY_RULES
+from headway.testing._history import History as History
+from headway.testing._history_truth import Violation as Violation
 from headway.testing._one_shot import OneShot as OneShot
 from headway.testing._one_shot import Shot as Shot
 from headway.testing._one_shot import Written as Written
 from headway.testing._one_shot import one_shot as one_shot
 from headway.testing._pump import LiveRun as LiveRun
+from headway.testing._recording import RecordingChannel as RecordingChannel
 from headway.testing._scripted import Call as Call
 from headway.testing._scripted import Fault as Fault
 from headway.testing._scripted import ScriptedChannel as ScriptedChannel

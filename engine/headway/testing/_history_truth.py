@@ -1,0 +1,129 @@
+"""What must have happened, from everything that anybody was told. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from headway.resource import Key, Kind
+from headway.testing._facts import ChangesTold, Fact, SnapshotTold, Told, WatchOpened, WriteAnswered
+
+
+class Violation(NamedTuple):
+    """A rule of `headway.testing.HISTORY_RULES` that a history breaks, and a sentence that says where."""
+
+    rule: str
+    sentence: str
+
+
+Blame = Callable[[str, str], None]
+"""Is called with the rule and the sentence of each violation."""
+
+
+class Known(NamedTuple):
+    """A change that has happened."""
+
+    told: Told
+    by: str
+
+
+class Truth:
+    """Every change that is known, by kind and key.
+
+    Two tellers who tell different things of one revision are blamed at once: from there on it is unknown what is true.
+
+    Attributes:
+        acknowledged: the changes that a writer was told to have made: (kind, key, revision), and by whom.
+    """
+
+    def __init__(self, facts: Sequence[Fact], blame: Blame) -> None:
+        self._blame = blame
+        self._keys: dict[Kind, dict[Key, dict[int, Known]]] = {}
+        self._sorted: dict[Kind, dict[Key, list[int]]] = {}
+        self._changes: dict[Kind, list[tuple[int, Key]]] = {}
+        self.acknowledged: dict[tuple[Kind, Key, int], str] = {}
+        kinds: dict[str, Kind] = {}
+        for fact in facts:
+            match fact:
+                case WatchOpened(watch, kind):
+                    kinds[watch] = kind
+                case SnapshotTold(watch, tolds) | ChangesTold(watch, tolds):
+                    for told in tolds:
+                        self._add(kinds[watch], told, f"watch {watch}")
+        answers = [fact for fact in facts if isinstance(fact, WriteAnswered) and fact.outcome == "acknowledged"]
+        for answer in answers:
+            if answer.stored is not None:
+                self._add(answer.kind, answer.stored, f"the answer to {answer.who}")
+                self.acknowledged[answer.kind, answer.key, answer.stored.revision] = answer.who
+        self._sort()
+        for answer in sorted(answers, key=lambda each: each.revision):
+            if answer.stored is None:
+                self._deleted(answer)
+        self._sort()
+
+    def _add(self, kind: Kind, told: Told, by: str) -> None:
+        told = told._replace(more=False)
+        known = self._keys.setdefault(kind, {}).setdefault(told.key, {}).setdefault(told.revision, Known(told, by))
+        if known.told != told:
+            self._blame(
+                "agreed", f"{place(kind, told.key)} at {told.revision}: {known.by} says {known.told}, {by} says {told}"
+            )
+
+    def _deleted(self, answer: WriteAnswered) -> None:
+        """Nothing was there at the answer's revision. If something was until then, this is what deleted it."""
+        before = self.latest(answer.kind, answer.key, answer.revision)
+        if before is None or before.told.deleted:
+            if before is not None and before.told.revision == answer.revision:
+                self.acknowledged[answer.kind, answer.key, answer.revision] = answer.who
+            return
+        if before.told.revision == answer.revision:
+            self._add(
+                answer.kind, Told(answer.revision, answer.key, "", "", deleted=True), f"the answer to {answer.who}"
+            )
+            return
+        told = Told(answer.revision, answer.key, before.told.uid, "", deleted=True)
+        self._add(answer.kind, told, f"the answer to {answer.who}")
+        self.acknowledged[answer.kind, answer.key, answer.revision] = answer.who
+        self._sorted[answer.kind][answer.key] = sorted(self._keys[answer.kind][answer.key])
+
+    def _sort(self) -> None:
+        for kind, keys in self._keys.items():
+            self._sorted[kind] = {key: sorted(changes) for key, changes in keys.items()}
+            self._changes[kind] = sorted((revision, key) for key, changes in keys.items() for revision in changes)
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of which something is known."""
+        return list(self._keys)
+
+    def keys(self, kind: Kind) -> list[Key]:
+        """The keys of which something is known."""
+        return list(self._keys.get(kind, ()))
+
+    def at(self, kind: Kind, key: Key, revision: int) -> Known | None:
+        """What a revision did to a key."""
+        return self._keys.get(kind, {}).get(key, {}).get(revision)
+
+    def latest(self, kind: Kind, key: Key, upto: int) -> Known | None:
+        """The last change of a key at or below a revision."""
+        revisions = self._sorted.get(kind, {}).get(key, [])
+        index = bisect_right(revisions, upto)
+        return self._keys[kind][key][revisions[index - 1]] if index else None
+
+    def later(self, kind: Kind, key: Key, after: int) -> list[Known]:
+        """The changes of a key above a revision."""
+        revisions = self._sorted.get(kind, {}).get(key, [])
+        return [self._keys[kind][key][each] for each in revisions[bisect_right(revisions, after) :]]
+
+    def changes(self, kind: Kind, after: int, upto: int) -> Iterator[tuple[int, Key]]:
+        """Every change of a kind above a revision and up to another, in order."""
+        changes = self._changes.get(kind, [])
+        low = bisect_right(changes, after, key=lambda change: change[0])
+        high = bisect_right(changes, upto, key=lambda change: change[0])
+        return iter(changes[low:high])
+
+
+def place(kind: Kind, key: Key) -> str:
+    """A key as a sentence names it."""
+    return f"{kind[1]} {'/'.join(key)}"

@@ -1,0 +1,155 @@
+"""The rules of a watch: ordered, unique, reliable, atomic, resumable, bookmarkable, its snapshot true. Pure."""
+
+from __future__ import annotations
+
+from headway.resource import Key, Kind
+from headway.testing._facts import BookmarkTold, ChangesTold, SnapshotEnded, SnapshotTold, Told, WatchOpened
+from headway.testing._history_truth import Blame, Truth, place
+
+WatchFact = SnapshotTold | SnapshotEnded | ChangesTold | BookmarkTold
+
+
+class WatchJudge:
+    """Hears what one watch told, blames what is wrong by itself, and then compares it with the truth.
+
+    Attributes:
+        upto: the revision up to which the watch says that it has told everything; None before it has said so.
+        store_ids: of its positions.
+    """
+
+    def __init__(self, opened: WatchOpened, blame: Blame) -> None:
+        self._name = f"watch {opened.watch}"
+        self._within = opened.within
+        self._after = opened.after
+        self._blame = blame
+        self.kind: Kind = opened.kind
+        self.upto: int | None = None
+        self.store_ids: set[str] = set()
+        self._begun_at: int | None = None
+        self._snapshot_at: int | None = None
+        self._snapshot: dict[Key, Told] = {}
+        self._told: set[tuple[int, Key]] = set()
+        self._bookmark = 0
+        self._open_commit = 0
+        # What the watch said each time that it said to be further: (revision, what).
+        self._steps: list[tuple[int, str]] = []
+
+    def hear(self, fact: WatchFact) -> None:
+        """What it told next."""
+        match fact:
+            case SnapshotTold(_, resources):
+                self._hear_snapshot(resources)
+            case SnapshotEnded(_, store_id, revision):
+                self.store_ids.add(store_id)
+                if self.upto is not None:
+                    self._blame("snapshot", f"{self._name} ended a snapshot at {revision} when it was live already")
+                    return
+                self._begun_at = self._snapshot_at = self.upto = revision
+            case ChangesTold(_, changes):
+                for told in changes:
+                    self._hear_change(told)
+            case BookmarkTold(_, store_id, revision, resumed):
+                self.store_ids.add(store_id)
+                self._hear_bookmark(revision, resumed)
+
+    def covers(self, key: Key) -> bool:
+        """Whether the watch is of this key."""
+        partition, namespace, prefix = self._within
+        return _is(partition, key[0]) and _is(namespace, key[1]) and key[2].startswith(prefix)
+
+    def _hear_snapshot(self, resources: tuple[Told, ...]) -> None:
+        if self.upto is not None:
+            self._blame("snapshot", f"{self._name} told a snapshot's part when it was live already")
+        for told in resources:
+            if told.key in self._snapshot:
+                self._blame("unique", f"{self._name} told {place(self.kind, told.key)} twice in its snapshot")
+            self._snapshot[told.key] = told
+
+    def _hear_change(self, told: Told) -> None:
+        where = f"{self._name} told {place(self.kind, told.key)} at {told.revision}"
+        if self.upto is None:
+            self._blame("snapshot", f"{where} before the end of its snapshot")
+            return
+        if (told.revision, told.key) in self._told:
+            self._blame("unique", f"{where} twice")
+        elif self._open_commit and told.revision != self._open_commit:
+            self._blame("atomic", f"{where} in the middle of commit {self._open_commit}")
+        elif told.revision <= self._bookmark:
+            self._blame("bookmarkable", f"{where} after its bookmark {self._bookmark}")
+        elif self._snapshot_at is None and told.revision <= (self._begun_at or 0):
+            self._blame("resumable", f"{where}, resumed after {self._begun_at}")
+        elif told.revision <= self.upto and not self._open_commit:
+            rule = "atomic" if told.revision == self.upto and self._steps else "ordered"
+            self._blame(rule, f"{where} after it had told everything up to {self.upto}")
+        self._told.add((told.revision, told.key))
+        self._open_commit = told.revision if told.more else 0
+        if not told.more and told.revision > self.upto:
+            self.upto = told.revision
+            self._steps.append((told.revision, "change"))
+
+    def _hear_bookmark(self, revision: int, resumed: bool) -> None:
+        if self.upto is None:
+            if not resumed or self._after is None:
+                self._blame("snapshot", f"{self._name} told a bookmark before the end of its snapshot")
+                return
+            self._begun_at = self.upto = revision
+            if revision != self._after:
+                self._blame("resumable", f"{self._name}, to go on after {self._after}, goes on after {revision}")
+                self._begun_at = min(revision, self._after)
+        elif self._open_commit:
+            self._blame("atomic", f"{self._name} told bookmark {revision} in the middle of commit {self._open_commit}")
+        elif revision < self.upto:
+            self._blame("bookmarkable", f"{self._name} told bookmark {revision} after everything up to {self.upto}")
+        self._bookmark = max(self._bookmark, revision)
+        if revision > self.upto:
+            self.upto = revision
+            self._steps.append((revision, "bookmark"))
+
+    def compare(self, truth: Truth) -> None:
+        """Blame what it left out, and what its snapshot had that was not so."""
+        if self._snapshot_at is not None:
+            self._compare_snapshot(truth, self._snapshot_at)
+        if self._begun_at is None or self.upto is None:
+            return
+        for revision, key in truth.changes(self.kind, self._begun_at, self.upto):
+            if (revision, key) not in self._told and self.covers(key):
+                self._blame_missing(truth, revision, key)
+
+    def _blame_missing(self, truth: Truth, revision: int, key: Key) -> None:
+        known = truth.at(self.kind, key, revision)
+        assert known is not None
+        where = f"{self._name} left out {place(self.kind, key)} at {revision}, which {known.by} has"
+        passed, by = next((step for step in self._steps if step[0] >= revision), (self.upto, "bookmark"))
+        if (self.kind, key, revision) in truth.acknowledged and not known.by.startswith("watch"):
+            rule = "durable"
+        elif any(told == revision for told, _ in self._told):
+            rule = "atomic"
+        elif self._steps and (passed, by) == self._steps[0] and by == "change":
+            rule = "gapless" if self._snapshot_at is not None else "resumable"
+        else:
+            rule = "bookmarkable" if by == "bookmark" else "reliable"
+        self._blame(rule, where)
+
+    def _compare_snapshot(self, truth: Truth, at: int) -> None:
+        for key in truth.keys(self.kind):
+            if not self.covers(key):
+                continue
+            latest = truth.latest(self.kind, key, at)
+            there = 0 if latest is None or latest.told.deleted else latest.told.revision
+            told = self._snapshot.get(key)
+            if (told.revision if told is not None else 0) == there:
+                continue
+            had = f"{place(self.kind, key)} at {told.revision}" if told is not None else f"no {place(self.kind, key)}"
+            rule, should = "snapshot", "which is later"
+            if latest is not None:
+                should = (
+                    f"but {latest.by} has it {'deleted' if latest.told.deleted else 'stored'} at {latest.told.revision}"
+                )
+                if (self.kind, key, latest.told.revision) in truth.acknowledged:
+                    rule = "durable"
+            self._blame(rule, f"the snapshot of {self._name} at {at} had {had}, {should}")
+
+
+def _is(wanted: str, actual: str) -> bool:
+    """Whether a part of a tenancy is within; none is what the server takes for the default."""
+    return wanted in ("*", actual) or (not wanted and actual == "default")

@@ -1,0 +1,177 @@
+"""A channel that writes down what goes through it, as the facts of a history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from grpclib import GRPCError
+
+from headway.client import client_error
+from headway.errors import OutcomeUnknown
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Kind, SnapshotChunk, pb
+from headway.rpc import Channel, Metadata
+from headway.testing._facts import (
+    BookmarkTold,
+    ChangesTold,
+    Fact,
+    ReadAnswered,
+    SnapshotEnded,
+    SnapshotTold,
+    WatchOpened,
+    WriteAnswered,
+    digest_of,
+    told_of,
+    told_of_change,
+)
+
+Reply = TypeVar("Reply")
+Record = Callable[[Fact], object]
+"""Is called with each fact as it is seen; it must not wait."""
+
+
+class RecordingChannel:
+    """Meets `rpc.Channel`, over another one: what is watched, written and read through it becomes facts.
+
+        history = History()
+        channel = RecordingChannel("web-1", history.add)
+        async with open_engine("sqlite:staff.db", app, through=channel.over) as engine: ...
+
+    Args:
+        who: a name for this life of this process, which no other has.
+        record: takes the facts: `History.add`, or writes `fact_line` to a file.
+        clock: seconds, the same in every process of the history; unless given, the machine's monotonic clock.
+    """
+
+    _inner: Channel
+
+    def __init__(self, who: str, record: Record, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._who = who
+        self._record = record
+        self._clock = clock
+        self._watches = 0
+
+    def over(self, inner: Channel) -> Channel:
+        """This channel, over another one: for `open_engine`'s ``through``."""
+        self._inner = inner
+        return self
+
+    @property
+    def settles_writes(self) -> bool:
+        """As the channel that this one is over."""
+        return self._inner.settles_writes
+
+    async def unary(
+        self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        """See `rpc.Channel`."""
+        method = path.rpartition("/")[2]
+        sent = self._clock()
+        if method not in ("Write", "WriteStatus", "Delete", "Read"):
+            return await self._inner.unary(path, request, reply_type, metadata=metadata)
+        # Before the service may fill in anything.
+        digest = digest_of(request.resource) if method == "Write" else ""
+        id = request.resource.id if method == "Write" else request.id
+        try:
+            reply: Any = await self._inner.unary(path, request, reply_type, metadata=metadata)
+        except GRPCError as error:
+            if method != "Read":
+                refusal = client_error(error, write=True, settles_writes=self._inner.settles_writes)
+                outcome = "unknown" if isinstance(refusal, OutcomeUnknown) else "refused"
+                self._wrote(id, request, sent, outcome, digest, None)
+            raise
+        except BaseException:
+            if method != "Read":
+                self._wrote(id, request, sent, "unknown", digest, None)
+            raise
+        if method == "Read":
+            version = int(reply.resource.version) if reply.resource is not None else 0
+            answer = (self._who, *_place(id), (sent, self._clock()), reply.position.revision, version)
+            # A read by uid asks for one incarnation: what else bears the name it doesn't say.
+            if not id.uid:
+                self._record(ReadAnswered(*answer))
+        else:
+            self._wrote(id, request, sent, "acknowledged", digest, reply)
+        answered: Reply = reply
+        return answered
+
+    def _wrote(self, id: pb.Id, request: Any, sent: float, outcome: str, digest: str, reply: Any) -> None:
+        fence = None if request.fence is None else (request.fence.controller, request.fence.member, request.fence.term)
+        kind, key = _place(id)
+        named: str = request.resource.version if hasattr(request, "resource") else request.version
+        # What is no number is no version of a store's, and the service says so.
+        expected = int(named) if named.isdecimal() else 0
+        write = WriteAnswered(self._who, kind, key, (sent, self._clock()), fence, outcome, digest, expected=expected)
+        if reply is not None:
+            stored = None if reply.resource is None else told_of(reply.resource)
+            if stored is not None:
+                # As the store has it: the request may have left the tenancy to the server.
+                write = write._replace(key=stored.key)
+            write = write._replace(revision=reply.position.revision, stored=stored)
+        self._record(write)
+
+    def stream(
+        self, path: str, request: Any, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """See `rpc.Channel`."""
+        opened = self._inner.stream(path, request, metadata=metadata)
+        if path.rpartition("/")[2] != "WatchList":
+            return opened
+        self._watches += 1
+        return _RecordedStream(opened, request, f"{self._who}.{self._watches}", self._record)
+
+
+class _RecordedStream:
+    def __init__(
+        self,
+        opened: AbstractAsyncContextManager[AsyncIterator[Any]],
+        request: pb.WatchListRequest,
+        watch: str,
+        record: Record,
+    ) -> None:
+        self._opened = opened
+        self._request = request
+        self._watch = watch
+        self._record = record
+
+    async def __aenter__(self) -> AsyncIterator[Any]:
+        self._items = await self._opened.__aenter__()
+        request, tenancy = self._request, self._request.tenancy or pb.Tenancy()
+        type = request.type or pb.Type()
+        after = None if request.resume_after is None else request.resume_after.revision
+        within = (tenancy.partition, tenancy.namespace, request.name_prefix)
+        self._record(WatchOpened(self._watch, (type.group, type.kind), within, after))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._opened.__aexit__(kind, error, traceback)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._items.__anext__()
+        match item:
+            case SnapshotChunk(resources):
+                self._record(SnapshotTold(self._watch, tuple(map(told_of, resources))))
+            case EndOfSnapshot(position):
+                self._record(SnapshotEnded(self._watch, position.store_id, position.revision))
+            case Changes(changes):
+                self._record(ChangesTold(self._watch, tuple(map(told_of_change, changes))))
+            case Bookmark(position, resumed):
+                self._record(BookmarkTold(self._watch, position.store_id, position.revision, resumed))
+        return item
+
+
+def _place(id: pb.Id) -> tuple[Kind, Key]:
+    type, tenancy = id.type or pb.Type(), id.tenancy or pb.Tenancy()
+    return (type.group, type.kind), (tenancy.partition, tenancy.namespace, id.name)
+
+
+def _meets_the_protocol() -> Channel:
+    return RecordingChannel("", print)

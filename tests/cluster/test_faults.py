@@ -1,0 +1,116 @@
+"""Engines on a real cluster keep every rule of a history while members and engines are killed, stopped and cut off."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import headway
+from headway.testing import History, Violation, WriteAnswered
+from tests.helpers.etcd_cluster import open_cluster, until
+from tests.helpers.etcd_server import need_etcd_for_faults
+from tests.helpers.fault_engines import EngineProcess
+from tests.helpers.fault_plan import FaultPlan
+from tests.helpers.fault_program import Job, Witness, owes, recorded, types_of
+
+SECONDS = float(os.environ.get("HEADWAY_FAULT_SECONDS", "60"))
+SEED = int(os.environ.get("HEADWAY_FAULT_SEED", "1"))
+ENGINES = 3
+
+pytestmark = pytest.mark.cluster
+
+
+class Fleet:
+    """Engine processes on one store, and a witness in this process that watches all the while."""
+
+    def __init__(self, store: str, folder: Path, seed: int) -> None:
+        self.history = History()
+        self.store = store
+        self.engines = [EngineProcess(f"web-{n}", store, folder, seed * 1000 + n * 100) for n in range(1, ENGINES + 1)]
+
+    async def run(self, during: Callable[[trio.Nursery], Awaitable[None]]) -> None:
+        """Start all, do something meanwhile, have all come to rest, and end them. Their facts are read in any case."""
+        try:
+            await self._run(during)
+        finally:
+            for engine in self.engines:
+                engine.read_into(self.history)
+
+    async def _run(self, during: Callable[[trio.Nursery], Awaitable[None]]) -> None:
+        app = headway.App("staff")
+        job, copy, stamp = types_of(app)
+        async with (
+            recorded(self.store, app, "witness", self.history.add) as (_, client),
+            trio.open_nursery() as nursery,
+        ):
+            witness = Witness(client, nursery, (job, copy, stamp))
+            await witness.reached(1)
+            for engine in self.engines:
+                await engine.start(nursery)
+            for engine in self.engines:
+                await engine.says("ready")
+            await during(nursery)
+            for engine in self.engines:
+                await engine.tell("rest")
+            for engine in self.engines:
+                await engine.says("settled")
+            await until(lambda: _copied(client, job, copy, stamp), 60)
+            # A write that ends everything: what it comes after has been told when it has.
+            last = await client.apply(job.new("last", Job(text="last")))
+            await until(lambda: _copied(client, job, copy, stamp), 60)
+            await witness.reached(int(last.version))
+            for engine in self.engines:
+                await engine.end()
+            nursery.cancel_scope.cancel()
+
+    def answers(self) -> Counter[str]:
+        """How many writes had which outcome."""
+        return Counter(fact.outcome for fact in self.history.facts if isinstance(fact, WriteAnswered))
+
+
+async def _copied(client: headway.Client, job: Any, *made: Any) -> bool:
+    """Whether each job has its copy and its stamp, and nothing else has."""
+    wanted, *found = [{each.name: each.data.text for each in await client.list(type)} for type in (job, *made)]
+    return all(each == wanted for each in found)
+
+
+def said(violations: Sequence[Violation]) -> str:
+    return "\n".join(f"{rule}: {sentence}" for rule, sentence in violations[:20])
+
+
+@pytest.mark.timeout(SECONDS + 240)
+async def test_engines_on_a_cluster_that_is_killed_stopped_and_cut_off_keep_every_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No acknowledged write is lost, no cache goes back, no two hold a term, and every key ends reconciled."""
+    binary = need_etcd_for_faults()
+    async with open_cluster(binary, tmp_path) as cluster:
+        fleet = Fleet(f"etcd://{','.join(cluster.endpoints)}/faults", tmp_path, SEED)
+        plan: list[FaultPlan] = []
+
+        async def faults(nursery: trio.Nursery) -> None:
+            plan.append(FaultPlan(cluster, fleet.engines, nursery, SEED))
+            await plan[0].run(SECONDS)
+
+        began, ended_well = trio.current_time(), False
+        try:
+            await fleet.run(faults)
+            ended_well = True
+        finally:
+            violations, answers = fleet.history.violations(owes()), fleet.answers()
+            took = trio.current_time() - began
+            with capsys.disabled():
+                print(f"\n{binary}, seed {SEED}, {took:.0f} s: {dict(cluster.faults)}")
+                print(f"writes {dict(answers)}, {len(fleet.history.facts)} facts, {len(violations)} violations")
+                if violations or not ended_well:
+                    print(f"in this order: {'; '.join(plan[0].log if plan else ())}\n{said(violations)}")
+    assert not violations
+    # A run in which nothing could be written, or nothing befell, would prove nothing.
+    assert answers["acknowledged"] > 2 * SECONDS
+    assert len(plan[0].log) > SECONDS / 15

@@ -1,0 +1,104 @@
+"""The engine processes of the fault tests: started, killed, stopped, and asked how far they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from headway.testing import History
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+
+
+class EngineProcess:
+    """A process that runs `fault_program`, over all its lives. Each has a file of facts.
+
+    Attributes:
+        life: how many it has had.
+    """
+
+    def __init__(self, name: str, store: str, folder: Path, seed: int) -> None:
+        self.name = name
+        self.life = 0
+        self._store = store
+        self._folder = folder
+        self._seed = seed
+        self._process: trio.Process | None = None
+        self._said: list[str] = []
+        self._heard = trio.Event()
+
+    @property
+    def log(self) -> Path:
+        """What it has written to its standard error, over all its lives."""
+        return self._folder / f"{self.name}.log"
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Start its next life."""
+        self.life += 1
+        who = f"{self.name}#{self.life}"
+        command = [sys.executable, "-m", "tests.helpers.fault_program", self._store, self.name, who]
+        command += [str(self._folder / f"{who}.facts"), str(self._seed + self.life)]
+        with self.log.open("ab") as log:
+            run = partial(trio.run_process, command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._process = await nursery.start(partial(run, stderr=log, check=False))
+        self._said = []
+        nursery.start_soon(self._listen, self._process)
+
+    async def _listen(self, process: trio.Process) -> None:
+        rest = b""
+        assert process.stdout is not None
+        async for part in process.stdout:
+            *lines, rest = (rest + part).split(b"\n")
+            self._said += [line.decode() for line in lines]
+            self._tell()
+        self._said.append("ended")
+        self._tell()
+
+    def _tell(self) -> None:
+        self._heard.set()
+        self._heard = trio.Event()
+
+    async def says(self, text: str) -> None:
+        """Wait until it has said so. Raises RuntimeError, with the end of its log, when it ends, or in time."""
+        with trio.move_on_after(PATIENCE):
+            while text not in self._said and "ended" not in self._said:
+                await self._heard.wait()
+        if text not in self._said:
+            raise RuntimeError(f"{self.name} has not said {text!r} but {self._said}; {self.log.read_text()[-3000:]}")
+
+    async def tell(self, text: str) -> None:
+        """Tell it what to do next."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        await self._process.stdin.send_all(f"{text}\n".encode())
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    async def kill(self) -> None:
+        """As `kill -9`."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+
+    async def end(self) -> None:
+        """Have it end in order."""
+        await self.tell("end")
+        await self.says("ended")
+
+    def read_into(self, history: History) -> None:
+        """Add the facts of all its lives."""
+        for life in range(1, self.life + 1):
+            path = self._folder / f"{self.name}#{life}.facts"
+            if path.exists():
+                with path.open() as lines:
+                    history.read(lines)

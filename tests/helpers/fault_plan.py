@@ -1,0 +1,149 @@
+"""What befalls a cluster and the engines on it, one fault after the other, by a seed."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import trio
+
+from tests.helpers.etcd_cluster import EtcdCluster
+from tests.helpers.etcd_server import EtcdMember
+from tests.helpers.fault_engines import EngineProcess
+from tests.helpers.fault_program import TTL
+from tests.helpers.loopback_wires import OUTSIDE
+
+
+class FaultPlan:
+    """Runs faults on a cluster and its engines. Between two of them everything is whole.
+
+    One at a time, because two members of three that are away are a majority: then nothing is promised but that nothing
+    wrong is said.
+    """
+
+    def __init__(
+        self, cluster: EtcdCluster, engines: Sequence[EngineProcess], nursery: trio.Nursery, seed: int
+    ) -> None:
+        self._cluster = cluster
+        self._engines = engines
+        self._nursery = nursery
+        self._random = random.Random(seed)
+        self._kept: dict[str, Path] = {}
+        self.log: list[str] = []
+        self._began = trio.current_time()
+        self.faults: Mapping[str, Callable[[], Awaitable[None]]] = {
+            "kill the leader": self._kill_leader,
+            "kill a follower": self._kill_follower,
+            "kill two members": self._kill_majority,
+            "stop the leader": self._stop_leader,
+            "stop a follower": self._stop_follower,
+            "cut off the leader": self._cut_leader,
+            "cut off a follower": self._cut_follower,
+            "cut off a member's clients": self._cut_clients,
+            "move the leader": self._move_leader,
+            "put back old data": self._put_back_old_data,
+            "kill an engine": self._kill_engine,
+            "stop an engine": self._stop_engine,
+        }
+
+    async def run(self, seconds: float) -> None:
+        """Every fault once, in an order of chance, then any of them, until the time is up."""
+        waiting: list[str] = []
+        deadline = trio.current_time() + seconds
+        while trio.current_time() < deadline:
+            if not waiting:
+                waiting = list(self.faults)
+                self._random.shuffle(waiting)
+            await self.do(waiting.pop())
+            await trio.sleep(self._random.uniform(0.3, 1.0))
+
+    async def do(self, fault: str) -> None:
+        """One of `faults`, and its mending."""
+        self.log.append(f"{trio.current_time() - self._began:.1f} {fault}")
+        await self.faults[fault]()
+        await self._cluster.healthy()
+
+    async def _while(self) -> None:
+        """How long a fault lasts."""
+        await trio.sleep(self._random.uniform(0.5, 3.0))
+
+    async def _kill(self, *members: EtcdMember) -> None:
+        for member in members:
+            await self._cluster.kill(member)
+            self._kept.setdefault(member.name, self._cluster.keep_data(member))
+        await self._while()
+        for member in members:
+            member.start()
+
+    async def _kill_leader(self) -> None:
+        await self._kill(await self._cluster.leader())
+
+    async def _kill_follower(self) -> None:
+        await self._kill(await self._cluster.follower())
+
+    async def _kill_majority(self) -> None:
+        await self._kill(await self._cluster.leader(), await self._cluster.follower())
+
+    async def _stop(self, member: EtcdMember) -> None:
+        self._cluster.pause(member)
+        await self._while()
+        member.resume()
+
+    async def _stop_leader(self) -> None:
+        await self._stop(await self._cluster.leader())
+
+    async def _stop_follower(self) -> None:
+        await self._stop(await self._cluster.follower())
+
+    async def _cut(self, member: EtcdMember) -> None:
+        self._cluster.partition(member, clients=self._random.random() < 0.5)
+        await self._while()
+        self._cluster.wires.mend()
+
+    async def _cut_leader(self) -> None:
+        await self._cut(await self._cluster.leader())
+
+    async def _cut_follower(self) -> None:
+        await self._cut(await self._cluster.follower())
+
+    async def _cut_clients(self) -> None:
+        member = self._random.choice(list(self._cluster.members.values()))
+        self._cluster.faults["clients cut off from a member"] += 1
+        self._cluster.wires.cut(member.name, OUTSIDE)
+        await self._while()
+        self._cluster.wires.mend()
+
+    async def _move_leader(self) -> None:
+        await self._cluster.move_leader()
+
+    async def _put_back_old_data(self) -> None:
+        member = await self._cluster.follower()
+        await self._cluster.kill(member)
+        kept = self._kept.pop(member.name, None)
+        if kept is None:
+            # There is no older copy yet: go on for a while from this one.
+            kept = self._cluster.keep_data(member)
+            await self._cluster.start(member)
+            await self._while()
+            await self._cluster.kill(member)
+        # What this member alone had besides one of the others, that one must have first: a majority has forgotten it.
+        await self._cluster.caught_up()
+        await self._cluster.put_back(member, kept)
+
+    async def _kill_engine(self) -> None:
+        engine = self._random.choice(self._engines)
+        self._cluster.faults["kill -9 of an engine"] += 1
+        await engine.kill()
+        await trio.sleep(self._random.uniform(0.0, TTL))
+        await engine.start(self._nursery)
+        await engine.says("ready")
+
+    async def _stop_engine(self) -> None:
+        engine = self._random.choice(self._engines)
+        self._cluster.faults["SIGSTOP of an engine"] += 1
+        engine.signal(signal.SIGSTOP)
+        # Often for longer than its leases last, so that others take over while it thinks that it has them.
+        await trio.sleep(self._random.uniform(0.5, 2.5) * TTL)
+        engine.signal(signal.SIGCONT)

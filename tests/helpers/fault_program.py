@@ -1,0 +1,235 @@
+"""An engine process of the fault tests: `python -m tests.helpers.fault_program STORE PROCESS WHO FACTS SEED`.
+
+It writes jobs, runs its share of two controllers that copy them, and watches everything; what it sees it appends to a
+file, as facts of a history. On standard input it hears what to do next: `rest` (write no more), `end`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
+
+import trio
+
+import headway
+from headway import events, field
+from headway.client import Client
+from headway.engine import together
+from headway.resource import Key, Position
+from headway.rpc import InProcessChannel
+from headway.service import LeaseService, ResourceService
+from headway.storage import Backend, open_store
+from headway.testing import CacheSeen, Fact, ReconcileDone, RecordingChannel, TermHeld, fact_line
+
+TTL = 2.0
+NAMES = [f"job-{number}" for number in range(24)]
+PATIENCE = 5.0
+WRITERS = 3
+Record = Callable[[Fact], object]
+
+
+@headway.message
+class Job:
+    text: str = field(1)
+
+
+@headway.message
+class Copy:
+    text: str = field(1)
+
+
+Types = tuple[headway.ResourceType[Job], headway.ResourceType[Copy], headway.ResourceType[Copy]]
+
+
+def types_of(app: headway.App) -> Types:
+    """Jobs; their copies, which one process makes and deletes; and their stamps, which all processes make, each those
+    of its shards, and which the reaper deletes.
+    """
+    job, copy = app.type("staff", "v1", "Job", Job), app.type("staff", "v1", "Copy", Copy)
+    return job, copy, app.type("staff", "v1", "Stamp", Copy)
+
+
+def app_of(who: str, record: Record) -> tuple[headway.App, Types]:
+    """The app, whose reconciles note what they see, and its types."""
+    app = headway.App("staff")
+    job, copy, stamp = types_of(app)
+
+    def controller(name: str, made: headway.ResourceType[Copy], placement: Any) -> None:
+        @app.controller(
+            manages=job, watches={made: headway.map_same_name()}, concurrency=4, placement=placement, name=name
+        )
+        async def copies(rt: headway.Runtime, request: headway.Request[Job]) -> None:
+            began = time.monotonic()
+            types: tuple[headway.ResourceType[Any], ...] = (job, made)
+            seen = tuple((type.kind, rt.cache.revision(type)) for type in types)
+            for type in types:
+                held = tuple((each.id.key, int(each.version)) for each in rt.cache.list(type))
+                record(CacheSeen(f"{who} {name}", type.kind, rt.cache.revision(type), held))
+            given, there = rt.resource(request), rt.cache.get(made, request.id.name)
+            owner = given if made is stamp else None
+            if there is not None and (given is None if owner is None else not _owns(owner, there)):
+                # A stamp of a former job of this name; without any job it is the reaper's.
+                if made is copy or given is not None:
+                    await rt.client.delete(there)
+            elif given is not None and (there is None or there.data.text != given.data.text):
+                await rt.apply(made.new(request.id.name, Copy(text=given.data.text), owner=owner))
+            record(ReconcileDone(who, f"staff/{name}", request.id.key, began, seen))
+
+    controller("copier", copy, "singleton")
+    controller("stamper", stamp, headway.sharded(shards=4))
+    return app, (job, copy, stamp)
+
+
+def _owns(owner: headway.Resource[Any], owned: headway.Resource[Any]) -> bool:
+    return owned.owner is not None and owned.owner.uid == owner.uid
+
+
+def same(key: Key) -> list[Key]:
+    return [key]
+
+
+def owes() -> dict[str, Any]:
+    """What the two controllers have to reconcile because of which changes; for `History.check`."""
+    job, copy, stamp = types_of(headway.App("staff"))
+    return {"staff/copier": {job.kind: same, copy.kind: same}, "staff/stamper": {job.kind: same, stamp.kind: same}}
+
+
+class Writer:
+    """Writes and deletes jobs, and reads them, whatever becomes of it."""
+
+    def __init__(self, client: headway.Client, job: headway.ResourceType[Job], who: str, seed: int) -> None:
+        self.resting = False
+        self.rests = trio.Event()
+        self._client = client
+        self._job = job
+        self._who = who
+        self._random = random.Random(seed)
+
+    async def work(self) -> None:
+        """Until `resting`."""
+        number = 0
+        while not self.resting:
+            number += 1
+            await trio.sleep(self._random.uniform(0.02, 0.2))
+            try:
+                with trio.move_on_after(PATIENCE):
+                    await self._once(number)
+            except headway.HeadwayError:
+                # It was refused, failed, or nobody knows: the channel has written down which.
+                await trio.sleep(0.05)
+        self.rests.set()
+
+    async def _once(self, number: int) -> None:
+        name, dice = self._random.choice(NAMES), self._random.random()
+        if dice < 0.15:
+            await self._client.delete(self._job.id(name))
+        elif dice < 0.3:
+            await self._client.get(self._job, name)
+        else:
+            await self._client.apply(self._job.new(name, Job(text=f"{self._who} {number}")))
+
+
+class Witness:
+    """Watches types all the while, each watch going on where the last one ended."""
+
+    def __init__(
+        self, client: headway.Client, nursery: trio.Nursery, types: tuple[headway.ResourceType[Any], ...]
+    ) -> None:
+        self._client = client
+        self._told = dict.fromkeys(types, 0)
+        for type in types:
+            nursery.start_soon(self._watch, type)
+
+    async def _watch(self, type: headway.ResourceType[Any]) -> None:
+        at: Position | None = None
+        while True:
+            try:
+                async with self._client.watch(type, resume_after=at, progress_interval=0.2) as told:
+                    async for event in told:
+                        if isinstance(event, headway.Upserted | headway.Deleted):
+                            self._told[type] = max(self._told[type], event.revision)
+                        else:
+                            at = event.position
+                            self._told[type] = max(self._told[type], at.revision)
+            except headway.HistoryGone:
+                at = None
+            except headway.HeadwayError:
+                await trio.sleep(0.1)
+
+    async def reached(self, revision: int) -> None:
+        """Wait until everything up to a revision has been told."""
+        with trio.fail_after(60):
+            while True:
+                if min(self._told.values()) >= revision:
+                    return
+                await trio.sleep(0.05)
+
+
+@asynccontextmanager
+async def recorded(
+    store: str, app: headway.App, who: str, record: Record
+) -> AsyncIterator[tuple[Backend, headway.Client]]:
+    """A store, and a client of it of which everything is written down."""
+    registry, _ = together([app])
+    async with open_store(store) as backend:
+        services = InProcessChannel(ResourceService(backend, registry), LeaseService(backend))
+        yield backend, Client(RecordingChannel(f"{who} client", record).over(services), registry)
+
+
+async def main(store: str, process: str, who: str, path: str, seed: int) -> None:
+    """Run until told to end."""
+    facts = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def record(fact: Fact) -> None:
+        # At once, for the process may be killed at any time.
+        os.write(facts, (fact_line(fact) + "\n").encode())
+
+    def report(event: object) -> None:
+        if isinstance(event, events.LeaseTaken):
+            record(TermHeld(who, event.name, event.term))
+        elif isinstance(event, events.RunEnded | events.StaleRefused | events.ShutdownBlocked):
+            print(event, file=sys.stderr, flush=True)
+
+    app, types = app_of(who, record)
+    async with (
+        recorded(store, app, who, record) as (backend, client),
+        headway.open_engine(
+            nullcontext(backend),
+            app,
+            process=process,
+            lease_ttl=TTL,
+            report=report,
+            through=RecordingChannel(who, record).over,
+        ) as engine,
+        trio.open_nursery() as nursery,
+    ):
+        witness = Witness(client, nursery, types)
+        writers = [Writer(client, types[0], f"{who}.{number}", seed + number) for number in range(WRITERS)]
+        for writer in writers:
+            nursery.start_soon(writer.work)
+        print("ready", flush=True)
+        async for line in trio.lowlevel.FdStream(os.dup(0)):
+            for word in line.decode().split():
+                if word == "rest":
+                    for writer in writers:
+                        writer.resting = True
+                    for writer in writers:
+                        await writer.rests.wait()
+                    await engine.wait_settled()
+                    print("settled", flush=True)
+                elif word.isdigit():
+                    await witness.reached(int(word))
+                    print("reached", word, flush=True)
+                else:
+                    nursery.cancel_scope.cancel()
+                    return
+
+
+if __name__ == "__main__":
+    _, url, name, life, file, number = sys.argv
+    trio.run(main, url, name, life, file, int(number))

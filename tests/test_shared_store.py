@@ -1,0 +1,151 @@
+"""Engines that have one store open at the same time share the controllers out among them, Headway's own included."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.storage import Backend, MemoryBackend
+from tests.helpers.cluster import Copy, Job
+
+TTL = 15.0
+SINGLETONS = ("copier", "reaper", "namespaces", "partitions")
+
+
+class SharedMemory(MemoryBackend):
+    """A store in memory that says what one on a network says."""
+
+    shared = True
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Backend]:
+    async with SharedMemory() as store:
+        yield store
+
+
+def app_of(by: str) -> tuple[headway.App, headway.ResourceType[Job], headway.ResourceType[Copy]]:
+    app = headway.App("staff")
+    job, copy = app.type("staff", "v1", "Job", Job), app.type("staff", "v1", "Copy", Copy)
+
+    @app.controller(manages=job, watches={copy: headway.map_owner()})
+    async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
+        given = rt.resource(request)
+        if given is not None:
+            await rt.apply(copy.new(given.name, Copy(text=given.data.text, by=by), owner=given))
+
+    return app, job, copy
+
+
+class Engine:
+    """One of the engines, and what it reported."""
+
+    def __init__(self, name: str | None) -> None:
+        self.events: list[object] = []
+        self.app, self.job, self.copy = app_of(str(name))
+        self.engine: headway.Engine
+        self._name = name
+        self._scope = trio.CancelScope()
+        self._ended = trio.Event()
+
+    @asynccontextmanager
+    async def opened(self, store: Backend) -> AsyncIterator[headway.Engine]:
+        shared: AbstractAsyncContextManager[Backend] = nullcontext(store)
+        engine = headway.open_engine(shared, self.app, process=self._name, report=self.events.append, lease_ttl=TTL)
+        async with engine as self.engine:
+            yield self.engine
+
+    async def run(self, store: Backend, *, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            with self._scope:
+                async with self.opened(store):
+                    task_status.started()
+                    await trio.sleep_forever()
+        finally:
+            self._ended.set()
+
+    async def end(self) -> None:
+        self._scope.cancel()
+        await self._ended.wait()
+
+    def leads(self) -> set[str]:
+        return {name for name in SINGLETONS if self.engine.controllers[name].status().phase == "running"}
+
+    def runs_ended(self) -> list[events.RunEnded]:
+        return [event for event in self.events if isinstance(event, events.RunEnded)]
+
+
+async def led(*engines: Engine) -> None:
+    """Wait until these engines run every controller of which there is one."""
+    with trio.fail_after(4 * TTL):
+        while True:
+            if set().union(*(engine.leads() for engine in engines)) == set(SINGLETONS):
+                return
+            await trio.sleep(0.1)
+
+
+async def test_one_engine_runs_what_there_is_one_of_and_the_next_takes_over(
+    store: Backend, autojump_clock: MockClock
+) -> None:
+    """Nobody's run is ended by the other one's, and what is owned by what was deleted goes, whoever is there."""
+    assert autojump_clock.autojump_threshold == 0
+    first, second = Engine("web-1"), Engine("web-2")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(first.run, store)
+        await led(first)
+        await nursery.start(second.run, store)
+        job, copy = second.job, second.copy
+        for name in ("a", "b"):
+            await second.engine.client.apply(job.new(name, Job(text=name)))
+        with trio.fail_after(TTL):
+            await first.engine.wait_settled()
+        assert {each.data.by for each in await second.engine.client.list(copy)} == {"web-1"}
+        # Long enough for anybody to have renewed, or lost, a lease.
+        await trio.sleep(3 * TTL)
+        assert first.leads() == set(SINGLETONS)
+        assert second.leads() == set()
+        assert {second.engine.controllers[name].status().leader for name in SINGLETONS} == {"web-1"}
+        assert first.runs_ended() == second.runs_ended() == []
+        await first.end()
+        await led(second)
+        await second.engine.client.delete(job.id("a"))
+        with trio.fail_after(TTL):
+            await second.engine.wait_settled()
+        assert [each.name for each in await second.engine.client.list(copy)] == ["b"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_engine_without_a_name_has_one_that_nobody_else_has(store: Backend, autojump_clock: MockClock) -> None:
+    """So two of them don't take the other one's leases for their own."""
+    first, second = Engine(None), Engine(None)
+    assert autojump_clock.autojump_threshold == 0
+    async with first.opened(store), second.opened(store):
+        await led(first, second)
+        await trio.sleep(3 * TTL)
+        assert sorted([*first.leads(), *second.leads()]) == sorted(SINGLETONS)
+        names = [
+            {event.holder for event in engine.events if isinstance(event, events.LeaseTaken)}
+            for engine in (first, second)
+        ]
+        assert first.runs_ended() == second.runs_ended() == []
+    assert names[0].isdisjoint({*names[1], "server"})
+
+
+async def test_an_engine_that_has_its_store_alone_needs_no_name() -> None:
+    """It is the server, and Headway's own controllers take no leases; a wrong name is refused all the same."""
+    heard: list[object] = []
+    async with headway.open_engine("memory:", app_of("server")[0], report=heard.append) as engine:
+        with trio.fail_after(30):
+            await engine.wait_settled()
+    assert {(event.name, event.holder) for event in heard if isinstance(event, events.LeaseTaken)} == {
+        ("staff/copier", "server")
+    }
+    with pytest.raises(headway.DeclarationError, match="process='no name'"):
+        async with headway.open_engine("memory:", app_of("server")[0], process="no name"):
+            raise AssertionError("it was opened")

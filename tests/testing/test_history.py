@@ -1,0 +1,295 @@
+"""The judge of histories finds what breaks each of its rules, and nothing in a good history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from headway.resource import Key, Kind
+from headway.testing import (
+    HISTORY_RULES,
+    BookmarkTold,
+    CacheSeen,
+    ChangesTold,
+    Fact,
+    History,
+    ReadAnswered,
+    ReconcileDone,
+    SnapshotEnded,
+    SnapshotTold,
+    TermHeld,
+    Told,
+    WatchOpened,
+    WriteAnswered,
+    fact_line,
+    read_fact,
+)
+
+JOB: Kind = ("staff", "Job")
+COPY: Kind = ("staff", "Copy")
+EVERYTHING = ("*", "*", "")
+CONTROLLER = "staff/copier"
+
+
+def key(name: str) -> Key:
+    return ("default", "default", name)
+
+
+def up(revision: int, name: str = "a", more: bool = False) -> Told:
+    return Told(revision, key(name), f"uid-{name}", f"content-{revision}-{name}", more=more)
+
+
+def gone(revision: int, name: str = "a", more: bool = False) -> Told:
+    return Told(revision, key(name), f"uid-{name}", "", deleted=True, more=more)
+
+
+def opened(watch: str, after: int | None = None, kind: Kind = JOB) -> Fact:
+    return WatchOpened(watch, kind, EVERYTHING, after)
+
+
+def changes(watch: str, *tolds: Told) -> Fact:
+    return ChangesTold(watch, tolds)
+
+
+def snapshot(watch: str, at: int, *tolds: Told, kind: Kind = JOB, store: str = "store") -> list[Fact]:
+    parts = [SnapshotTold(watch, tolds)] if tolds else []
+    return [opened(watch, kind=kind), *parts, SnapshotEnded(watch, store, at)]
+
+
+def bookmark(watch: str, at: int, resumed: bool = False) -> Fact:
+    return BookmarkTold(watch, "store", at, resumed)
+
+
+def wrote(
+    told: Told,
+    *,
+    who: str = "web-1",
+    term: int = 0,
+    sent: float | None = None,
+    outcome: str = "acknowledged",
+    revision: int | None = None,
+    expected: int = 0,
+) -> WriteAnswered:
+    """A write that took a second, sent at the second of its revision unless given."""
+    began = float(told.revision) if sent is None else sent
+    fence = (CONTROLLER, "", term) if term else None
+    write = WriteAnswered(who, JOB, told.key, (began, began + 0.9), fence, outcome, told.digest, expected=expected)
+    if outcome != "acknowledged":
+        return write
+    return write._replace(
+        revision=told.revision if revision is None else revision, stored=None if told.deleted else told
+    )
+
+
+def read(at: int, version: int, sent: float, name: str = "a") -> Fact:
+    return ReadAnswered("web-1", JOB, key(name), (sent, sent + 0.1), at, version)
+
+
+def cache(at: int, **held: int) -> Fact:
+    return CacheSeen("web-1", JOB, at, tuple((key(name), version) for name, version in held.items()))
+
+
+def reconciled(name: str, at: int, who: str = "web-1", began: float = 100.0) -> Fact:
+    return ReconcileDone(who, CONTROLLER, key(name), began, ((JOB, at),))
+
+
+# What happened: a at 2, 4 and 8; b at 3, gone at 5; c and d together at 6.
+LIVE = [changes("w", up(2)), changes("w", up(3, "b"), up(4)), changes("w", gone(5, "b")), bookmark("w", 5)]
+LATER = [changes("w", up(6, "c", more=True), up(6, "d")), bookmark("w", 7), changes("w", up(8))]
+WITNESS: list[Fact] = [*snapshot("w", 1), *LIVE, *LATER]
+GOOD: list[Fact] = [
+    *WITNESS,
+    *snapshot("late", 4, up(3, "b"), up(4)),
+    changes("late", gone(5, "b"), up(6, "c", more=True), up(6, "d"), up(8)),
+    opened("resumed", after=5),
+    bookmark("resumed", 5, resumed=True),
+    changes("resumed", up(6, "c", more=True)),
+    changes("resumed", up(6, "d")),
+    bookmark("resumed", 7),
+    wrote(up(2), term=1),
+    wrote(gone(5, "b"), term=1),
+    wrote(up(8), who="web-2", term=2, expected=4),
+    wrote(up(7, "e"), outcome="refused"),
+    wrote(up(8, "never"), outcome="unknown"),
+    TermHeld("web-1", CONTROLLER, 1),
+    TermHeld("web-2", CONTROLLER, 2),
+    read(4, 4, sent=3.5),
+    read(5, 0, sent=6.0, name="b"),
+    cache(3, a=2, b=3),
+    cache(3, a=8),
+    cache(5, a=8),
+    cache(7, a=8, c=6, d=6),
+    reconciled("a", 8),
+    reconciled("b", 5),
+    reconciled("c", 7),
+    reconciled("d", 3),
+    reconciled("d", 6),
+]
+
+
+def owes(kinds: Iterable[Kind] = (JOB,)) -> dict[str, dict[Kind, Callable[[Key], list[Key]]]]:
+    return {CONTROLLER: {kind: lambda key: [key] for kind in kinds}}
+
+
+def swapped(old: Fact, *new: Fact) -> list[Fact]:
+    """The good history with one fact replaced."""
+    at = GOOD.index(old)
+    return [*GOOD[:at], *new, *GOOD[at + 1 :]]
+
+
+LATE = next(each for each in GOOD if isinstance(each, ChangesTold) and each.watch == "late")
+
+BAD: dict[str, list[list[Fact]]] = {
+    "ordered": [
+        swapped(LIVE[1], changes("w", up(4), up(3, "b"))),
+        # At or below the snapshot's own revision.
+        swapped(LATE, changes("late", up(2)), LATE),
+    ],
+    "unique": [
+        swapped(LIVE[0], LIVE[0], LIVE[0]),
+        [*GOOD, *snapshot("twice", 2, up(2), up(2))],
+    ],
+    "reliable": [swapped(LIVE[1], changes("w", up(4)))],
+    "atomic": [
+        swapped(LATER[0], changes("w", up(6, "c"))),
+        swapped(LATER[0], changes("w", up(6, "c"), up(6, "d"))),
+        swapped(LATER[0], changes("w", up(6, "c", more=True)), LATER[1], changes("w", up(6, "d"))),
+        [*snapshot("w", 1), *LIVE, changes("w", up(6, "c", more=True), up(8))],
+    ],
+    "resumable": [
+        [*GOOD, opened("r", after=4), bookmark("r", 4, resumed=True), changes("r", up(8))],
+        [*GOOD, opened("r", after=4), bookmark("r", 5, resumed=True), bookmark("r", 9)],
+        [*GOOD, opened("r", after=5), bookmark("r", 4, resumed=True), changes("r", gone(5, "b"))],
+    ],
+    "bookmarkable": [
+        [*GOOD, opened("r", after=5), bookmark("r", 5, resumed=True), bookmark("r", 7)],
+        swapped(LATER[0], bookmark("w", 6), LATER[0]),
+        swapped(LATER[1], bookmark("w", 4)),
+    ],
+    "snapshot": [
+        [*GOOD, *snapshot("s", 4, up(4))],
+        [*WITNESS, *snapshot("s", 6, up(4), up(3, "b"), up(6, "c"), up(6, "d"))],
+        [*GOOD, *snapshot("s", 7, up(8), up(6, "c"), up(6, "d"))],
+        [*GOOD, opened("s"), bookmark("s", 3)],
+        [*GOOD, opened("s"), changes("s", up(2))],
+        [*GOOD, *snapshot("s", 2, up(2)), SnapshotEnded("s", "store", 2)],
+        [*GOOD, *snapshot("s", 2, up(2)), SnapshotTold("s", (up(3, "b"),))],
+    ],
+    "gapless": [[*GOOD, *snapshot("g", 3, up(2), up(3, "b")), changes("g", gone(5, "b"))]],
+    "agreed": [
+        swapped(LATE, changes("late", gone(5, "b"), up(6, "c", more=True), up(6, "d"), up(8)._replace(digest="other"))),
+        [*GOOD, wrote(up(4)._replace(uid="another"), who="web-3")],
+    ],
+    "one store": [[*GOOD, *snapshot("copy", 3, up(2), up(3, "b"), store="another store")]],
+    "witnessed": [[*GOOD, wrote(up(11, "z"), sent=20.0)]],
+    "durable": [
+        # Nobody was told of it.
+        [*GOOD, wrote(up(7, "z"), sent=7.0)],
+        # Everybody was told of it, and then it is not there, nor is what it replaced.
+        [*GOOD, *snapshot("s", 9, up(6, "c"), up(6, "d"))],
+        [*GOOD, *snapshot("s", 9, up(4), up(6, "c"), up(6, "d"))],
+        # A deletion that was acknowledged, and has not happened.
+        [*snapshot("w", 1), changes("w", up(2)), bookmark("w", 9), wrote(gone(5)), *snapshot("s", 8, up(2))],
+    ],
+    "refused": [[*WITNESS, wrote(up(8), outcome="refused")]],
+    "replaced": [
+        [*WITNESS, wrote(up(8), expected=2)],
+        [*WITNESS, changes("w", up(10, "b")), wrote(up(10, "b"), expected=3)],
+    ],
+    "once": [[*GOOD, wrote(up(8, "z"), who="web-2", term=2)]],
+    "in order": [[*WITNESS, wrote(up(4), sent=1.0), wrote(up(2), who="web-2", sent=3.0)]],
+    "linearizable": [[*GOOD, read(1, 0, sent=9.5)], [*GOOD, read(8, 4, sent=9.5)], [*GOOD, read(8, 9, 9.5, "n")]],
+    "monotonic": [
+        [*GOOD, cache(6, a=8, c=6, d=6)],
+        [*WITNESS, cache(5, a=8), cache(5, a=4)],
+        # Its deletion was known, and it came back.
+        [*WITNESS, cache(4, a=4, b=3), cache(4, a=4), cache(4, a=4, b=3)],
+    ],
+    "one cut": [
+        [*WITNESS, cache(5, a=2)],
+        [*WITNESS, cache(7, a=4, c=6)],
+        [*WITNESS, cache(7, a=4, c=6, d=6, never=6)],
+        [*WITNESS, cache(8, a=8, b=3, c=6, d=6)],
+    ],
+    "one holder": [
+        [*GOOD, TermHeld("web-2", CONTROLLER, 1)],
+        [*WITNESS, wrote(up(2), term=1), wrote(up(4), who="web-2", term=1)],
+    ],
+    "fenced": [[*WITNESS, wrote(up(4), term=2), wrote(up(8), who="web-2", term=1)]],
+    "reconciled": [
+        [each for each in GOOD if each != reconciled("a", 8)],
+        swapped(reconciled("b", 5), reconciled("b", 4, who="web-3")),
+        # It began before its own write was answered.
+        swapped(reconciled("a", 8), reconciled("a", 7, who="web-2", began=8.5)),
+    ],
+}
+
+
+# What the same histories break besides, as they must.
+ALSO = {
+    "atomic": {"bookmarkable", "unique"},
+    "resumable": {"bookmarkable"},
+    "durable": {"one cut"},
+    "once": {"durable"},
+}
+
+
+def rules(facts: Iterable[Fact]) -> set[str]:
+    return {rule for rule, _ in History(facts).violations()}
+
+
+def test_a_good_history_breaks_no_rule() -> None:
+    """Nor does one that has been written down and read again, whose last line was cut off."""
+    History(GOOD).check(owes())
+    again = History()
+    again.read([*(fact_line(fact) + "\n" for fact in GOOD), '["WatchOp'])
+    assert again.facts == GOOD
+    again.check(owes())
+
+
+def test_every_rule_has_a_history_that_breaks_it() -> None:
+    """So that none is there in name alone."""
+    assert set(BAD) == set(HISTORY_RULES)
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts"),
+    [pytest.param(rule, facts, id=f"{rule} {number}") for rule, all in BAD.items() for number, facts in enumerate(all)],
+)
+def test_a_history_that_breaks_a_rule_is_found(rule: str, facts: list[Fact]) -> None:
+    """And that rule is named, and no other that has nothing to do with it."""
+    found = {each.rule for each in History(facts).violations(owes() if rule == "reconciled" else None)}
+    assert rule in found
+    assert found - {rule} <= ALSO.get(rule, set())
+    with pytest.raises(AssertionError, match=f"(?m)^{rule}: "):
+        History(facts).check(owes() if rule == "reconciled" else None)
+
+
+def test_a_watch_is_held_to_what_it_is_of_alone() -> None:
+    """What has another tenancy or name it need not tell."""
+    facts = [*WITNESS, WatchOpened("part", JOB, ("*", "*", "c"), None), SnapshotEnded("part", "store", 1)]
+    History([*facts, changes("part", up(6, "c")), bookmark("part", 9)]).check()
+    assert rules([*facts, bookmark("part", 9)]) == {"bookmarkable"}
+    other = [*WITNESS, WatchOpened("part", JOB, ("default", "other", ""), None), SnapshotEnded("part", "store", 9)]
+    History(other).check()
+
+
+def test_a_reconcile_that_began_after_its_own_process_write_was_answered_has_seen_it() -> None:
+    """Its cache's frontier may be lower: own writes are there first."""
+    History(swapped(reconciled("a", 8), reconciled("a", 7, who="web-2", began=9.0))).check(owes())
+
+
+def test_a_history_says_how_many_violations_it_has_and_shows_twenty() -> None:
+    """So that a broken store doesn't fill the terminal."""
+    facts = [*snapshot("w", 1), *(changes("w", up(revision)) for revision in range(2, 40)), bookmark("w", 40)]
+    behind = [*snapshot("s", 1), bookmark("s", 40)]
+    with pytest.raises(AssertionError, match="38 violations in ") as found:
+        History([*facts, *behind]).check()
+    assert len(str(found.value).splitlines()) == 21
+
+
+def test_what_is_no_fact_is_refused_with_what_would_be() -> None:
+    """A line of another file is not taken for nothing."""
+    with pytest.raises(ValueError, match="'\\[\"Other\",1\\]' is no fact of a history: its first value is one of Wat"):
+        read_fact('["Other",1]')
