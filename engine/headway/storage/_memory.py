@@ -11,6 +11,7 @@ from typing import Self
 
 import trio
 
+from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import (
     Backend,
@@ -66,7 +67,9 @@ class MemoryBackend:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        pass
+        # Whoever watches is told. What is opened again, by a test that keeps the object, has watchers of its own.
+        self._pulse.stop(lambda: StoreUnusable("the store in memory is closed"))
+        self._pulse = Pulse()
 
     @property
     def position(self) -> Position:
