@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import trio
 
-from headway.resource import Kind, Position, StreamItem
-from headway.storage import MemoryBackend, Within
+from headway.resource import Kind, Position, StreamItem, pb
+from headway.storage import MemoryBackend, Operation, RequireOwnsNothing, Within
 from headway.storage._lease_table import LeaseTable
 from headway.storage._resume import check_resumable
 from headway.storage._tail import ListSnapshot, LogWatch
+from headway.testing import BackendCheck
 
 
 class KeptMemory(MemoryBackend):
@@ -45,6 +46,12 @@ class KeptMemory(MemoryBackend):
         found = [each for key, each in self._tables.get(kind, {}).items() if within.matches(key)]
         return self.tail(kind, within, self._log.head, ListSnapshot(found))
 
+    def there(self, operation: Operation) -> pb.Resource | None:
+        """What is stored of what an operation names."""
+        if isinstance(operation, RequireOwnsNothing):
+            return None
+        return self._tables.get(operation.kind, {}).get(operation.key)
+
     def check_resumable(self, wanted: Position) -> None:
         """Raise unless a watch can resume after a position."""
         check_resumable(wanted, self.position, {**self._left, self._incarnation: None})
@@ -65,16 +72,30 @@ class KeptMemory(MemoryBackend):
 
 
 class SpoilableWatch(LogWatch):
-    """Says what is left of its items."""
+    """Says what is left of its items.
+
+    Attributes:
+        spoil: see `KeptMemory.spoil`.
+        owed: what it says before all else.
+        at_close: is called when it is closed.
+    """
 
     def __init__(self, spoil: Callable[[StreamItem], StreamItem | None], *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._spoil = spoil
+        self.spoil = spoil
+        self.owed: list[StreamItem] = []
+        self.at_close: Callable[[], None] = lambda: None
 
     async def next(self) -> StreamItem:
-        while (item := self._spoil(await super().next())) is None:
+        if self.owed:
+            await trio.lowlevel.checkpoint()
+            return self.owed.pop()
+        while (item := self.spoil(await super().next())) is None:
             pass
         return item
+
+    def close(self) -> None:
+        self.at_close()
 
 
 class KeptMemories:
@@ -99,3 +120,7 @@ class KeptMemories:
     async def restore(self, place: Path) -> None:
         """Restore the store of a place, which is closed."""
         self._stores[place].restored()
+
+
+Broken = dict[type[KeptMemory], list[BackendCheck]]
+"""Broken stores, and the checks that each of them must fail."""

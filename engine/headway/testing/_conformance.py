@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import trio
 
 from headway._groups import leaves
+from headway.errors import HeadwayError
 from headway.storage import Backend
 from headway.testing import (
     _conformance_commits,
@@ -192,6 +193,8 @@ def _failure(error: BaseException) -> str:
         if isinstance(each, AssertionError) and str(each):
             return str(each)
     only = causes[0]
+    if isinstance(only, HeadwayError):
+        return f"the store raised {type(only).__name__}: {only}"
     where = only.__traceback__
     while where is not None and where.tb_next is not None:
         where = where.tb_next

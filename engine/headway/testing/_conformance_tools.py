@@ -8,6 +8,7 @@ from typing import NoReturn, TypeVar
 
 import trio
 
+from headway.errors import HeadwayError
 from headway.resource import (
     AnyMessage,
     Bookmark,
@@ -54,6 +55,8 @@ async def refused(error: type[E], attempt: Awaitable[object], what: str) -> E:
         await attempt
     except error as refusal:
         return refusal
+    except HeadwayError as other:
+        raise AssertionError(f"{what} was refused with {type(other).__name__}, not with {error.__name__}") from other
     fail(f"{what} was not refused with {error.__name__}")
 
 
@@ -118,11 +121,11 @@ async def put(backend: Backend, resource: pb.Resource, expected: str = "", fence
     return await backend.commit([putting(resource, expected)], fence)
 
 
-async def fill(backend: Backend, count: int) -> None:
+async def fill(backend: Backend, count: int, letter: str = "n") -> None:
     """Store so many things, n0000 and on, in commits of a size that every store takes."""
     for start in range(0, count, MOST_OPERATIONS):
         names = range(start, min(start + MOST_OPERATIONS, count))
-        await backend.commit([putting(thing(f"n{index:04}")) for index in names])
+        await backend.commit([putting(thing(f"{letter}{index:04}")) for index in names])
 
 
 async def remove(
