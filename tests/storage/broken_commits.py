@@ -18,55 +18,54 @@ from headway.storage import (
     VersionConflict,
     WrongUid,
 )
-from headway.storage._memory import _Applied
 from headway.testing import _conformance_commits as claims
-from tests.storage.kept_memory import Broken, KeptMemory
+from tests.storage.kept_memory import Applied, Broken, KeptMemory
 
 
 class CreatesOverWhatIsThere(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
+    def decide(self, operation: Operation) -> Applied | None:
         if isinstance(operation, Put) and not operation.expected:
             return (operation.kind, operation.key, self.there(operation), operation.resource)
-        return super()._check(operation)
+        return super().decide(operation)
 
 
 class CreatesAtAnyVersion(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
+    def decide(self, operation: Operation) -> Applied | None:
         if isinstance(operation, Put) and self.there(operation) is None:
             return (operation.kind, operation.key, None, operation.resource)
-        return super()._check(operation)
+        return super().decide(operation)
 
 
 class TheLastWriterWins(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
+    def decide(self, operation: Operation) -> Applied | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None:
             return (operation.kind, operation.key, stored, operation.resource)
-        return super()._check(operation)
+        return super().decide(operation)
 
 
 class TakesOlderVersionsToo(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
+    def decide(self, operation: Operation) -> Applied | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None and operation.expected <= stored.version:
             operation = Put(operation.kind, operation.key, operation.resource, stored.version)
-        return super()._check(operation)
+        return super().decide(operation)
 
 
 class KeepsTheFirstVersion(KeptMemory):
-    def _publish(self, applied: Sequence[_Applied]) -> None:
-        super()._publish(applied)
+    def publish(self, applied: Sequence[Applied]) -> None:
+        super().publish(applied)
         for _, _, old, new in applied:
             if old is not None and new is not None:
                 new.version = old.version
 
 
 class ComparesVersionsFirst(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
+    def decide(self, operation: Operation) -> Applied | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None and stored.version != operation.expected:
             raise VersionConflict("another version")
-        return super()._check(operation)
+        return super().decide(operation)
 
 
 class RemembersUidsOfWhatIsGone(KeptMemory):
@@ -74,8 +73,8 @@ class RemembersUidsOfWhatIsGone(KeptMemory):
         super().__init__(max_changes=max_changes)
         self._gone: dict[Key, str] = {}
 
-    def _check(self, operation: Operation) -> _Applied | None:
-        entry = super()._check(operation)
+    def decide(self, operation: Operation) -> Applied | None:
+        entry = super().decide(operation)
         made = operation.resource.id if isinstance(operation, Put) else None
         if (
             isinstance(operation, Put)
@@ -96,35 +95,35 @@ class CountsRemovalsOfNothing(KeptMemory):
 
 
 class RemovesAtAnyVersion(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
+    def decide(self, operation: Operation) -> Applied | None:
         stored = self.there(operation)
         if isinstance(operation, Remove) and stored is not None:
             operation = Remove(operation.kind, operation.key, operation.uid, stored.version)
-        return super()._check(operation)
+        return super().decide(operation)
 
 
 class KeepsEachGroupVersionApart(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
+    def decide(self, operation: Operation) -> Applied | None:
         stored = self.there(operation)
         if isinstance(operation, Put) and stored is not None and stored.id is not None:
             made = operation.resource.id
             if made is not None and stored.id.type != made.type:
                 key = (*operation.key[:2], f"{operation.key[2]}-{made.type}")
                 return (operation.kind, key, None, operation.resource)
-        return super()._check(operation)
+        return super().decide(operation)
 
 
 class CutsOffLargeData(KeptMemory):
-    def _publish(self, applied: Sequence[_Applied]) -> None:
-        super()._publish(applied)
+    def publish(self, applied: Sequence[Applied]) -> None:
+        super().publish(applied)
         for _, _, _, new in applied:
             if new is not None and new.data is not None:
                 new.data.value = new.data.value[:4096]
 
 
 class DropsMetadataItCantSpell(KeptMemory):
-    def _publish(self, applied: Sequence[_Applied]) -> None:
-        super()._publish(applied)
+    def publish(self, applied: Sequence[Applied]) -> None:
+        super().publish(applied)
         for _, _, _, new in applied:
             if new is not None:
                 new.metadata = {key: value for key, value in new.metadata.items() if key.isascii()}
@@ -138,16 +137,16 @@ class SaysTheRevisionBefore(KeptMemory):
 
 
 class CommitsEachOperationAlone(KeptMemory):
-    def _publish(self, applied: Sequence[_Applied]) -> None:
+    def publish(self, applied: Sequence[Applied]) -> None:
         for entry in applied:
-            super()._publish([entry])
+            super().publish([entry])
 
 
 class CommitsUpToTheRefusal(KeptMemory):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         for index, operation in enumerate(operations):
             try:
-                self._check(operation)
+                self.decide(operation)
             except StorageError:
                 if index:
                     await super().commit(operations[:index], fence)
@@ -173,23 +172,23 @@ class CountsEmptyCommits(KeptMemory):
 
 
 class IgnoresRequirements(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
-        return None if isinstance(operation, Require) else super()._check(operation)
+    def decide(self, operation: Operation) -> Applied | None:
+        return None if isinstance(operation, Require) else super().decide(operation)
 
 
 class IgnoresWhatIsOwned(KeptMemory):
-    def _check(self, operation: Operation) -> _Applied | None:
-        return None if isinstance(operation, RequireOwnsNothing) else super()._check(operation)
+    def decide(self, operation: Operation) -> Applied | None:
+        return None if isinstance(operation, RequireOwnsNothing) else super().decide(operation)
 
 
 class ChecksThenWaits(KeptMemory):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         if fence is not None:
             self._check_fence(fence)
-        applied = [entry for operation in operations if (entry := self._check(operation)) is not None]
+        applied = [entry for operation in operations if (entry := self.decide(operation)) is not None]
         await trio.lowlevel.checkpoint()
         if applied:
-            self._publish(applied)
+            self.publish(applied)
         return self.position
 
 
@@ -216,8 +215,8 @@ class CommitsInTwoParts(KeptMemory):
 
 
 class WritesOverWhatItHandedOut(KeptMemory):
-    def _publish(self, applied: Sequence[_Applied]) -> None:
-        super()._publish(applied)
+    def publish(self, applied: Sequence[Applied]) -> None:
+        super().publish(applied)
         for _, _, old, new in applied:
             if old is not None and new is not None:
                 old.version, old.data = new.version, new.data
@@ -230,11 +229,11 @@ class HandsOutWhatItWasGivenBefore(KeptMemory):
         super().__init__(max_changes=max_changes)
         self._before: dict[tuple[Kind, Key], pb.Resource] = {}
 
-    def _publish(self, applied: Sequence[_Applied]) -> None:
+    def publish(self, applied: Sequence[Applied]) -> None:
         for kind, key, old, _ in applied:
             if old is not None:
                 self._before[kind, key] = copy_message(old)
-        super()._publish(applied)
+        super().publish(applied)
 
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         found, at = super().read_nowait(kind, key)

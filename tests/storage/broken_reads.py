@@ -9,15 +9,12 @@ import trio
 from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
 from headway.storage import Within
 from headway.storage._log import Cursor
-from headway.storage._memory import _Applied
 from headway.storage._tail import ListSnapshot, LogWatch
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_reads as claims
 from headway.testing import _conformance_watches as watches
-from tests.storage.kept_memory import Broken, KeptMemory
-
-Found = tuple[Sequence[pb.Resource], Position]
+from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory
 
 
 class ReadsAReplicaBehind(KeptMemory):
@@ -27,10 +24,10 @@ class ReadsAReplicaBehind(KeptMemory):
         super().__init__(max_changes=max_changes)
         self._behind: tuple[dict[Kind, dict[Key, pb.Resource]], Position] = ({}, self.position)
 
-    def _publish(self, applied: Sequence[_Applied]) -> None:
-        tables = {kind: dict(table) for kind, table in self._tables.items()}
+    def publish(self, applied: Sequence[Applied]) -> None:
+        tables = {kind: dict(table) for kind, table in self.tables.items()}
         self._behind = (tables, self.position)
-        super()._publish(applied)
+        super().publish(applied)
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         await trio.lowlevel.checkpoint()
@@ -52,7 +49,7 @@ class ListsAReplicaBehind(ReadsAReplicaBehind):
 
 class ReadsWhateverTheTenancy(KeptMemory):
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        table = self._tables.get(kind, {})
+        table = self.tables.get(kind, {})
         return next((table[each] for each in table if each[2] == key[2]), None), self.position
 
 
@@ -100,7 +97,7 @@ class CountsPagesByNumber(KeptMemory):
 class SnapshotsOfAllNamespaces(KeptMemory):
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         if snapshot is not None:
-            table = self._tables.get(kind, {})
+            table = self.tables.get(kind, {})
             wider = within._replace(namespace="*")
             snapshot = ListSnapshot([each for key, each in table.items() if wider.matches(key)])
         return super().tail(kind, within, after, snapshot)
@@ -114,29 +111,29 @@ class TailsOfAllNames(KeptMemory):
 class KeepsEmptyKinds(KeptMemory):
     async def kinds(self) -> Sequence[Kind]:
         await trio.lowlevel.checkpoint()
-        return sorted(self._tables)
+        return sorted(self.tables)
 
 
 class OwnsByTheBeginningOfAUid(KeptMemory):
     async def list_by_owner(self, owner_uid: str) -> Found:
         await trio.lowlevel.checkpoint()
-        owned = [each for uid, table in self._owned.items() if uid.startswith(owner_uid) for each in table.values()]
+        owned = [each for uid, table in self.owned.items() if uid.startswith(owner_uid) for each in table.values()]
         return owned, self.position
 
 
 class ForgetsWhatAGoneOwnerOwned(KeptMemory):
-    def _publish(self, applied: Sequence[_Applied]) -> None:
-        super()._publish(applied)
+    def publish(self, applied: Sequence[Applied]) -> None:
+        super().publish(applied)
         for _, _, old, new in applied:
             if old is not None and new is None and old.id is not None:
-                self._owned.pop(old.id.uid, None)
+                self.owned.pop(old.id.uid, None)
 
 
 class LosesOwnersByAnUpdate(KeptMemory):
-    def _index_owner(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
-        if old is not None and old.owner is not None and (kind, key) not in self._owned.get(old.owner.uid, {}):
+    def index(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
+        if old is not None and old.owner is not None and (kind, key) not in self.owned.get(old.owner.uid, {}):
             old = None
-        super()._index_owner(kind, key, old, new if old is None else None)
+        super().index(kind, key, old, new if old is None else None)
 
 
 class ReadsThenSaysWhereItStands(KeptMemory):
@@ -151,7 +148,7 @@ class ListsOneKeyAfterTheOther(KeptMemory):
         found: list[pb.Resource] = []
         for each in (await super().list(kind, within, after=after, limit=limit))[0]:
             await trio.lowlevel.checkpoint()
-            now = self._tables[kind].get(resource_key(each))
+            now = self.tables[kind].get(resource_key(each))
             if now is not None:
                 found.append(now)
         return found, self.position
@@ -171,7 +168,7 @@ class SnapshotsPieceByPiece(KeptMemory):
 
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         if snapshot is not None:
-            snapshot = _LaterPieces(self._tables.get(kind, {}), within)
+            snapshot = _LaterPieces(self.tables.get(kind, {}), within)
         return super().tail(kind, within, after, snapshot)
 
 

@@ -20,58 +20,58 @@ class ClosesInSilence(KeptMemory):
 
 
 class LosesWhatNobodyChangedTwice(KeptMemory):
-    def _open_again(self) -> None:
-        super()._open_again()
-        for table in self._tables.values():
+    def open_again(self) -> None:
+        super().open_again()
+        for table in self.tables.values():
             for key in list(table)[-1:]:
                 del table[key]
 
 
 class ForgetsWhoOwns(KeptMemory):
-    def _open_again(self) -> None:
-        super()._open_again()
-        self._owned.clear()
+    def open_again(self) -> None:
+        super().open_again()
+        self.owned.clear()
 
 
 class StandsWhereItStoodBefore(KeptMemory):
-    def _open_again(self) -> None:
-        super()._open_again()
+    def open_again(self) -> None:
+        super().open_again()
         self._log.head -= 1
         self._position = self._at(self._log.head)
 
 
 class IsTheSameOpening(KeptMemory):
-    def _open_again(self) -> None:
+    def open_again(self) -> None:
         """Keeps its incarnation."""
 
 
 class ForgetsItsOpenings(KeptMemory):
-    def _open_again(self) -> None:
-        super()._open_again()
-        self._left.clear()
+    def open_again(self) -> None:
+        super().open_again()
+        self.left.clear()
 
 
 class ForgetsItsHistory(KeptMemory):
-    def _open_again(self) -> None:
-        super()._open_again()
+    def open_again(self) -> None:
+        super().open_again()
         self._log.floor = self._log.head
 
 
 class ForgetsFences(KeptMemory):
-    def _open_again(self) -> None:
-        super()._open_again()
+    def open_again(self) -> None:
+        super().open_again()
         self._fences.clear()
 
 
 class ForgetsWhatIsSettled(KeptMemory):
-    def _open_again(self) -> None:
-        super()._open_again()
+    def open_again(self) -> None:
+        super().open_again()
         self._settled.clear()
 
 
 class ForgetsLeases(KeptMemory):
-    def _open_again(self) -> None:
-        super()._open_again()
+    def open_again(self) -> None:
+        super().open_again()
         self._leases = LeaseTable()
 
 

@@ -319,7 +319,7 @@ class ReadsSnapshotsWhenAskedForThem(KeptMemory):
 class _Late(ListSnapshot):
     def __init__(self, store: KeptMemory, kind: Kind, within: Within) -> None:
         super().__init__(())
-        self._read: Any = lambda: [each for key, each in store._tables.get(kind, {}).items() if within.matches(key)]
+        self._read: Any = lambda: [each for key, each in store.tables.get(kind, {}).items() if within.matches(key)]
 
     async def next(self) -> Any:
         if self._read is not None:
