@@ -203,6 +203,11 @@ class HearsNoEndButTheClocks(KeptMemory):
             await trio.sleep(held.remaining)
 
 
+class ListsFencesOfControllersAlone(KeptMemory):
+    async def list_fences(self) -> Sequence[Fence]:
+        return [each for each in await super().list_fences() if not each.member]
+
+
 BROKEN: Broken = {
     RaisesWithoutARevision: [claims.a_fence_is_raised_by_a_commit, leases.a_lease_is_taken_by_a_commit],
     CountsTermsFromZero: [claims.term_zero_raises_to_the_next_term],
@@ -214,6 +219,7 @@ BROKEN: Broken = {
     ChecksFencesThenWaits: [claims.nothing_lands_after_the_fence_was_raised],
     SettlesWhateverItIsTold: [claims.what_is_settled_is_returned_by_the_next_raise],
     SettlesByRaising: [claims.what_is_settled_is_returned_by_the_next_raise],
+    ListsFencesOfControllersAlone: [claims.fences_are_listed_as_they_stand],
     SettlesForAnybody: [claims.settling_below_the_fence_is_refused],
     TakesLeasesWithoutARevision: [leases.a_lease_is_taken_by_a_commit],
     GivesAHolderItsTermAgain: [leases.terms_only_grow],

@@ -25,6 +25,7 @@ from headway.storage._backend import (
     Within,
     refuse_repeated_keys,
 )
+from headway.storage._besides import ListsFences
 from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease, check_raise, lease_of, scope_of
@@ -221,6 +222,11 @@ class MemoryBackend:
         who = (fence.controller, fence.member)
         self._settled[who] = max(self._settled.get(who, 0), revision)
 
+    async def list_fences(self) -> Sequence[Fence]:
+        """See `ListsFences.list_fences`."""
+        await trio.lowlevel.checkpoint()
+        return [Fence(*who, *at) for who, at in sorted(self._fences.items())]
+
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         """See `Backend.acquire_lease`."""
         await trio.lowlevel.checkpoint()
@@ -289,5 +295,5 @@ def _check_required(required: Require, stored: pb.Resource | None) -> None:
         raise VersionConflict(f"{required.key[2]} is not there as it was")
 
 
-def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce]:
-    return MemoryBackend(), MemoryBackend()
+def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce, ListsFences]:
+    return MemoryBackend(), MemoryBackend(), MemoryBackend()

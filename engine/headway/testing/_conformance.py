@@ -46,6 +46,9 @@ class Capability(enum.Enum):
     HISTORY_BOUND = "a bound of history"
     """It can be told how many changes to keep."""
 
+    FENCE_LIST = "a list of fences"
+    """It has `headway.storage.ListsFences`, so that it can be copied."""
+
 
 class OpenStore(Protocol):
     """Opens the store at a place, making an empty one where there is none.
@@ -99,6 +102,7 @@ BACKEND_CHECKS: list[BackendCheck] = [
 _NEEDED: dict[BackendCheck, Capability] = {
     **dict.fromkeys(_conformance_history.ON_SHORT_HISTORY, Capability.HISTORY_BOUND),
     **dict.fromkeys(_conformance_restarts.ON_REOPENED, Capability.DURABILITY),
+    _conformance_fences.fences_are_listed_as_they_stand: Capability.FENCE_LIST,
 }
 
 

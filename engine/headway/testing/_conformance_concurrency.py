@@ -97,7 +97,7 @@ async def a_large_snapshot_is_of_one_moment(backend: Backend) -> None:
                     await trio.lowlevel.checkpoint()
             readers.append(reader)
 
-    async with truth.writing(backend, steps=120) as lookers:
+    async with truth.writing(backend, steps=60) as lookers:
         lookers.start_soon(watch_slowly)
     for reader in _some(readers):
         stood = before | truth.at(await reader.until_snapshot())

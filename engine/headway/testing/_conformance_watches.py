@@ -69,9 +69,9 @@ async def every_write_and_deletion_follows_once_in_order(backend: Backend) -> No
 
 async def what_a_watch_has_said_is_read(backend: Backend) -> None:
     """Right after a change is heard, a read finds it or something newer."""
+    reader = await reading(backend)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_write_and_delete, backend, 15)
-        reader = await reading(backend)
         while len(reader.changes) < 30:
             before = len(reader.changes)
             await reader.next()
