@@ -147,7 +147,7 @@ async def test_a_store_of_ones_own_is_held_to_its_promises(stores: str, terminal
     lines = done.stdout.splitlines()
     assert re.fullmatch(r"holds    +0\.\d\d s  a_fence_is_raised_by_a_commit", lines[0])
     assert "lacking    0.00 s  fences_outlive_a_reopening" in lines
-    assert re.fullmatch(r"\d+ of \d+ claims hold, 3 are not made", lines[-1])
+    assert re.fullmatch(r"\d+ of \d+ claims hold, 3 left out", lines[-1])
     done = await terminal("store", "conformance", f"{stores}:open_sqlite", "--only", "wins")
     assert done.stdout.endswith("1 of 1 claims hold\n")
 

@@ -30,7 +30,7 @@ async def hold(given: Any, seconds: float, only: Sequence[str], output: Literal[
         click.echo(
             f"{len(said) - len(broken) - len(lacking)} of {len(said)} claims hold"
             + (f", {len(broken)} don't" if broken else "")
-            + (f", {len(lacking)} are not made" if lacking else "")
+            + (f", {len(lacking)} left out" if lacking else "")
         )
     if broken:
         sys.exit(Exit.DIFFERENT)
