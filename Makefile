@@ -4,7 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 FOR ?=
 
-.PHONY: help setup run test prove lint type check bench schema schema-check clean
+ETCD := .venv/etcd/etcd
+
+.PHONY: help setup run test test-cluster prove lint type check bench etcd any-etcd schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,8 +24,11 @@ setup: .venv/ready ## make .venv and install everything into it
 run: .venv/ready ## the main job: keep a fleet of real processes as declared (FOR=20 ends by itself)
 	@exec $(BIN)/python -m examples.fleet $(if $(FOR),--for $(FOR))
 
-test: .venv/ready ## the tests, in under five minutes
+test: .venv/ready any-etcd ## the tests, in under five minutes
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not deep'
+
+test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, with engines on them
+	$(BIN)/pytest tests/cluster -m cluster -v
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
 
@@ -43,6 +48,21 @@ bench: .venv/ready ## the numbers, as a table and in benchmarks/results.json
 	$(BIN)/python -m benchmarks
 
 ##@ Made things
+etcd: $(ETCD) ## the real etcd for the tests, of the version in tests/etcd/go.mod; needs Go, takes minutes once
+
+$(ETCD): tests/etcd/main.go tests/etcd/go.mod tests/etcd/go.sum
+	@echo 'building etcd for the tests, which takes minutes once'
+	@mkdir -p $(@D)
+	cd tests/etcd && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
+	@touch $@
+
+# Go, or its modules, may not be there: then the tests take an etcd that is (tests/helpers/etcd_server.py says which).
+any-etcd:
+	@if [ -n "$$HEADWAY_ETCD" ]; then exit 0; \
+	elif command -v go >/dev/null; then \
+	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
+	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
+
 schema: .venv/ready ## schema/*.proto -> engine/headway/_gen
 	$(BIN)/python schema/generate.py engine/headway/_gen
 

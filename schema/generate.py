@@ -34,7 +34,9 @@ def main(target: Path) -> None:
         alias.write_text(text.replace(f"package {OURS};", f"package {CONSULS};"))
         command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={SCHEMA}", f"--proto_path={made}"]
         command += ["--include_imports", f"--descriptor_set_out={target / 'descriptors.bin'}"]
-        run([*command, *sources, "hashicorp/consul/resource.proto"])
+        # etcd's are not offered by any server of ours, so that reflection has nothing to say of them.
+        offered = [each for each in sources if not each.startswith("etcd/")]
+        run([*command, *offered, "hashicorp/consul/resource.proto"])
 
 
 def run(command: list[str]) -> None:

@@ -1,8 +1,12 @@
-"""Hypothesis profiles: the default is bounded for `make test`; `deep` is for `make prove`."""
+"""Hypothesis profiles (the default is bounded for `make test`, `deep` is for `make prove`), and the real etcd."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
 settings.register_profile("default", max_examples=60, stateful_step_count=30, deadline=None)
 settings.register_profile(
@@ -13,3 +17,20 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """A real etcd of one member, one for each process of the tests: take a `new_prefix()` of it."""
+    # The storage conformance suite has commits of thousands of operations.
+    options = ["--max-txn-ops=10000"]
+    with single_member(need_etcd(), tmp_path_factory.mktemp("etcd"), options) as server:
+        yield server
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A test that had no etcd was not run, and that is said where nobody overlooks it."""
+    missed = [each for each in terminalreporter.stats.get("skipped", ()) if NO_ETCD in str(each.longrepr)]
+    if missed:
+        terminalreporter.section("NOT TESTED AGAINST ETCD", red=True, bold=True)
+        terminalreporter.line(f"{len(missed)} tests were skipped: {NO_ETCD}", red=True, bold=True)

@@ -20,8 +20,10 @@ def open_sqlite(place: Path, *, max_changes: int = 100_000) -> SqliteBackend:
     return SqliteBackend(place, max_changes=max_changes)
 
 
-memory = StoreUnderTest(
-    lambda _, max_changes=100_000: MemoryBackend(max_changes=max_changes), lacks=frozenset({Capability.DURABILITY})
-)
+def open_memory(_: Path, *, max_changes: int = 100_000) -> MemoryBackend:
+    return MemoryBackend(max_changes=max_changes)
+
+
+memory = StoreUnderTest(open_memory, lacks=frozenset({Capability.DURABILITY, Capability.KEPT_HISTORY}))
 lowers = StoreUnderTest(lambda _, max_changes=100_000: Lowers(max_changes=max_changes))
 NOTHING = 7

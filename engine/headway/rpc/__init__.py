@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
     from headway.rpc._reflection import Reflection as Reflection
+    from headway.rpc._remote import Duplex as Duplex
     from headway.rpc._remote import RemoteChannel as RemoteChannel
     from headway.rpc._remote import open_channel as open_channel
     from headway.rpc._server import Server as Server
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 # What needs asyncio, h2 and ssl is loaded when it is first asked for: an engine that stays in its process does
 # without, and `import headway` is light.
 _LATER = {
+    "Duplex": "_remote",
     "Health": "_health",
     "Reflection": "_reflection",
     "RemoteChannel": "_remote",

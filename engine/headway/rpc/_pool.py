@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
+from grpclib import GRPCError
 from grpclib.const import Status
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler
@@ -24,12 +25,18 @@ from headway.rpc._remote_call import RemoteCall
 from headway.rpc._tls import speaking_http2
 
 Report = Callable[[str, BaseException], None]
+Avoids = Callable[[GRPCError], bool]
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 # Seconds for which a server that lags gets no new streams, as long as there is another one.
 _AVOIDED = 60.0
 # How many calls of one connection may be cancelled: half of what a server takes before it ends the connection, and
 # with it the calls of everybody else on it.
 _RESETS = Rate(500, 50)
+
+
+def never(error: GRPCError) -> bool:  # noqa: ARG001  # as `Avoids` has it
+    """Avoid no server for what a call has failed with."""
+    return False
 
 
 class _NoRequests(AbstractHandler):
@@ -103,6 +110,7 @@ class Pool:
         report: Report,
         *,
         patient: bool = True,
+        avoids: Avoids = never,
     ) -> None:
         self._carrier = carrier
         # The one that served last is first: a failing one goes to the end.
@@ -114,6 +122,7 @@ class Pool:
         self._report = report
         # Whether a call waits until a server may be tried again, or fails meanwhile as the last one did.
         self._patient = patient
+        self._avoids = avoids
         self._lines: list[_Line] = []
         self._protocols: set[Http2Protocol] = set()
         self._connecting = trio.Lock()
@@ -138,6 +147,10 @@ class Pool:
             yield call
         except Lagging:
             self._avoid(line.endpoint)
+            raise
+        except GRPCError as error:
+            if self._avoids(error):
+                self._avoid(line.endpoint)
             raise
         finally:
             line.release(call)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
 from grpclib import GRPCError
@@ -18,7 +18,7 @@ from headway.rpc._channel import Metadata
 from headway.rpc._errors import NotBegun
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
-from headway.rpc._pool import Pool
+from headway.rpc._pool import Avoids, Pool, never
 from headway.rpc._remote_call import RemoteCall, Unsent
 from headway.rpc._services import FastCodec
 from headway.rpc._wire import Codec, StreamDecoder
@@ -92,10 +92,20 @@ class RemoteChannel:
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Open a server stream. What it yields is what the decoder passed in for ``path`` makes of the messages."""
+        return _Items(self._watches, path, self._codec.encode(request), metadata, self._decoder(path))
+
+    def duplex(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[Duplex]:
+        """Open a call in which both sides stream. It begins with ``request``; `Duplex.send` sends more."""
+        decoder = self._decoder(path)
+        return _Duplex(self._watches, path, self._codec.encode(request), metadata, decoder, self._codec)
+
+    def _decoder(self, path: str) -> StreamDecoder:
         make = self._decoders.get(path)
         if make is None:
             raise GRPCError(Status.UNIMPLEMENTED, f"this channel has no decoder for {path}")
-        return _Items(self._watches, path, self._codec.encode(request), metadata, make())
+        return make()
 
     def _reply(self, path: str, body: bytes, reply_type: type[Reply]) -> Reply:
         try:
@@ -105,8 +115,21 @@ class RemoteChannel:
         return reply
 
 
+class Duplex(Protocol):
+    """A call in which both sides stream: its answers, as an iterator, and a way to ask on."""
+
+    async def send(self, request: object) -> None:
+        """Send one more request."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[Any]: ...
+
+
 class _Items:
     """The items of a server stream: an async context manager that is its own iterator."""
+
+    # Whether the first request is the last one.
+    _ends = True
 
     def __init__(self, pool: Pool, path: str, body: bytes, metadata: Metadata | None, decoder: StreamDecoder) -> None:
         self._pool = pool
@@ -124,7 +147,7 @@ class _Items:
             try:
                 call = await opened.__aenter__()
                 self._opened = opened
-                await call.begin(self._path, self._body, self._metadata, None)
+                await call.begin(self._path, self._body, self._metadata, None, end=self._ends)
             except Unsent as error:
                 await self._close()
                 if attempt == _ATTEMPTS:
@@ -172,6 +195,34 @@ class _Items:
             await opened.__aexit__(kind, error, traceback)
 
 
+class _Duplex(_Items):
+    """The same where the client goes on asking."""
+
+    _ends = False
+
+    def __init__(
+        self,
+        pool: Pool,
+        path: str,
+        body: bytes,
+        metadata: Metadata | None,
+        decoder: StreamDecoder,
+        codec: Codec,
+    ) -> None:
+        super().__init__(pool, path, body, metadata, decoder)
+        self._codec = codec
+
+    async def __aenter__(self) -> _Duplex:
+        await super().__aenter__()
+        return self
+
+    async def send(self, request: object) -> None:
+        """See `Duplex.send`."""
+        if self._call is None:
+            raise RuntimeError("a request is sent inside `async with channel.duplex(...) as call:`")
+        await self._call.send(self._codec.encode(request))
+
+
 @asynccontextmanager
 async def open_channel(
     endpoints: str | Sequence[str],
@@ -184,6 +235,7 @@ async def open_channel(
     timeout: float = 30.0,
     connect_timeout: float = 5.0,
     report: Report = _ignore,
+    avoids: Avoids = never,
 ) -> AsyncIterator[RemoteChannel]:
     """``async with open_channel("10.0.0.1:9000,10.0.0.2:9000", decoders={path: Decoder}) as channel: ...``
 
@@ -196,6 +248,8 @@ async def open_channel(
         decoders: for each method that streams, what makes a decoder for one stream.
         timeout: seconds for a unary call, where the caller's own deadline is no shorter.
         connect_timeout: seconds for a connection to one endpoint.
+        avoids: whether the failure of a call says that its server is to get no new ones for a time, if there is
+            another.
     """
     wanted = addresses(endpoints)
 
@@ -204,6 +258,9 @@ async def open_channel(
         await watches.close()
 
     async with open_carrier(report, closing) as carrier:
-        pools = [Pool(carrier, wanted, tls, server_name, limits, connect_timeout, report) for _ in ("calls", "watches")]
+        pools = [
+            Pool(carrier, wanted, tls, server_name, limits, connect_timeout, report, avoids=avoids)
+            for _ in ("calls", "watches")
+        ]
         calls, watches = pools
         yield RemoteChannel(calls, watches, codec or FastCodec(), decoders or {}, timeout)

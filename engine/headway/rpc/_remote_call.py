@@ -64,9 +64,11 @@ class RemoteCall:
         self._bodies: deque[bytes] = deque()
         self._size = 0
 
-    async def begin(self, path: str, body: bytes, metadata: Metadata | None, deadline: float | None) -> None:
+    async def begin(
+        self, path: str, body: bytes, metadata: Metadata | None, deadline: float | None, *, end: bool = True
+    ) -> None:
         """Send the request. ``deadline``, by Trio's clock, is told to the server. Raises TooLarge when it is more than
-        the server has said that it takes.
+        the server has said that it takes. Without ``end`` more requests may follow, by `send`.
         """
         limit = self._protocol.message_limit
         if limit is not None and len(body) > limit:
@@ -78,7 +80,16 @@ class RemoteCall:
                 headers.extend(encode_metadata(metadata))
             except (TypeError, ValueError) as error:
                 raise NotBegun(Status.INVALID_ARGUMENT, f"metadata: {error}") from error
-        await self.begin_raw(path, headers, framed(body), deadline)
+        await self.begin_raw(path, headers, framed(body), deadline, end=end)
+
+    async def send(self, body: bytes) -> None:
+        """Send one more request of a call that was begun without an end."""
+        try:
+            await self._stream.send_data(framed(body))
+        except (StreamTerminatedError, ProtocolError) as error:
+            # Why it has ended is said to who reads its answers.
+            if not self._has_status():
+                raise self._lost(error) from error
 
     async def begin_raw(
         self, path: str, headers: list[tuple[str, str]], data: bytes, deadline: float | None, *, end: bool = True

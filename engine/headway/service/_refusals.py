@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import HistoryGone, InvalidArgument, OutcomeUnknown, PayloadError, StoreUnusable
+from headway.errors import HistoryGone, InvalidArgument, OutcomeUnknown, PayloadError, StoreUnusable, Unavailable
 from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, VersionConflict, WrongUid
 
 FENCED = "fenced: "
@@ -23,6 +23,7 @@ STORE_ERRORS = (
     HistoryGone,
     OutcomeUnknown,
     StoreUnusable,
+    Unavailable,
     InvalidArgument,
     PayloadError,
 )

@@ -3,6 +3,8 @@
 Nothing here knows who asks or whether they may. Open `_backend.py` first (the promises), then `_log.py`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from headway.storage._backend import Backend as Backend
 from headway.storage._backend import Fence as Fence
 from headway.storage._backend import Operation as Operation
@@ -40,3 +42,19 @@ from headway.storage._sqlite import open_sqlite as open_sqlite
 from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
 from headway.storage._verify import Verified as Verified
 from headway.storage._verify import verify_store as verify_store
+
+if TYPE_CHECKING:
+    from headway.storage._etcd import EtcdAddress as EtcdAddress
+    from headway.storage._etcd import EtcdBackend as EtcdBackend
+    from headway.storage._etcd import etcd_address as etcd_address
+
+# What speaks to etcd needs asyncio, h2 and ssl: it is loaded when it is first asked for.
+_LATER = ("EtcdAddress", "EtcdBackend", "etcd_address")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from headway.storage import _etcd
+
+    return getattr(_etcd, name)

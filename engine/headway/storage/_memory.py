@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from bisect import bisect_right
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -17,24 +16,20 @@ from headway.storage._backend import (
     Backend,
     Fence,
     Operation,
-    Put,
     Raised,
     ReadsAtOnce,
-    Require,
-    RequireOwnsNothing,
     Within,
     refuse_repeated_keys,
 )
 from headway.storage._besides import ListsFences
-from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
+from headway.storage._decide import Applied, decide
+from headway.storage._errors import FenceLowered
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease, check_raise, lease_of, scope_of
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
+from headway.storage._tables import ResourceTables
 from headway.storage._tail import ListSnapshot, LogWatch, Pulse
-
-_Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
-"""(kind, key, what was stored, what is stored now)."""
 
 
 class MemoryBackend:
@@ -48,9 +43,7 @@ class MemoryBackend:
     def __init__(self, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
         self._store_id = uuid.uuid4().hex
         self._incarnation = uuid.uuid4().hex
-        self._tables: dict[Kind, dict[Key, pb.Resource]] = {}
-        # Invariant: holds exactly the stored resources that have an owner with a uid, by that uid.
-        self._owned: dict[str, dict[tuple[Kind, Key], pb.Resource]] = {}
+        self._tables = ResourceTables()
         self._fences: dict[tuple[str, str], tuple[int, int]] = {}
         self._settled: dict[tuple[str, str], int] = {}
         self._leases = LeaseTable()
@@ -87,32 +80,24 @@ class MemoryBackend:
 
     def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """See `ReadsAtOnce`."""
-        table = self._tables.get(kind)
-        return (table.get(key) if table else None), self._position
+        return self._tables.get(kind, key), self._position
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
     ) -> tuple[Sequence[pb.Resource], Position]:
         """See `Backend.list`."""
         await trio.lowlevel.checkpoint()
-        table = self._tables.get(kind, {})
-        keys = sorted(table if within.everything else filter(within.matches, table))
-        if after is not None:
-            keys = keys[bisect_right(keys, after) :]
-        if limit:
-            keys = keys[:limit]
-        return [table[key] for key in keys], self.position
+        return self._tables.in_order(kind, within, after=after, limit=limit), self.position
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         """See `Backend.list_by_owner`."""
         await trio.lowlevel.checkpoint()
-        owned = self._owned.get(owner_uid, {})
-        return [owned[place] for place in sorted(owned)], self.position
+        return self._tables.owned(owner_uid), self.position
 
     async def kinds(self) -> Sequence[Kind]:
         """See `Backend.kinds`."""
         await trio.lowlevel.checkpoint()
-        return sorted(kind for kind, table in self._tables.items() if table)
+        return self._tables.kinds()
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """See `Backend.commit`."""
@@ -121,67 +106,30 @@ class MemoryBackend:
         await trio.lowlevel.checkpoint()
         if fence is not None:
             self._check_fence(fence)
-        applied = [entry for operation in operations if (entry := self._check(operation)) is not None]
+        applied = [entry for operation in operations if (entry := decide(self._tables, operation)) is not None]
         if applied:
             self._publish(applied)
         return self._position
 
-    def _check(self, operation: Operation) -> _Applied | None:
-        """What the operation will change, or None where it changes nothing."""
-        if isinstance(operation, RequireOwnsNothing):
-            if operation.owner_uid in self._owned:
-                raise StillOwns(f"{operation.owner_uid} owns something")
-            return None
-        table = self._tables.get(operation.kind)
-        stored = table.get(operation.key) if table else None
-        if isinstance(operation, Require):
-            _check_required(operation, stored)
-            return None
-        if isinstance(operation, Put):
-            resource = operation.resource
-            if stored is not None and stored.id.uid != resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
-                raise WrongUid(f"{operation.key[2]} is stored with another uid")
-            if (stored.version if stored is not None else "") != operation.expected:
-                raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-            return (operation.kind, operation.key, stored, resource)
-        if stored is None or stored.id.uid != operation.uid:  # type: ignore[union-attr]  # likewise
-            return None
-        if stored.version != operation.expected:
-            raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-        return (operation.kind, operation.key, stored, None)
-
-    def _publish(self, applied: Sequence[_Applied]) -> None:
+    def _publish(self, applied: Sequence[Applied]) -> None:
         revision = self._log.head + 1
         version = str(revision)
         changes: list[tuple[Kind, pb.Resource, bool]] = []
         for kind, key, old, new in applied:
             if new is not None:
                 new.version = version
-                table = self._tables.get(kind)
-                if table is None:
-                    table = self._tables[kind] = {}
-                table[key] = new
+                self._tables.put(kind, key, new)
                 changes.append((kind, new, False))
             else:
                 assert old is not None
-                del self._tables[kind][key]
+                self._tables.remove(kind, key)
                 changes.append((kind, old, True))
-            self._index_owner(kind, key, old, new)
         self._append(revision, changes)
 
     def _append(self, revision: int, changes: Sequence[tuple[Kind, pb.Resource, bool]]) -> None:
         self._log.append(revision, changes, trio.current_time())
         self._position = self._at(revision)
         self._pulse.beat()
-
-    def _index_owner(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
-        if old is not None and old.owner is not None and old.owner.uid:
-            owned = self._owned[old.owner.uid]
-            del owned[kind, key]
-            if not owned:
-                del self._owned[old.owner.uid]
-        if new is not None and new.owner is not None and new.owner.uid:
-            self._owned.setdefault(new.owner.uid, {})[kind, key] = new
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         """See `Backend.watch`."""
@@ -191,11 +139,7 @@ class MemoryBackend:
             check_resumable(resume_after, here, {self._incarnation: None})
             cursor = self._log.cursor(kind, resume_after.revision)
             return LogWatch(self._log, self._pulse, self._at, cursor, within, None)
-        table = self._tables.get(kind, {})
-        if within.everything:
-            snapshot = list(table.values())
-        else:
-            snapshot = [resource for key, resource in table.items() if within.matches(key)]
+        snapshot = self._tables.within(kind, within)
         cursor = self._log.cursor(kind, self._log.head)
         return LogWatch(self._log, self._pulse, self._at, cursor, within, ListSnapshot(snapshot))
 
@@ -284,15 +228,6 @@ class MemoryBackend:
             raise FenceLowered(
                 f"the fence of {fence.controller} is at {stored}, above {(fence.term, fence.number)} of this write"
             )
-
-
-def _check_required(required: Require, stored: pb.Resource | None) -> None:
-    if (
-        stored is None
-        or stored.id.uid != required.uid  # type: ignore[union-attr]  # stored ids are whole
-        or (required.expected and stored.version != required.expected)
-    ):
-        raise VersionConflict(f"{required.key[2]} is not there as it was")
 
 
 def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce, ListsFences]:

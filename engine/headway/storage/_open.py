@@ -11,13 +11,23 @@ from headway.storage._sqlite import SqliteBackend
 
 
 def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
-    """The store at ``url``, to be entered: ``memory:``, or ``sqlite:PATH`` with a relative or an absolute path.
+    """The store at ``url``, to be entered: ``memory:``, ``sqlite:PATH`` with a relative or an absolute path, or
+    ``etcd://HOST:PORT,HOST:PORT/PREFIX``.
 
-    Raises InvalidArgument for another url; entering it raises StoreUnusable when the store can't be opened.
+    Raises InvalidArgument for another url; entering it raises StoreUnusable when the store can't be opened, and
+    Unavailable when its servers can't be reached.
     """
     scheme, colon, path = url.partition(":")
     if colon and scheme == "memory" and not path:
         return MemoryBackend()
     if colon and scheme == "sqlite" and path:
         return SqliteBackend(path)
-    raise InvalidArgument(f'{url!r} names no store; known are "memory:" and "sqlite:PATH", like "sqlite:staff.db"')
+    if colon and scheme == "etcd":
+        # Loaded when it is asked for: an engine on another store does without a network's libraries.
+        from headway.storage._etcd import EtcdBackend
+
+        return EtcdBackend(url)
+    raise InvalidArgument(
+        f'{url!r} names no store; known are "memory:", "sqlite:PATH", like "sqlite:staff.db", and '
+        '"etcd://HOST:PORT,HOST:PORT/PREFIX", like "etcd://127.0.0.1:2379/staff"'
+    )

@@ -43,6 +43,9 @@ class Capability(enum.Enum):
     DURABILITY = "durability"
     """Opened again at the same place, it holds what it held."""
 
+    KEPT_HISTORY = "a history that is kept"
+    """Opened again at the same place, it has the history that it had."""
+
     HISTORY_BOUND = "a bound of history"
     """It can be told how many changes to keep."""
 
@@ -102,6 +105,7 @@ BACKEND_CHECKS: list[BackendCheck] = [
 _NEEDED: dict[BackendCheck, Capability] = {
     **dict.fromkeys(_conformance_history.ON_SHORT_HISTORY, Capability.HISTORY_BOUND),
     **dict.fromkeys(_conformance_restarts.ON_REOPENED, Capability.DURABILITY),
+    _conformance_restarts.positions_of_before_can_be_resumed_from: Capability.KEPT_HISTORY,
     _conformance_fences.fences_are_listed_as_they_stand: Capability.FENCE_LIST,
 }
 

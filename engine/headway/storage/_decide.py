@@ -1,0 +1,44 @@
+"""What an operation does to what is stored, or why it is refused. Pure."""
+
+from __future__ import annotations
+
+from headway.resource import Key, Kind, pb
+from headway.storage._backend import Operation, Put, Require, RequireOwnsNothing
+from headway.storage._errors import StillOwns, VersionConflict, WrongUid
+from headway.storage._tables import ResourceTables
+
+Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
+"""(kind, key, what was stored, what is stored now)."""
+
+
+def decide(tables: ResourceTables, operation: Operation) -> Applied | None:
+    """What the operation will change, or None where it changes nothing; raises what it is refused with."""
+    if isinstance(operation, RequireOwnsNothing):
+        if tables.owns(operation.owner_uid):
+            raise StillOwns(f"{operation.owner_uid} owns something")
+        return None
+    stored = tables.get(operation.kind, operation.key)
+    if isinstance(operation, Require):
+        _check_required(operation, stored)
+        return None
+    if isinstance(operation, Put):
+        resource = operation.resource
+        if stored is not None and stored.id.uid != resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
+            raise WrongUid(f"{operation.key[2]} is stored with another uid")
+        if (stored.version if stored is not None else "") != operation.expected:
+            raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+        return (operation.kind, operation.key, stored, resource)
+    if stored is None or stored.id.uid != operation.uid:  # type: ignore[union-attr]  # likewise
+        return None
+    if stored.version != operation.expected:
+        raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+    return (operation.kind, operation.key, stored, None)
+
+
+def _check_required(required: Require, stored: pb.Resource | None) -> None:
+    if (
+        stored is None
+        or stored.id.uid != required.uid  # type: ignore[union-attr]  # stored ids are whole
+        or (required.expected and stored.version != required.expected)
+    ):
+        raise VersionConflict(f"{required.key[2]} is not there as it was")

@@ -1,0 +1,133 @@
+"""``etcd://user:password@host:port,host:port/prefix?ca=PATH``: which etcd, and where in it.
+
+Options of the query: ``tls=1`` (believing the system's authorities), ``ca=PATH`` (believing these instead),
+``certificate=PATH`` and ``key=PATH`` (to show), ``server-name=NAME`` (in the members' certificates, if it isn't the
+host), and ``password-file=PATH``, which keeps the password out of the url. Any of the first five means TLS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+from headway.errors import InvalidArgument, StoreUnusable
+from headway.rpc import Address, address
+
+FORM = "etcd://host:port,host:port/prefix, like etcd://10.0.0.1:2379,10.0.0.2:2379/staff"
+_OPTIONS = ("tls", "ca", "certificate", "key", "server-name", "password-file")
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdAddress:
+    """Where a store in etcd is.
+
+    Attributes:
+        endpoints: members of one cluster; any of them serves.
+        prefix: of its keys, beginning with a slash and ending without one.
+        tls: whether the members are asked over TLS.
+        ca, certificate, key, server_name: as `headway.rpc.client_tls` and `open_channel` take them.
+        user: to authenticate as; empty: nobody.
+    """
+
+    endpoints: tuple[Address, ...]
+    prefix: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    password_file: str | None = None
+    tls: bool = False
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    server_name: str | None = None
+
+    def __str__(self) -> str:
+        return f"etcd://{','.join(map(str, self.endpoints))}{self.prefix}"
+
+    def secret(self) -> str:
+        """The password, wherever it is kept. Raises StoreUnusable when its file can't be read."""
+        if self.password_file is None:
+            return self.password
+        try:
+            return Path(self.password_file).read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreUnusable(f"password-file {self.password_file!r} of {self} can't be read: {error}") from error
+
+
+def etcd_address(url: str) -> EtcdAddress:
+    """Read a url. Raises InvalidArgument that names the part that is wrong."""
+    scheme, found, rest = url.partition("://")
+    if scheme != "etcd" or not found:
+        raise InvalidArgument(f"{_without_password(url)!r} is no address of etcd; write {FORM}")
+    rest, _, query = rest.partition("?")
+    authority, _, path = rest.partition("/")
+    credentials, at, hosts = authority.rpartition("@")
+    user, _, password = credentials.partition(":")
+    if at and not user:
+        raise InvalidArgument(f"the user before @ in {_without_password(url)!r} is empty; write etcd://user:password@…")
+    options = _options(url, query)
+    if "password-file" in options and (password or not user):
+        why = "and there is a password before @, too" if password else "and no user is given; write etcd://user@…"
+        raise InvalidArgument(f"password-file stands in {_without_password(url)!r} {why}")
+    return EtcdAddress(
+        _endpoints(url, hosts),
+        _prefix(url, path),
+        user=unquote(user),
+        password=unquote(password),
+        password_file=options.get("password-file"),
+        tls=options.get("tls") == "1" or bool({"ca", "certificate", "key", "server-name"} & options.keys()),
+        ca=options.get("ca"),
+        certificate=options.get("certificate"),
+        key=options.get("key"),
+        server_name=options.get("server-name"),
+    )
+
+
+def _endpoints(url: str, hosts: str) -> tuple[Address, ...]:
+    if not hosts:
+        raise InvalidArgument(f"{_without_password(url)!r} names no host; write {FORM}")
+    try:
+        found = tuple(address(each) for each in hosts.split(","))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"the hosts of {_without_password(url)!r}: {error}") from error
+    if len(set(found)) < len(found):
+        raise InvalidArgument(f"the hosts of {_without_password(url)!r}: {hosts!r} has one of them twice")
+    return found
+
+
+def _prefix(url: str, path: str) -> str:
+    path = unquote(path).removesuffix("/")
+    if not path or "" in path.split("/") or "\0" in path:
+        raise InvalidArgument(
+            f"the prefix {f'/{path}'!r} of {_without_password(url)!r} is not one: a store needs keys of its own, "
+            f"with a name between any two slashes; write {FORM}"
+        )
+    return f"/{path}"
+
+
+def _options(url: str, query: str) -> dict[str, str]:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    options = dict(pairs)
+    for name, value in pairs:
+        if name not in _OPTIONS:
+            raise InvalidArgument(
+                f"the option {name!r} of {_without_password(url)!r} is unknown; known are {', '.join(_OPTIONS)}"
+            )
+        if not value or (name == "tls" and value not in ("0", "1")):
+            wanted = "must be 0 or 1" if name == "tls" else "has no value"
+            raise InvalidArgument(f"the option {name!r} of {_without_password(url)!r} {wanted}, and is {value!r}")
+    if len(options) < len(pairs):
+        raise InvalidArgument(f"an option stands twice in {_without_password(url)!r}")
+    if options.get("tls") == "0" and len(options.keys() - {"password-file"}) > 1:
+        raise InvalidArgument(f"tls=0 contradicts the other options of {_without_password(url)!r}")
+    if "key" in options and "certificate" not in options:
+        raise InvalidArgument(f"the option 'key' of {_without_password(url)!r} goes with 'certificate'")
+    return options
+
+
+def _without_password(url: str) -> str:
+    """The url as it may be shown."""
+    scheme, found, rest = url.partition("://")
+    credentials, at, hosts = rest.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    return f"{scheme}{found}{user}{':…' if colon else ''}{at}{hosts}" if at else url

@@ -1,0 +1,219 @@
+"""The store in an etcd cluster."""
+
+from __future__ import annotations
+
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+import trio
+
+from headway.errors import StoreUnusable
+from headway.resource import Key, Kind, Position, pb
+from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._besides import ListsFences
+from headway.storage._etcd import _commit, _lease
+from headway.storage._etcd._address import EtcdAddress, etcd_address
+from headway.storage._etcd._client import open_client
+from headway.storage._etcd._follow import Follower
+from headway.storage._etcd._founding import begin_incarnation
+from headway.storage._etcd._layout import Layout
+from headway.storage._etcd._opened import Opened, closed
+from headway.storage._leases import Acquired, HeldLease
+from headway.storage._resume import check_resumable
+from headway.storage._tail import ListSnapshot, LogWatch
+
+
+class EtcdBackend:
+    """Meets `Backend` on a prefix of an etcd cluster, together with any number of other engines. Open it with
+    ``async with``.
+
+    All that is in the store is mirrored in the process, by one watch; reads first ask etcd where the store stands.
+
+    Args:
+        url: ``etcd://host:port,host:port/prefix``; see `etcd_address` for its options.
+        tls: for the connections, in place of what the url says.
+        max_changes: how many changes of history are kept for watchers that resume.
+        max_age: for how many seconds.
+
+    Opening raises Unavailable when no member can be reached, and StoreUnusable when what is there can't be used.
+    """
+
+    def __init__(
+        self,
+        url: str | EtcdAddress,
+        *,
+        tls: ssl.SSLContext | None = None,
+        max_changes: int = 100_000,
+        max_age: float = 3600.0,
+    ) -> None:
+        self._address = etcd_address(url) if isinstance(url, str) else url
+        self._tls = tls
+        self._max_changes = max_changes
+        self._max_age = max_age
+        self._counts: Counter[str] = Counter()
+        # Set while the store is open.
+        self._opening: AbstractAsyncContextManager[Opened] | None = None
+        self._opened: Opened | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What of etcd's answers was refused, and what had to be read anew, since this was made: to look at."""
+        return MappingProxyType(self._counts)
+
+    async def __aenter__(self) -> Self:
+        if self._opening is not None:
+            raise StoreUnusable(f"the store at {self._address} is open already, by this very object")
+        self._opening = _opened(self._address, self._tls, self._counts, self._max_changes, self._max_age)
+        try:
+            self._opened = await self._opening.__aenter__()
+        except BaseException:
+            self._opening = None
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._opening is not None, "entered once, left once"
+        opening, self._opening, self._opened = self._opening, None, None
+        await opening.__aexit__(kind, error, traceback)
+
+    def _use(self) -> Opened:
+        if self._opened is None:
+            raise closed(str(self._address))()
+        return self._opened.use()
+
+    @property
+    def position(self) -> Position:
+        """See `Backend.position`. What other engines commit is in it when this one has heard of it."""
+        return self._use().position
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """See `Backend.read`."""
+        opened = self._use()
+        await opened.confirm()
+        return opened.mirror.tables.get(kind, key), opened.mirror.position
+
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list`."""
+        opened = self._use()
+        await opened.confirm()
+        return opened.mirror.tables.in_order(kind, within, after=after, limit=limit), opened.mirror.position
+
+    async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list_by_owner`."""
+        opened = self._use()
+        await opened.confirm()
+        return opened.mirror.tables.owned(owner_uid), opened.mirror.position
+
+    async def kinds(self) -> Sequence[Kind]:
+        """See `Backend.kinds`."""
+        opened = self._use()
+        await opened.confirm()
+        return opened.mirror.tables.kinds()
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        """See `Backend.commit`. Raises InvalidArgument when it is larger than etcd takes, Unavailable when nothing was
+        written, OutcomeUnknown when that is unknown.
+        """
+        refuse_repeated_keys(operations)
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        with _commit.whole(opened):
+            return await _commit.commit(opened, operations, fence)
+
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        """See `Backend.raise_fence`."""
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        with _commit.whole(opened):
+            return await _commit.raise_fence(opened, controller, member, term, number)
+
+    async def record_settled(self, fence: Fence, revision: int) -> None:
+        """See `Backend.record_settled`."""
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        with _commit.whole(opened):
+            await _commit.record_settled(opened, fence, revision)
+
+    async def list_fences(self) -> Sequence[Fence]:
+        """See `ListsFences.list_fences`."""
+        opened = self._use()
+        await opened.confirm()
+        return opened.mirror.fences()
+
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        """See `Backend.acquire_lease`. The term ends when etcd ends it: some time after the ttl, which it counts in
+        seconds, and never under a second or two.
+        """
+        return await _lease.acquire(self._use(), name, holder, ttl, attempt)
+
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:
+        """See `Backend.keep_lease`."""
+        await _lease.keep(self._use(), name, holder, term)
+
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        """See `Backend.release_lease`."""
+        opened = self._use()
+        await trio.lowlevel.checkpoint()
+        await _lease.release(opened, name, holder, term)
+
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
+        """See `Backend.list_leases`."""
+        return await _lease.listed(self._use(), name_prefix)
+
+    async def wait_lease_ended(self, name: str, term: int) -> None:
+        """See `Backend.wait_lease_ended`."""
+        await _lease.wait_ended(self._use(), name, term)
+
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
+        """See `Backend.watch`. Costs etcd nothing but the question where the store stands."""
+        opened = self._use()
+        await opened.confirm()
+        mirror = opened.mirror
+        if resume_after is None:
+            cursor = mirror.log.cursor(kind, mirror.log.head)
+            snapshot = ListSnapshot(mirror.tables.within(kind, within))
+            return LogWatch(mirror.log, opened.pulse, mirror.at, cursor, within, snapshot)
+        check_resumable(resume_after, mirror.position, mirror.timeline.lefts())
+        cursor = mirror.log.cursor(kind, resume_after.revision)
+        return LogWatch(mirror.log, opened.pulse, mirror.at, cursor, within, None)
+
+
+@asynccontextmanager
+async def _opened(
+    address: EtcdAddress, tls: ssl.SSLContext | None, counts: Counter[str], max_changes: int, max_age: float
+) -> AsyncIterator[Opened]:
+    layout = Layout(address.prefix)
+    try:
+        async with open_client(address, tls) as client, trio.open_nursery() as nursery:
+            follower = Follower(client, layout, counts, max_changes=max_changes, max_age=max_age)
+            await begin_incarnation(client, layout)
+            mirror, revision = await follower.load()
+            opened = Opened(nursery, client, layout, mirror, counts, follower.suspect)
+            nursery.start_soon(follower.run, opened, revision + 1, name="etcd: follow the store")
+            try:
+                yield opened
+            finally:
+                opened.stop(closed(str(address)))
+                with trio.CancelScope(shield=True):
+                    await opened.wait_idle()
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # The block's own error comes out as it went in.
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from group.exceptions[0].__cause__
+
+
+def _meets_the_protocol() -> tuple[Backend, ListsFences]:
+    return EtcdBackend(""), EtcdBackend("")

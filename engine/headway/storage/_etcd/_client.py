@@ -1,0 +1,215 @@
+"""Calls to a cluster: to whichever member serves, with the user's token, within a deadline, and with errors of ours."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.etcdserverpb import (
+    AuthenticateRequest,
+    AuthenticateResponse,
+    LeaseGrantRequest,
+    LeaseGrantResponse,
+    LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse,
+    LeaseRevokeRequest,
+    LeaseRevokeResponse,
+    RangeRequest,
+    RangeResponse,
+    TxnRequest,
+    TxnResponse,
+    WatchCreateRequest,
+    WatchRequest,
+    WatchResponse,
+)
+from headway.errors import HeadwayError, StoreUnusable, Unavailable
+from headway.resource import decode
+from headway.rpc import Duplex, Limits, Rate, RemoteChannel, client_tls, open_channel
+from headway.storage._etcd._address import EtcdAddress
+from headway.storage._etcd._failures import failure, is_behind, may_be_asked_again, wants_new_token
+
+RANGE, TXN = "/etcdserverpb.KV/Range", "/etcdserverpb.KV/Txn"
+WATCH = "/etcdserverpb.Watch/Watch"
+GRANT, REVOKE = "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevoke"
+KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
+AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
+
+CALL_TIMEOUT = 10.0
+"""Seconds that one call may take. etcd gives up on a write after about seven by itself, and says so."""
+
+LIMITS = Limits(
+    # A page of a snapshot whose last resources are of the largest size that etcd takes.
+    message_size=1 << 30,
+    streams=1000,
+    stream_window=4 << 20,
+    frame_size=64 << 10,
+    keepalive_interval=3.0,
+    keepalive_timeout=3.0,
+    # etcd measures a connection by a ping whenever it has sent something, which may be a thousand times a second.
+    pings=Rate(10_000, 10_000),
+    others=Rate(100_000, 50_000),
+)
+# How often a read is asked again, each time after so many seconds more.
+_READS, _WAIT = 4, 0.1
+# Sent with every call: who has lost the majority says so, and doesn't keep the caller waiting.
+_REQUIRE_LEADER = {"hasleader": "true"}
+
+Reply = TypeVar("Reply")
+
+
+class EtcdClient:
+    """A cluster.
+
+    Args:
+        where: names it in errors.
+    """
+
+    def __init__(self, channel: RemoteChannel, address: EtcdAddress) -> None:
+        self._channel = channel
+        self._address = address
+        self.where = str(address)
+        self._metadata = dict(_REQUIRE_LEADER)
+        self._authenticating = trio.Lock()
+
+    async def range(self, request: RangeRequest) -> RangeResponse:
+        """Read; linearizable unless the request says otherwise. Asks again for a while before it raises."""
+        return await self._read(RANGE, request, RangeResponse)
+
+    async def read(self, request: TxnRequest) -> TxnResponse:
+        """Read by a transaction that writes nothing. Asks again for a while before it raises."""
+        return await self._read(TXN, request, TxnResponse)
+
+    async def write(self, request: TxnRequest) -> TxnResponse:
+        """Write, once. Raises OutcomeUnknown when that may have happened; any other error when it has not."""
+        return await self._once(TXN, request, TxnResponse, writes=True)
+
+    async def grant(self, seconds: int) -> LeaseGrantResponse:
+        """A new lease, which nobody else knows of yet."""
+        return await self._once(GRANT, LeaseGrantRequest(ttl=seconds), LeaseGrantResponse)
+
+    async def revoke(self, id: int) -> None:
+        """End a lease, if that can be done now; otherwise its time will."""
+        try:
+            await self._once(REVOKE, LeaseRevokeRequest(id=id), LeaseRevokeResponse)
+        except HeadwayError:
+            return
+
+    async def keep_alive(self, id: int) -> int:
+        """Put a lease's expiry off; for how many seconds, 0 when it has run out."""
+        with trio.move_on_after(CALL_TIMEOUT):
+            return await self._with_token(lambda: self._kept(id))
+        raise Unavailable(f"etcd at {self.where} has not kept a lease alive within {CALL_TIMEOUT} s")
+
+    async def _kept(self, id: int) -> int:
+        request = LeaseKeepAliveRequest(id=id)
+        async with self._channel.stream(KEEP_ALIVE, request, metadata=self._metadata) as replies:
+            async for reply in replies:
+                left: int = reply.ttl
+                return left
+        raise GRPCError(Status.UNAVAILABLE, "a lease's renewal was not answered")
+
+    @asynccontextmanager
+    async def watch(self, request: WatchCreateRequest) -> AsyncIterator[Duplex]:
+        """Open a watch. What goes wrong with it is raised in the block as what it means."""
+        if self._address.user and "token" not in self._metadata:
+            await self._authenticate(None)
+        used = self._metadata.get("token")
+        try:
+            opening: AbstractAsyncContextManager[Duplex]
+            opening = self._channel.duplex(WATCH, WatchRequest(create_request=request), metadata=self._metadata)
+            async with opening as replies:
+                yield replies
+        except GRPCError as error:
+            if wants_new_token(error):
+                await self._authenticate(used)
+            raise failure(error, self.where, writes=False) from error
+
+    async def _read(self, path: str, request: object, reply_type: type[Reply]) -> Reply:
+        for attempt in range(1, _READS):
+            try:
+                return await self._with_token(lambda: self._unary(path, request, reply_type))
+            except GRPCError as error:
+                if not may_be_asked_again(error):
+                    raise failure(error, self.where, writes=False) from error
+            await trio.sleep(_WAIT * attempt)
+        return await self._once(path, request, reply_type)
+
+    async def _once(self, path: str, request: object, reply_type: type[Reply], *, writes: bool = False) -> Reply:
+        try:
+            if not self._address.user:
+                return await self._channel.unary(path, request, reply_type, metadata=_REQUIRE_LEADER)
+            return await self._with_token(lambda: self._unary(path, request, reply_type))
+        except GRPCError as error:
+            raise failure(error, self.where, writes=writes) from error
+
+    def _unary(self, path: str, request: object, reply_type: type[Reply]) -> Coroutine[Any, Any, Reply]:
+        return self._channel.unary(path, request, reply_type, metadata=self._metadata)
+
+    async def _with_token(self, call: Callable[[], Coroutine[Any, Any, Reply]]) -> Reply:
+        """Call, with a token where there is a user; a call that was refused for its token alone has done nothing."""
+        if not self._address.user:
+            return await call()
+        used = self._metadata.get("token")
+        if used is not None:
+            try:
+                return await call()
+            except GRPCError as error:
+                if not wants_new_token(error):
+                    raise
+        await self._authenticate(used)
+        return await call()
+
+    async def _authenticate(self, used: str | None) -> None:
+        """Get a token, unless somebody has got another one than the one used meanwhile."""
+        async with self._authenticating:
+            if self._metadata.get("token") != used:
+                return
+            request = AuthenticateRequest(name=self._address.user, password=self._address.secret())
+            try:
+                reply = await self._channel.unary(AUTHENTICATE, request, AuthenticateResponse)
+            except GRPCError as error:
+                if error.status is Status.INVALID_ARGUMENT:
+                    text = f"etcd at {self.where} refuses user {self._address.user!r}: {error.message}"
+                    raise StoreUnusable(text) from error
+                raise failure(error, self.where, writes=False) from error
+            self._metadata = {**_REQUIRE_LEADER, "token": reply.token}
+
+
+@asynccontextmanager
+async def open_client(address: EtcdAddress, tls: ssl.SSLContext | None) -> AsyncIterator[EtcdClient]:
+    """A client for the length of the block. ``tls`` goes before what the address says."""
+    if tls is None and address.tls:
+        try:
+            tls = client_tls(address.ca, certificate=address.certificate, key=address.key)
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(each for each in (address.ca, address.certificate, address.key) if each)
+            raise StoreUnusable(f"the certificates of {address} ({files}) can't be used: {error}") from error
+    async with open_channel(
+        [str(each) for each in address.endpoints],
+        tls=tls,
+        server_name=address.server_name,
+        decoders={WATCH: _WatchDecoder, KEEP_ALIVE: _KeepAliveDecoder},
+        limits=LIMITS,
+        timeout=CALL_TIMEOUT,
+        connect_timeout=3.0,
+        avoids=is_behind,
+    ) as channel:
+        yield EtcdClient(channel, address)
+
+
+class _WatchDecoder:
+    """What has come together is handed on together: under load that is many commits."""
+
+    def __call__(self, bodies: list[bytes]) -> list[list[WatchResponse]]:
+        return [[decode(WatchResponse, body) for body in bodies]]
+
+
+class _KeepAliveDecoder:
+    def __call__(self, bodies: list[bytes]) -> list[LeaseKeepAliveResponse]:
+        return [decode(LeaseKeepAliveResponse, body) for body in bodies]

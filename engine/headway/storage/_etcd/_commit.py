@@ -1,0 +1,155 @@
+"""Commits: resources, fences, and what is settled beside them.
+
+Each is decided on what the mirror believes. A commit that etcd takes was decided on what was true (`_transaction.py`).
+One that it doesn't, or that the mirror would refuse, is decided on once more when the mirror has heard of everything
+that had been committed: so a refusal is of something that was true as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn, TypeVar
+
+import trio
+
+from headway._gen.etcdserverpb import TxnResponse
+from headway.errors import InvalidArgument, Unavailable
+from headway.resource import Position, pb
+from headway.storage._backend import Fence, Operation, Raised
+from headway.storage._decide import decide
+from headway.storage._errors import FenceLowered, StorageError
+from headway.storage._etcd._client import CALL_TIMEOUT
+from headway.storage._etcd._opened import Opened
+from headway.storage._etcd._records import fence_value, settled_from, settled_value
+from headway.storage._etcd._transaction import Draft, putting
+from headway.storage._leases import check_raise, lease_of
+
+HIGHEST = 2**63 - 1
+"""The highest revision, and the highest term or number, that is stored."""
+
+_GIVING_UP = 3 * CALL_TIMEOUT
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def whole(opened: Opened) -> Iterator[None]:
+    """What happens in the block is not cancelled; each step of it is bounded in time."""
+    opened.begin()
+    try:
+        with trio.CancelScope(shield=True):
+            yield
+    finally:
+        opened.end()
+
+
+async def decided(
+    opened: Opened,
+    propose: Callable[[], Draft | None],
+    done: Callable[[TxnResponse, int], Result],
+    nothing: Callable[[], Result],
+) -> Result:
+    """Make a commit: ``propose`` puts it together from what the mirror believes, raises a refusal, or has nothing to
+    do; it may be called several times. ``done`` makes the answer from etcd's and the commit's revision.
+    """
+    confirmed = False
+    gives_up_at = trio.current_time() + _GIVING_UP
+    while True:
+        mirror = opened.mirror
+        try:
+            draft = propose()
+        except StorageError:
+            if confirmed:
+                raise
+        else:
+            if draft is not None:
+                if (reply := await opened.submit(draft)) is not None:
+                    return done(reply, reply.header.revision)  # type: ignore[union-attr]  # every reply has one
+                if trio.current_time() > gives_up_at:
+                    raise Unavailable(f"others kept coming before this commit for {_GIVING_UP} s; nothing was written")
+            elif confirmed:
+                return nothing()
+        await opened.believe_anew(mirror)
+        confirmed = True
+
+
+async def commit(opened: Opened, operations: Sequence[Operation], fence: Fence | None) -> Position:
+    """See `Backend.commit`."""
+
+    def propose() -> Draft | None:
+        mirror = opened.mirror
+        stored = mirror.check_fence(fence) if fence is not None else None
+        applied = [entry for operation in operations if (entry := decide(mirror.tables, operation)) is not None]
+        proposed[:] = [new for *_, new in applied if new is not None]
+        if not applied:
+            return None
+        draft = opened.draft()
+        if fence is not None and stored is not None:
+            draft.believe_fence(fence.controller, fence.member, stored)
+        draft.believe(operations)
+        draft.apply(applied)
+        return draft
+
+    def done(_: TxnResponse, revision: int) -> Position:
+        version = str(revision)
+        for resource in proposed:
+            resource.version = version
+        return opened.at(revision)
+
+    proposed: list[pb.Resource] = []
+    return await decided(opened, propose, done, lambda: opened.at(opened.mirror.head.revision))
+
+
+async def raise_fence(opened: Opened, controller: str, member: str, term: int, number: int) -> Raised:
+    """See `Backend.raise_fence`."""
+    fence = Fence(controller, member, term, number)
+
+    since = 0
+
+    def propose() -> Draft:
+        nonlocal fence, since
+        mirror = opened.mirror
+        stored = mirror.fence(controller, member)
+        held = mirror.leases.get(lease_of(controller, member))
+        check_raise(controller, held and held.lease.term, term)
+        wanted = (term, number) if term else (stored.term + 1, number)
+        if wanted <= (stored.term, stored.number):
+            raise FenceLowered(
+                f"the fence of {controller} is at {(stored.term, stored.number)}, which {wanted} is not above"
+            )
+        if max(wanted) > HIGHEST:
+            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the highest that is stored")
+        fence, since = Fence(controller, member, *wanted), stored.since
+        draft = opened.draft()
+        draft.believe_fence(controller, member, stored)
+        key = opened.layout.fence(controller, member)
+        draft.write(putting(key, fence_value(*wanted, leased=stored.leased and wanted[0] == stored.term)))
+        draft.read(opened.layout.settled(controller, member))
+        return draft
+
+    def done(reply: TxnResponse, revision: int) -> Raised:
+        noted = reply.responses[-1].response_range
+        settled = settled_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
+        return Raised(fence, opened.at(revision), settled)
+
+    return await decided(opened, propose, done, _never)
+
+
+async def record_settled(opened: Opened, fence: Fence, revision: int) -> None:
+    """See `Backend.record_settled`."""
+    if not 0 <= revision <= HIGHEST:
+        raise InvalidArgument(f"the revision {revision} is not between 0 and {HIGHEST}, the highest that is stored")
+
+    def propose() -> Draft:
+        stored = opened.mirror.check_fence(fence)
+        draft = opened.draft()
+        draft.believe_fence(fence.controller, fence.member, stored)
+        draft.note(opened.layout.settled(fence.controller, fence.member), settled_value(revision))
+        return draft
+
+    await decided(opened, propose, lambda *_: None, _never)
+
+
+def _never() -> NoReturn:
+    raise AssertionError("what is proposed is always a commit")

@@ -1,0 +1,220 @@
+"""The task that keeps the mirror: one watch of the whole prefix, opened again and compared whenever it has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum, auto
+
+import trio
+
+from headway._gen.etcdserverpb import WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse
+from headway._gen.mvccpb import KeyValue
+from headway.errors import EngineBug, HeadwayError, HistoryGone, StoreUnusable
+from headway.rpc import Duplex, Lagging
+from headway.storage._errors import StoreMismatch
+from headway.storage._etcd._client import EtcdClient
+from headway.storage._etcd._failures import Unreadable, understood
+from headway.storage._etcd._founding import begin_incarnation
+from headway.storage._etcd._layout import LEASE, Layout
+from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
+from headway.storage._etcd._opened import Opened
+from headway.storage._etcd._rejoin import check_same_history, check_standing
+from headway.storage._etcd._snapshot import load_mirror, read_pages, read_standing
+
+SILENCE = 5.0
+"""Seconds without a word from the watch after which it is asked, and the store too, whether there is anything."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+
+
+class Ended(Exception):
+    """The watch is to be opened again: etcd has ended it, or it is not to be trusted."""
+
+
+class Compacted(Exception):
+    """What the watch was to begin with is no longer in etcd."""
+
+
+class _Next(Enum):
+    FOLLOW = auto()
+    REJOIN = auto()
+    SNAPSHOT = auto()
+    BEGIN_ANEW = auto()
+
+
+class Follower:
+    """Makes mirrors of a store, and follows it."""
+
+    def __init__(
+        self, client: EtcdClient, layout: Layout, counts: Counter[str], *, max_changes: int, max_age: float
+    ) -> None:
+        self._client = client
+        self._layout = layout
+        self._counts = counts
+        self._max_changes = max_changes
+        self._max_age = max_age
+        self._stream = trio.CancelScope()
+        self._suspicion = ""
+        self._wait = _FIRST_WAIT
+
+    async def load(self, former: Mirror | None = None) -> tuple[Mirror, int]:
+        """A new mirror, and the revision of etcd that it was read at."""
+        return await load_mirror(
+            self._client,
+            self._layout,
+            self._counts,
+            former=former,
+            max_changes=self._max_changes,
+            max_age=self._max_age,
+        )
+
+    def suspect(self, why: str) -> None:
+        """Something has answered what doesn't go with the mirror: end the watch, and compare."""
+        self._suspicion = why
+        self._stream.cancel()
+
+    async def run(self, opened: Opened, start: int) -> None:
+        """Follow from what comes at revision ``start`` on, until cancelled."""
+        todo = _Next.FOLLOW
+        while True:
+            try:
+                match todo:
+                    case _Next.FOLLOW:
+                        await self._follow(opened, start)
+                    case _Next.REJOIN:
+                        start = await self._rejoin(opened)
+                    case _Next.SNAPSHOT:
+                        start = await self._take_snapshot(opened)
+                    case _Next.BEGIN_ANEW:
+                        start = await self._begin_anew(opened)
+                todo = _Next.FOLLOW
+                continue
+            except OtherHistory as error:
+                self._counts["other histories"] += todo is not _Next.BEGIN_ANEW
+                self._suspicion, todo = str(error), _Next.BEGIN_ANEW
+            except (Lost, Compacted) as error:
+                self._suspicion, todo = str(error), _Next.SNAPSHOT
+            except Unreadable as error:
+                text = str(error)
+                opened.stop(lambda text=text: StoreUnusable(text))  # type: ignore[misc]  # a lambda with a default
+                return
+            except (Ended, Lagging, HeadwayError):
+                todo = _Next.REJOIN if todo is _Next.FOLLOW else todo
+            except Exception as error:  # a store that is followed by nobody must not seem to be there
+                text = f"what follows the store at {self._client.where} has failed: {error!r}"
+                opened.stop(lambda text=text: EngineBug(text))  # type: ignore[misc]  # likewise
+                raise
+            opened.mirror.interrupted()
+            await trio.sleep(self._wait)
+            self._wait = min(self._wait * 2, _LONGEST_WAIT)
+
+    # --- Where to go on ------------------------------------------------------
+
+    async def _rejoin(self, opened: Opened) -> int:
+        """Compare what etcd has with the mirror, and say where the watch goes on."""
+        standing = await read_standing(self._client, self._layout)
+        check_same_history(opened.position, standing.store_id, standing.timeline, standing.head)
+        check_same_history(opened.mirror.position, standing.store_id, standing.timeline, standing.head)
+        mirror = opened.mirror
+        if standing.head is None or not check_standing(mirror, standing.head):
+            # With the last commit that is known: that it comes again as it was proves what follows it.
+            mirror.rejoining = True
+            return mirror.head.revision
+        # Whatever else has happened meanwhile was no commit. Only leases are heard of without one.
+        leases: list[KeyValue] = []
+        await read_pages(self._client, self._layout.under(LEASE), standing.revision, leases.extend)
+        with understood(self._client.where):
+            mirror.load_leases(leases)
+        opened.heard.beat()
+        return standing.revision + 1
+
+    async def _take_snapshot(self, opened: Opened) -> int:
+        """Begin with a new mirror of the same history."""
+        mirror, revision = await self.load(opened.mirror)
+        for seen in (opened.position, opened.mirror.position):
+            check_same_history(seen, mirror.store_id, mirror.timeline, mirror.head)
+        self._counts["snapshots"] += 1
+        why = self._suspicion
+        opened.replace(mirror, lambda: HistoryGone(f"the store was read anew at revision {revision}: {why}"))
+        return revision + 1
+
+    async def _begin_anew(self, opened: Opened) -> int:
+        """Begin with what is there, as another store is begun with."""
+        await begin_incarnation(self._client, self._layout)
+        mirror, revision = await self.load()
+        text = f"what is in etcd at {self._client.where} is not what was there: {self._suspicion}"
+        opened.replace(mirror, lambda: StoreMismatch(text))
+        return revision + 1
+
+    # --- One watch -----------------------------------------------------------
+
+    async def _follow(self, opened: Opened, start: int) -> None:
+        """Follow one watch until it ends, which is always said by what is raised."""
+        everything = self._layout.everything
+        request = WatchCreateRequest(
+            key=everything.key,
+            range_end=everything.end,
+            start_revision=start,
+            progress_notify=True,
+            fragment=True,
+        )
+        self._suspicion = ""
+        with trio.CancelScope() as self._stream:
+            async with self._client.watch(request) as stream:
+                await self._listen(opened, stream)
+        raise Ended(self._suspicion)
+
+    async def _listen(self, opened: Opened, stream: Duplex) -> None:
+        responses = aiter(stream)
+        missing = 0
+        while True:
+            together: list[WatchResponse] | None = None
+            with trio.move_on_after(SILENCE):
+                together = await anext(responses, None)
+                if together is None:
+                    raise Ended("etcd has ended the watch")
+            if together is None:
+                missing = await self._ask(opened, stream, missing)
+                continue
+            before = opened.mirror.version
+            try:
+                for response in together:
+                    self._hear(opened, response)
+            finally:
+                if opened.mirror.version != before:
+                    opened.pulse.beat()
+                    opened.heard.beat()
+
+    def _hear(self, opened: Opened, response: WatchResponse) -> None:
+        if response.canceled:
+            if response.compact_revision:
+                raise Compacted(f"etcd was compacted up to revision {response.compact_revision}")
+            self._counts["watches cancelled"] += 1
+            # Another member may do better.
+            raise Lagging(response.cancel_reason)
+        if response.events:
+            with understood(self._client.where):
+                opened.mirror.hear(response.events, trio.current_time())
+            self._wait = _FIRST_WAIT
+        elif not response.created:
+            self._hear_progress(opened, response)
+
+    def _hear_progress(self, opened: Opened, response: WatchResponse) -> None:
+        """Proof of nothing: it moves no frontier. But it may prove that the watch has left something out."""
+        claimed = response.header.revision if response.header is not None else 0
+        if claimed >= opened.position.revision > opened.mirror.head.revision:
+            self._counts["false progress"] += 1
+            raise Lagging(f"the watch claims to have said everything up to {claimed}")
+
+    async def _ask(self, opened: Opened, stream: Duplex, missing: int) -> int:
+        """After a silence: whether the watch lives, and whether there is something that it ought to have said.
+
+        ``missing`` is what was there at the last silence. Raises Lagging when that still hasn't come.
+        """
+        if missing > opened.mirror.head.revision:
+            self._counts["watches stalled"] += 1
+            raise Lagging(f"the watch has not said for {SILENCE} s what was committed up to {missing}")
+        with trio.move_on_after(SILENCE):
+            await stream.send(WatchRequest(progress_request=WatchProgressRequest()))
+            return await opened.read_head()
+        return missing

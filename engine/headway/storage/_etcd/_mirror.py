@@ -1,0 +1,277 @@
+"""What is in a store, as one watch of its prefix says it. Pure: no Trio, no I/O, no clock.
+
+Invariants:
+
+1. The mirror stands at `head`, the last commit applied. Each commit puts the head's key, whose etcd version counts
+   them, and says there how many keys it changes. So a commit is applied when all of it is here and it is the next one:
+   a watch that loses, cuts or invents something is found out (`Lost`), whatever its progress notifications say.
+2. What is at or below the head is stale: refused, and counted. So is whatever else a stream repeats.
+3. After a stream was interrupted the first commit that comes is the one that the mirror stands at, with the same nonce;
+   otherwise this is another history (`OtherHistory`).
+4. That a lease has gone is no commit: etcd takes its key away. It is heard of in between, and is final for its term.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from headway._gen.mvccpb import Event, EventEventType, KeyValue
+from headway.resource import Key, Kind, Position, decode, pb, resource_key
+from headway.storage._backend import Fence
+from headway.storage._errors import FenceLowered
+from headway.storage._etcd._layout import (
+    ANCHOR,
+    FENCE,
+    HEAD,
+    LEASE,
+    OWNED,
+    RESOURCE,
+    STORE,
+    Layout,
+    lease_name_from,
+    place_of,
+    scope_from,
+)
+from headway.storage._etcd._records import (
+    NO_FENCE,
+    Head,
+    StoredFence,
+    StoredLease,
+    Timeline,
+    fence_from,
+    head_from,
+    lease_from,
+    timeline_from,
+)
+from headway.storage._leases import lease_of
+from headway.storage._log import CommitLog
+from headway.storage._tables import ResourceTables
+
+_NONE: Mapping[bytes, pb.Resource] = {}
+_COMMITTED = frozenset((RESOURCE, OWNED, FENCE, LEASE, ANCHOR))
+
+
+class Lost(Exception):
+    """A watch has not said everything, or not what commits say: only a snapshot helps."""
+
+
+class OtherHistory(Exception):
+    """What is under the prefix is not what the mirror was made from: a restored cluster, or another store."""
+
+
+class Mirror:
+    """One store's contents and history.
+
+    Args:
+        head: where the snapshot stands that `load` will be given.
+        counts: what was refused and why, to be looked at; it outlives a mirror.
+        max_changes: how many changes of history are kept.
+        max_age: for how many seconds.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        store_id: str,
+        timeline: Timeline,
+        head: Head,
+        counts: Counter[str],
+        *,
+        max_changes: int,
+        max_age: float,
+    ) -> None:
+        self.store_id = store_id
+        self.timeline = timeline
+        self.head = head
+        self.tables = ResourceTables()
+        self.leases: dict[str, StoredLease] = {}
+        self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age)
+        # Whether the commit at the head is to come again, as a proof that this is the same history.
+        self.rejoining = False
+        # Counts whatever has made the mirror different.
+        self.version = 0
+        # By the nonce of their commit: resources that this process has on their way, which needn't be decoded.
+        self.given: dict[bytes, Mapping[bytes, pb.Resource]] = {}
+        self._layout = layout
+        self._counts = counts
+        self._fences: dict[tuple[str, str], StoredFence] = {}
+        # What has come of the commit that isn't whole yet. Invariant: all of one revision, above the head.
+        self._gathered: list[tuple[bytes, bytes, Event]] = []
+
+    @property
+    def position(self) -> Position:
+        """Where the mirror stands."""
+        return self.at(self.head.revision)
+
+    def at(self, revision: int) -> Position:
+        """A position in this history."""
+        return Position(self.store_id, self.timeline.at(revision), revision)
+
+    # --- What is there -------------------------------------------------------
+
+    def fence(self, controller: str, member: str) -> StoredFence:
+        """A fence as it counts: when its lease has gone without a commit, it stands above the lease's term.
+
+        The term above an ended one is nobody's: the next one to take the lease goes above that.
+        """
+        stored = self._fences.get((controller, member), NO_FENCE)
+        if stored.leased and lease_of(controller, member) not in self.leases:
+            return stored._replace(term=stored.term + 1, number=0, leased=False)
+        return stored
+
+    def fences(self) -> Sequence[Fence]:
+        """Every fence as it counts, in order of controller and member."""
+        return [Fence(*who, *self.fence(*who)[:2]) for who in sorted(self._fences)]
+
+    def check_fence(self, fence: Fence) -> StoredFence:
+        """The stored fence that a write with this one is held to. Raises FenceLowered."""
+        stored = self.fence(fence.controller, fence.member)
+        if (fence.term, fence.number) < (stored.term, stored.number):
+            raise FenceLowered(
+                f"the fence of {fence.controller} is at {(stored.term, stored.number)}, "
+                f"above {(fence.term, fence.number)} of this write"
+            )
+        return stored
+
+    # --- A snapshot ----------------------------------------------------------
+
+    def load(self, kvs: Iterable[KeyValue], former: Mirror | None = None) -> None:
+        """Take a part of the snapshot at the head. What ``former`` has at the same revision is shared with it.
+
+        Raises ValueError for what Headway has not written.
+        """
+        for kv in kvs:
+            segment, rest = self._layout.split(kv.key)
+            if segment == RESOURCE:
+                self._load_resource(kv, rest, former)
+            elif segment == FENCE:
+                self._fences[scope_from(rest)] = fence_from(kv)
+            elif segment == LEASE:
+                self._put_lease(rest, kv)
+
+    def load_leases(self, kvs: Iterable[KeyValue]) -> None:
+        """The leases that are held now, in place of those that were."""
+        self.leases.clear()
+        self.load(kvs)
+
+    def _load_resource(self, kv: KeyValue, rest: bytes, former: Mirror | None) -> None:
+        kind, key = place_of(rest)
+        known = former.tables.get(kind, key) if former is not None else None
+        if known is None or known.version != str(kv.mod_revision):
+            known = _resource(kv)
+        self.tables.put(kind, key, known)
+
+    # --- A watch -------------------------------------------------------------
+
+    def hear(self, events: Iterable[Event], now: float) -> None:
+        """Apply what a watch says. Raises Lost, OtherHistory, and ValueError for what Headway has not written."""
+        for event in events:
+            kv = event.kv
+            assert kv is not None
+            segment, rest = self._layout.split(kv.key)
+            if segment == HEAD:
+                self._hear_head(event, kv, now)
+            elif segment == LEASE and event.type == EventEventType.DELETE:
+                self._end_lease(rest, kv.mod_revision)
+            elif segment in _COMMITTED:
+                self._gather(segment, rest, event, kv.mod_revision)
+            elif segment == STORE and kv.mod_revision > self.head.revision:
+                raise OtherHistory("the store's id was written to")
+
+    def interrupted(self) -> None:
+        """The stream has ended: of a commit that has not come as a whole nothing is kept."""
+        self._gathered.clear()
+
+    def _gather(self, segment: bytes, rest: bytes, event: Event, revision: int) -> None:
+        if revision <= self.head.revision:
+            # At the head itself it is what the stream was asked to begin with.
+            if not (self.rejoining and revision == self.head.revision):
+                self._counts["stale events"] += 1
+            return
+        if self._gathered and self._gathered[0][2].kv.mod_revision != revision:  # type: ignore[union-attr]  # as above
+            raise Lost(f"a commit was not whole when an event of revision {revision} came")
+        self._gathered.append((segment, rest, event))
+
+    def _hear_head(self, event: Event, kv: KeyValue, now: float) -> None:
+        revision = kv.mod_revision
+        if revision < self.head.revision or (revision == self.head.revision and not self.rejoining):
+            self._counts["stale commits"] += 1
+            return
+        if event.type == EventEventType.DELETE:
+            raise Lost("the head was deleted, which no commit does")
+        head = head_from(kv)
+        if self.rejoining:
+            if head != self.head:
+                raise OtherHistory(f"the commit at revision {self.head.revision} is another one now")
+            self.rejoining = False
+            return
+        self._check_next(head)
+        self._apply(head, now)
+
+    def _check_next(self, head: Head) -> None:
+        if head.sequence != self.head.sequence + 1:
+            raise Lost(f"commit {head.sequence} came after commit {self.head.sequence}")
+        gathered = self._gathered
+        if len(gathered) != head.changes:
+            raise Lost(f"{len(gathered)} of the {head.changes} changes of the commit at {head.revision} have come")
+        if gathered and gathered[0][2].kv.mod_revision != head.revision:  # type: ignore[union-attr]  # as above
+            raise Lost(f"changes came that no commit has made, before the one at {head.revision}")
+
+    def _apply(self, head: Head, now: float) -> None:
+        gathered, self._gathered = self._gathered, []
+        given = self.given.pop(head.nonce, _NONE)
+        # Whatever can't be read is found before anything is applied.
+        puts = [
+            _resource(event.kv, given) if segment == RESOURCE and event.type == EventEventType.PUT else None  # type: ignore[arg-type]  # as above
+            for segment, _, event in gathered
+        ]
+        changes: list[tuple[Kind, pb.Resource, bool]] = []
+        for (segment, rest, event), put in zip(gathered, puts, strict=True):
+            kv = event.kv
+            assert kv is not None
+            if put is not None:
+                kind = _kind(put)
+                self.tables.put(kind, resource_key(put), put)
+                changes.append((kind, put, False))
+            elif segment == RESOURCE:
+                changes.append(self._removed(*place_of(rest)))
+            elif segment == FENCE:
+                self._fences[scope_from(rest)] = fence_from(kv)
+            elif segment == LEASE:
+                self._put_lease(rest, kv)
+            elif segment == ANCHOR:
+                self.timeline = timeline_from(kv)
+        self.head = head
+        self.version += 1
+        self.log.append(head.revision, changes, now)
+
+    def _removed(self, kind: Kind, key: Key) -> tuple[Kind, pb.Resource, bool]:
+        old = self.tables.remove(kind, key)
+        if old is None:
+            raise Lost(f"{'/'.join((*kind, *key))} was deleted and had not been there")
+        return kind, old, True
+
+    def _put_lease(self, rest: bytes, kv: KeyValue) -> None:
+        name = lease_name_from(rest)
+        self.leases[name] = lease_from(name, kv)
+
+    def _end_lease(self, rest: bytes, revision: int) -> None:
+        name = lease_name_from(rest)
+        held = self.leases.get(name)
+        if held is not None and held.revision < revision:
+            del self.leases[name]
+            self.version += 1
+
+
+def _resource(kv: KeyValue, given: Mapping[bytes, pb.Resource] = _NONE) -> pb.Resource:
+    resource = given.get(kv.key) or decode(pb.Resource, kv.value)
+    if resource.id is None or resource.id.type is None:
+        raise ValueError(f"{kv.key!r} holds a resource without an id")
+    resource.version = str(kv.mod_revision)
+    return resource
+
+
+def _kind(resource: pb.Resource) -> Kind:
+    type = resource.id.type  # type: ignore[union-attr]  # `_resource` has seen that it is there
+    return (type.group, type.kind)  # type: ignore[union-attr]  # likewise

@@ -1,0 +1,142 @@
+"""What the keys of a store hold besides resources. Pure.
+
+Bytes that nobody here has written are a ValueError.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headway._gen.mvccpb import KeyValue
+from headway.storage._leases import Lease
+
+KNOWN_INCARNATIONS = 256
+"""How many former incarnations an anchor names; a position of an older one can't be resumed after."""
+
+
+class Head(NamedTuple):
+    """The last commit.
+
+    Attributes:
+        revision: its own, which is etcd's.
+        sequence: how many commits there have been: the next one has the next number.
+        changes: how many other keys it has changed; those that leases take away with them are not counted.
+        nonce: drawn for it alone. Two histories of one store that have a commit at one revision differ in it.
+    """
+
+    revision: int
+    sequence: int
+    changes: int
+    nonce: bytes
+
+
+def head_value(changes: int, nonce: bytes) -> bytes:
+    """What a commit puts at the head."""
+    return changes.to_bytes(4) + nonce
+
+
+def head_from(kv: KeyValue) -> Head:
+    """The last commit, from the key that it has put."""
+    if len(kv.value) != 12:
+        raise ValueError(f"{kv.key!r} holds {len(kv.value)} bytes and not 12")
+    return Head(kv.mod_revision, kv.version, int.from_bytes(kv.value[:4]), kv.value[4:])
+
+
+class StoredFence(NamedTuple):
+    """A fence.
+
+    Attributes:
+        leased: whether its term is that of a lease, and ends with it.
+        revision: of the commit that has raised it last; 0: nobody has.
+        since: of the first one.
+    """
+
+    term: int
+    number: int
+    leased: bool
+    revision: int
+    since: int
+
+
+NO_FENCE = StoredFence(0, 0, False, 0, 0)
+
+
+def fence_value(term: int, number: int, *, leased: bool) -> bytes:
+    """What is stored of a fence."""
+    return json.dumps([term, number, leased]).encode()
+
+
+def fence_from(kv: KeyValue) -> StoredFence:
+    """A fence from its key."""
+    term, number, leased = json.loads(kv.value)
+    return StoredFence(int(term), int(number), bool(leased), kv.mod_revision, kv.create_revision)
+
+
+def settled_value(revision: int) -> bytes:
+    """What is noted beside a fence; of two of them the one of the higher revision is the greater."""
+    return revision.to_bytes(8)
+
+
+def settled_from(kv: KeyValue) -> int:
+    """The revision that is noted beside a fence."""
+    return int.from_bytes(kv.value)
+
+
+class StoredLease(NamedTuple):
+    """A lease.
+
+    Attributes:
+        id: of the etcd lease that its key goes with.
+        revision: of the commit that began its term.
+    """
+
+    lease: Lease
+    id: int
+    revision: int
+
+
+def lease_value(lease: Lease) -> bytes:
+    """What is stored of a lease."""
+    return json.dumps([lease.holder, lease.term, lease.ttl, lease.attempt, lease.acquired_at]).encode()
+
+
+def lease_from(name: str, kv: KeyValue) -> StoredLease:
+    """A lease from its key."""
+    holder, term, ttl, attempt, acquired_at = json.loads(kv.value)
+    lease = Lease(name, str(holder), int(term), float(ttl), str(attempt), float(acquired_at))
+    return StoredLease(lease, kv.lease, kv.mod_revision)
+
+
+class Timeline(NamedTuple):
+    """Which incarnation each revision belongs to: (its first revision, its id), in order.
+
+    Invariant: every engine that follows one history has the same timeline up to where it has heard.
+    """
+
+    eras: tuple[tuple[int, str], ...]
+
+    def at(self, revision: int) -> str:
+        """The incarnation of a revision."""
+        index = bisect_right(self.eras, revision, key=lambda era: era[0])
+        return self.eras[max(index - 1, 0)][1]
+
+    def lefts(self) -> Mapping[str, int | None]:
+        """Every incarnation that is known, with the last revision it can have; None: it is the present one."""
+        ends = [first - 1 for first, _ in self.eras[1:]]
+        return {id: left for (_, id), left in zip(self.eras, [*ends, None], strict=True)}
+
+
+def anchor_value(incarnation: str, former: Timeline | None) -> bytes:
+    """What an engine that begins a new incarnation puts at the anchor: its first revision is the anchor's own."""
+    eras = former.eras[-KNOWN_INCARNATIONS:] if former is not None else ()
+    return json.dumps({"incarnation": incarnation, "former": eras}).encode()
+
+
+def timeline_from(kv: KeyValue) -> Timeline:
+    """The timeline from the anchor."""
+    value = json.loads(kv.value)
+    former = tuple((int(first), str(id)) for first, id in value["former"])
+    return Timeline((*former, (kv.mod_revision, str(value["incarnation"]))))

@@ -1,0 +1,97 @@
+"""Reading what is under the prefix: at one revision, in pages."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headway._gen.etcdserverpb import RangeRequest, RequestOp, TxnRequest
+from headway._gen.mvccpb import KeyValue
+from headway.errors import StoreUnusable
+from headway.storage._etcd._client import EtcdClient
+from headway.storage._etcd._failures import understood
+from headway.storage._etcd._layout import FENCE, LEASE, RESOURCE, KeyRange, Layout
+from headway.storage._etcd._mirror import Mirror
+from headway.storage._etcd._records import Head, Timeline, head_from, timeline_from
+
+FIRST_PAGE, PAGE = 100, 1000
+"""Keys in one answer, before it is known how large they are; and afterwards, fewer when they are large."""
+
+PAGE_BYTES = 16 << 20
+"""Bytes of one answer that are aimed at."""
+
+
+class Standing(NamedTuple):
+    """Where a store stands.
+
+    Attributes:
+        revision: of etcd when it answered; at or above the head's.
+        store_id, timeline, head: None where there is none.
+    """
+
+    revision: int
+    store_id: str | None
+    timeline: Timeline | None
+    head: Head | None
+
+
+async def read_standing(client: EtcdClient, layout: Layout) -> Standing:
+    """Where the store stands, by a linearizable read."""
+    keys = (layout.store, layout.anchor, layout.head)
+    reads = [RequestOp(request_range=RangeRequest(key=key)) for key in keys]
+    reply = await client.read(TxnRequest(success=reads))
+    store, anchor, head = (_first(each.response_range.kvs) for each in reply.responses if each.response_range)
+    assert reply.header is not None
+    with understood(client.where):
+        return Standing(
+            reply.header.revision,
+            store.value.decode() if store is not None else None,
+            timeline_from(anchor) if anchor is not None else None,
+            head_from(head) if head is not None else None,
+        )
+
+
+async def load_mirror(
+    client: EtcdClient, layout: Layout, counts: Counter[str], *, former: Mirror | None, max_changes: int, max_age: float
+) -> tuple[Mirror, int]:
+    """A mirror of what is there now, and the revision of etcd that it was read at.
+
+    Raises StoreUnusable when that is no store of Headway's, or none any more.
+    """
+    standing = await read_standing(client, layout)
+    if standing.store_id is None or standing.timeline is None or standing.head is None:
+        raise StoreUnusable(f"what makes a store of {client.where} is gone: its id, its anchor or its head")
+    mirror = Mirror(
+        layout,
+        standing.store_id,
+        standing.timeline,
+        standing.head,
+        counts,
+        max_changes=max_changes,
+        max_age=max_age,
+    )
+    for segment in (FENCE, LEASE, RESOURCE):
+        take = functools.partial(mirror.load, former=former)
+        await read_pages(client, layout.under(segment), standing.revision, take)
+    return mirror, standing.revision
+
+
+async def read_pages(client: EtcdClient, keys: KeyRange, revision: int, take: Callable[[list[KeyValue]], None]) -> None:
+    """Hand all keys of a range to ``take``, in pages, as they were at one revision."""
+    begin, limit, more = keys.key, FIRST_PAGE, True
+    while more:
+        request = RangeRequest(key=begin, range_end=keys.end, revision=revision, limit=limit)
+        reply = await client.range(request)
+        more = reply.more
+        if reply.kvs:
+            with understood(client.where):
+                take(reply.kvs)
+            begin = reply.kvs[-1].key + b"\0"
+            size = sum(len(kv.value) for kv in reply.kvs) / len(reply.kvs)
+            limit = max(1, min(PAGE, int(PAGE_BYTES / (size + 1))))
+
+
+def _first(kvs: list[KeyValue]) -> KeyValue | None:
+    return kvs[0] if kvs else None

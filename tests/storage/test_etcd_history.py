@@ -1,0 +1,151 @@
+"""Another history under the prefix: a restored cluster, a store that was made anew, a foreign program's keys."""
+
+import pytest
+import trio
+from grpclib.const import Status
+
+from headway.errors import StoreUnusable, Unavailable
+from headway.storage import EtcdBackend, StoreMismatch
+from headway.storage._etcd._records import head_value
+from headway.testing._conformance_tools import Reader, names, put, reading, refused, thing, uid_of
+from tests.storage.etcd_kit import PREFIX, Rig, failing, followed, primed, rigged, until
+
+
+async def _told_of_another_history(reader: Reader) -> None:
+    async def all() -> None:
+        while True:
+            await reader.next()
+
+    with trio.fail_after(10):
+        await refused(StoreMismatch, all(), "a watcher of what is no more")
+
+
+async def test_every_opening_of_a_store_finds_its_id_and_begins_an_incarnation() -> None:
+    """The id is made once. Positions of former openings are known, up to where the next one began."""
+    async with rigged() as rig:
+        first = await put(rig.store, thing("a"))
+        async with EtcdBackend(rig.url) as other:
+            second = await put(other, thing("b"))
+            assert second.store_id == first.store_id
+            assert second.incarnation != first.incarnation
+            await names(rig.store)
+            assert rig.store.position == second, "one history has the same positions for every engine"
+            resumed = await reading(rig.store, after=first)
+            await resumed.until(second.revision)
+            above = first._replace(revision=second.revision)
+            await refused(StoreMismatch, reading(rig.store, after=above), "a position that nobody can have given")
+
+
+async def test_a_restored_cluster_is_found_by_its_revision() -> None:
+    """Whoever watches is told, nothing of the former history is served, and its positions are refused."""
+    async with rigged() as rig:
+        await put(rig.store, thing("kept"))
+        backup = rig.fake.saved()
+        lost = await put(rig.store, thing("lost"))
+        reader = await primed(rig.store)
+        rig.fake.restore(backup)
+        await _told_of_another_history(reader)
+        assert await names(rig.store) == ["kept"]
+        assert rig.store.counts["other histories"] == 1
+        here = rig.store.position
+        assert here.store_id == lost.store_id
+        assert here.incarnation != lost.incarnation
+        await refused(StoreMismatch, reading(rig.store, after=lost), "a position of a history that is gone")
+        await followed(await primed(rig.store), rig.store)
+
+
+async def test_a_restored_cluster_is_found_when_it_has_gone_on_further() -> None:
+    """Somebody who knew nothing of the lost commits wrote more than were lost: no revision says so any more."""
+    async with rigged() as rig:
+        backup = rig.fake.saved()
+        lost = await put(rig.store, thing("lost"))
+        reader = await primed(rig.store)
+        rig.fake.restore(backup)
+        _write_on(rig, 5)
+        await _told_of_another_history(reader)
+        assert rig.store.counts["other histories"] == 1
+        assert rig.store.position.revision > lost.revision
+        assert await names(rig.store) == []
+
+
+def _write_on(rig: Rig, commits: int) -> None:
+    """Commits of an engine that was behind when the backup was made: it began no incarnation."""
+
+    for index in range(commits):
+        rig.fake.put(b"/staff/head", head_value(0, b"%8d" % index))
+
+
+async def test_a_store_that_was_made_anew_has_another_id() -> None:
+    """Its keys were deleted and it was begun again: found by the id, whatever the revision."""
+    async with rigged() as rig:
+        before = await put(rig.store, thing("a"))
+        reader = await primed(rig.store)
+        for key in list(rig.fake.state.keys):
+            rig.fake.delete(key)
+        await _told_of_another_history(reader)
+        await until(lambda: rig.store.position.store_id != before.store_id)
+        assert await names(rig.store) == []
+        at = await put(rig.store, thing("b"))
+        assert at.revision > before.revision
+        await refused(StoreMismatch, reading(rig.store, after=before), "a position of the store that was deleted")
+
+
+async def test_a_commit_in_an_unknown_incarnation_is_decided_on_anew() -> None:
+    """Another engine has begun one meanwhile: a position is always of the incarnation that it was committed in."""
+    async with rigged() as rig:
+        rig.fake.on_watch = lambda response: [] if response.events else [response]
+        async with EtcdBackend(rig.url) as other:
+            rig.fake.on_watch = lambda response: [response]
+            rig.fake.cancel_watches("etcdserver: no leader")
+            at = await put(rig.store, thing("a"))
+            assert at.incarnation == other.position.incarnation
+            resumed = await reading(other, after=at)
+            await resumed.until(at.revision)
+
+
+async def test_what_headway_has_not_written_makes_the_store_unusable() -> None:
+    """A foreign program's bytes under a resource's key are named; nothing is served any more, and nobody waits."""
+    async with rigged() as rig:
+        reader = await primed(rig.store)
+        rig.fake.put(f"{PREFIX}/resource/a/b/c/d/e".encode(), b"\xff\xff")
+        rig.fake.put(f"{PREFIX}/head".encode(), (1).to_bytes(4) + bytes(8))
+
+        async def all() -> None:
+            while True:
+                await reader.next()
+
+        with trio.fail_after(10):
+            error = await refused(StoreUnusable, all(), "a watcher of a store that is unreadable")
+        assert "/staff/resource/a/b/c/d/e" in str(error) or "not written" in str(error)
+        await refused(StoreUnusable, names(rig.store), "a read of a store that is unreadable")
+
+
+@pytest.mark.parametrize("at", ["an update", "a creation"])
+async def test_two_engines_write_one_store(at: str) -> None:
+    """Each sees what the other has committed as soon as that is acknowledged, and conflicts where it must."""
+    async with rigged() as rig, EtcdBackend(rig.url) as other:
+        here = await put(rig.store, resource := thing("a", "first"))
+        if at == "an update":
+            await put(other, thing("a", "second", uid=uid_of(resource)), str(here.revision))
+        assert await names(other) == ["a"]
+        await put(other, thing("b"))
+        assert await names(rig.store) == ["a", "b"]
+        for store in (rig.store, other):
+            await followed(await primed(store), store)
+
+
+async def test_a_store_is_opened_only_where_there_is_one() -> None:
+    """Nobody listens: Unavailable, in a bounded time, that says where."""
+    with trio.fail_after(30):
+        store = EtcdBackend("etcd://127.0.0.1:1/staff")
+        error = await refused(Unavailable, store.__aenter__(), "an etcd that isn't there")
+    assert "127.0.0.1:1" in str(error)
+
+
+async def test_a_failed_start_is_tried_again_by_the_store_itself() -> None:
+    """A write that fails while it opens may have happened: it looks, and goes on."""
+    async with rigged() as rig:
+        rig.fake.on_txn = failing(Status.UNAVAILABLE, "etcdserver: request timed out")
+        async with EtcdBackend(rig.url) as other:
+            await put(other, thing("a"))
+            assert await names(rig.store) == ["a"]

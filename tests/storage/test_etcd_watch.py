@@ -1,0 +1,274 @@
+"""What etcd's watches have been seen to do wrong, said by a fake one: the store loses, repeats and rewinds nothing."""
+
+import functools
+from collections.abc import Iterable
+
+import pytest
+import trio
+
+from headway._gen.etcdserverpb import RangeRequest, RangeResponse, WatchResponse
+from headway._gen.mvccpb import Event
+from headway.errors import HistoryGone, Unavailable
+from headway.storage import EtcdBackend
+from headway.storage._etcd import _follow
+from headway.testing._conformance_tools import names, put, putting, reading, refused, remove, thing, told, uid_of
+from tests.helpers.fake_etcd import FakeEtcd
+from tests.storage.etcd_kit import followed, primed, rigged, until
+
+
+async def test_one_watch_serves_every_watcher_of_a_process() -> None:
+    """Of the whole prefix, with fragments, progress notifications and a leader required."""
+    async with rigged() as rig:
+        readers = [await primed(rig.store) for _ in range(50)]
+        at = await put(rig.store, thing("a"))
+        for reader in readers:
+            await reader.until(at.revision)
+        (wanted,) = rig.fake.watches
+        assert (wanted.key, wanted.range_end) == (b"/staff/", b"/staff0")
+        assert wanted.fragment
+        assert wanted.progress_notify
+
+
+async def test_a_commit_in_fragments_is_heard_as_one() -> None:
+    """However its events are cut, a watcher hears the commit when all of it has come, as one whole."""
+
+    def cut(response: WatchResponse) -> Iterable[WatchResponse]:
+        last = len(response.events) - 1
+        for index, event in enumerate(response.events):
+            yield WatchResponse(header=response.header, events=[event], fragment=index < last)
+
+    async with rigged() as rig:
+        rig.fake.on_watch = cut
+        reader = await primed(rig.store)
+        at = await rig.store.commit([putting(thing(name)) for name in ("a", "b", "c")])
+        await reader.until(at.revision)
+        assert told(reader.changes) == [(at.revision, name, False) for name in ("a", "b", "c")]
+        assert [each.more for each in reader.changes] == [True, True, False]
+        assert not rig.store.counts
+
+
+async def test_the_same_events_twice_are_heard_once() -> None:
+    """etcd has sent events again; the second time is refused, and counted."""
+    async with rigged() as rig:
+        rig.fake.on_watch = lambda response: [response, response]
+        reader = await primed(rig.store)
+        at = await put(rig.store, resource := thing("a"))
+        await remove(rig.store, resource, str(at.revision))
+        await followed(reader, rig.store)
+        assert len(reader.changes) == 2
+        await until(lambda: rig.store.counts["stale commits"] == 2)
+        assert set(rig.store.counts) == {"stale commits", "stale events"}
+
+
+async def test_a_watch_that_jumps_back_moves_nothing_back() -> None:
+    """After a partition a watch has said old revisions again: neither data nor the position go back."""
+    async with rigged() as rig:
+        heard: list[WatchResponse] = []
+
+        def note(response: WatchResponse) -> Iterable[WatchResponse]:
+            heard.append(response)
+            return [response]
+
+        rig.fake.on_watch = note
+        reader = await primed(rig.store)
+        at = await put(rig.store, resource := thing("a", "first"))
+        await put(rig.store, thing("a", "second", uid=uid_of(resource)), str(at.revision))
+        gone = await remove(rig.store, resource, str(rig.store.position.revision))
+        await reader.until(gone.revision)
+        for response in heard[:2]:
+            rig.fake.say(response)
+        await until(lambda: rig.store.counts["stale commits"] >= 2)
+        assert await names(rig.store) == []
+        assert rig.store.position == gone
+        assert len(reader.changes) == 3
+
+
+async def test_a_watch_in_another_members_past_says_nothing_new() -> None:
+    """Opened at a future revision, at a member that lags, a watch has said what was before: it is refused."""
+    async with rigged() as rig:
+        at = await put(rig.store, thing("a"))
+        reader = await primed(rig.store)
+        old = rig.fake.state.history[-1][1]
+
+        def first_of_the_past(response: WatchResponse) -> Iterable[WatchResponse]:
+            if response.events:
+                yield WatchResponse(header=response.header, events=old)
+            yield response
+
+        rig.fake.on_watch = first_of_the_past
+        rig.fake.cancel_watches("etcdserver: no leader")
+        await until(lambda: len(rig.fake.watches) == 2 and rig.fake.watchers)
+        assert rig.fake.watches[1].start_revision == at.revision + 1
+        await put(rig.store, thing("b"))
+        await followed(reader, rig.store)
+        assert [name for _, name, _ in told(reader.changes)] == ["b"]
+        assert rig.store.counts["stale commits"] == 1
+
+
+def _are_open(fake: FakeEtcd, count: int) -> bool:
+    return len(fake.watches) == count
+
+
+async def test_a_cancelled_watch_goes_on_where_it_was() -> None:
+    """A member without a leader ends its watches: what was committed meanwhile is heard, and no watcher is told."""
+    async with rigged() as rig:
+        reader = await primed(rig.store)
+        async with EtcdBackend(rig.url) as other:
+            for index in range(3):
+                await until(functools.partial(_are_open, rig.fake, 2 * index + 2))
+                await put(other, thing(f"before-{index}"))
+                rig.fake.cancel_watches("etcdserver: no leader")
+                await put(other, thing(f"after-{index}"))
+            await followed(reader, rig.store)
+        assert len(reader.changes) == 6
+        assert rig.store.counts["watches cancelled"] == 3
+        assert not rig.store.counts["snapshots"]
+
+
+@pytest.mark.parametrize("lost", ["a change", "the head", "a commit"])
+async def test_what_a_watch_has_lost_is_found_out(lost: str) -> None:
+    """Starved streams have lost events: every watcher is told that there is a gap, and what is read is the truth."""
+    async with rigged() as rig:
+        reader = await primed(rig.store)
+
+        def lose(response: WatchResponse) -> Iterable[WatchResponse]:
+            kept = [event for event in response.events if not _is_lost(event, lost)]
+            if kept or not response.events:
+                yield WatchResponse(header=response.header, events=kept)
+
+        async with EtcdBackend(rig.url) as other:
+            rig.fake.on_watch = lose
+            await other.commit([putting(thing("a")), putting(thing("b"))])
+            rig.fake.on_watch = lambda response: [response]
+            await put(other, thing("c"))
+        await refused(HistoryGone, _all_of(reader), "a watcher of a store that has a gap")
+        assert not reader.held.keys() & {("default", "default", "a"), ("default", "default", "b")}
+        assert await names(rig.store) == ["a", "b", "c"]
+        assert rig.store.counts["snapshots"] == 1
+        await followed(await primed(rig.store), rig.store)
+
+
+def _is_lost(event: Event, lost: str) -> bool:
+    assert event.kv is not None
+    key = event.kv.key
+    return lost == "a commit" or (key.endswith(b"/head") if lost == "the head" else key.endswith(b"/a"))
+
+
+async def _all_of(reader: object) -> None:
+    with trio.fail_after(10):
+        while True:
+            await reader.next()  # type: ignore[attr-defined]
+
+
+async def test_after_a_compaction_the_store_is_read_anew() -> None:
+    """What it has missed is gone from etcd: watchers are told so, and resume by a snapshot; what has gone is gone."""
+    async with rigged() as rig:
+        at = await put(rig.store, doomed := thing("doomed"))
+        reader = await primed(rig.store)
+        async with EtcdBackend(rig.url) as other:
+            rig.fake.on_watch = lambda response: [] if response.events else [response]
+            await remove(other, doomed, str(at.revision))
+            here = await put(other, thing("a"))
+            rig.fake.on_watch = lambda response: [response]
+            rig.fake.compact(here.revision)
+            rig.fake.cancel_watches("mvcc: required revision has been compacted", compact_revision=here.revision)
+            assert await names(rig.store) == ["a"]
+        await refused(HistoryGone, _all_of(reader), "a watcher whose changes are gone")
+        await refused(HistoryGone, reading(rig.store, after=at), "a position whose history is gone")
+        assert rig.store.counts["snapshots"] == 1
+
+
+async def test_a_compaction_of_what_was_heard_costs_nothing() -> None:
+    """An idle store's head may be compacted: when nothing was committed since, the watch goes on without a snapshot."""
+    async with rigged() as rig:
+        await put(rig.store, thing("a"))
+        reader = await primed(rig.store)
+        for _ in range(20):
+            rig.fake.put(b"/elsewhere", b"")
+        rig.fake.compact(rig.fake.state.revision)
+        rig.fake.cancel_watches("etcdserver: no leader")
+        await until(lambda: len(rig.fake.watches) == 2)
+        await put(rig.store, thing("b"))
+        await followed(reader, rig.store)
+        assert not rig.store.counts["snapshots"]
+
+
+async def test_a_lease_that_ends_while_no_watch_is_open_has_ended() -> None:
+    """Its end is no commit, so that no revision says that there is something to hear of."""
+    async with rigged() as rig:
+        term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
+        await names(rig.store)
+        rig.fake.on_watch = lambda response: [] if response.events else [response]
+        rig.fake.end_lease(next(iter(rig.fake.state.leases)))
+        rig.fake.compact(rig.fake.state.revision)
+        rig.fake.cancel_watches("etcdserver: no leader")
+        rig.fake.on_watch = lambda response: [response]
+        with trio.fail_after(10):
+            await rig.store.wait_lease_ended("c", term)
+
+
+async def test_progress_is_proof_of_nothing() -> None:
+    """A notification ahead of the events moves no watcher and no position."""
+    async with rigged() as rig:
+        here = await put(rig.store, thing("a"))
+        reader = await primed(rig.store)
+        header = rig.fake._header()
+        header.revision += 1000
+        rig.fake.say(WatchResponse(header=header))
+        at = await put(rig.store, thing("b"))
+        await reader.until(at.revision)
+        assert told(reader.changes) == [(at.revision, "b", False)]
+        assert reader.bookmarks == []
+        assert at.revision == here.revision + 1
+        assert len(rig.fake.watches) == 1
+
+
+async def test_progress_that_is_proved_false_ends_the_watch() -> None:
+    """It says that it has said everything up to where a commit stands that it has not said: another one says it."""
+    async with rigged() as rig:
+        reader = await primed(rig.store)
+        rig.fake.on_watch = lambda response: [] if response.events else [response]
+        at = await put(rig.store, thing("a"))
+        rig.fake.on_watch = lambda response: [response]
+        rig.fake.say(WatchResponse(header=rig.fake._header()))
+        await reader.until(at.revision)
+        assert told(reader.changes) == [(at.revision, "a", False)]
+        assert rig.store.counts["false progress"] == 1
+        assert not rig.store.counts["snapshots"]
+
+
+async def test_a_watch_that_has_fallen_silent_is_asked_and_then_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads here, and nothing comes: the store looks by itself whether there is something to be heard."""
+    monkeypatch.setattr(_follow, "SILENCE", 0.05)
+    async with rigged() as rig:
+        reader = await primed(rig.store)
+        async with EtcdBackend(rig.url) as other:
+            rig.fake.on_watch = lambda response: [] if response.events else [response]
+            rig.fake.on_progress = lambda _: None
+            at = await put(other, thing("a"))
+            rig.fake.on_watch = lambda response: [response]
+            with trio.fail_after(10):
+                await reader.until(at.revision)
+        assert rig.fake.progress_requests
+        assert rig.store.counts["watches stalled"] == 1
+
+
+async def test_an_answer_from_the_past_is_refused() -> None:
+    """A linearizable read below what was heard: nothing is answered from it, and the store is looked at again."""
+    async with rigged() as rig:
+        await put(rig.store, thing("a"))
+        await names(rig.store)
+        before = rig.fake._range(RangeRequest(key=b"/staff/head"))
+        at = await put(rig.store, thing("b"))
+        await names(rig.store)
+
+        def past(request: RangeRequest, response: RangeResponse) -> RangeResponse:
+            return before if request.key == b"/staff/head" else response
+
+        rig.fake.on_range = past
+        await refused(Unavailable, names(rig.store), "a read below what was heard")
+        rig.fake.on_range = lambda _, response: response
+        await until(lambda: len(rig.fake.watches) == 2)
+        assert await names(rig.store) == ["a", "b"]
+        assert rig.store.position == at
+        assert not rig.store.counts["other histories"]
