@@ -31,6 +31,8 @@ PRINTS = {
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",
+    "docs/guides/stores-of-your-own.md": "['what_was_acknowledged_is_read', "
+    "'whoever_looks_again_never_sees_less']\n[]\n",
     "docs/guides/access.md": "True False\naccess.yaml:1:1: others than its owner can reach this file (mode 0644): "
     "chmod 600 access.yaml\nTrue\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"
     "False False\n",

@@ -33,7 +33,7 @@ from headway.service import (
     WatchEncoder,
     unregistered,
 )
-from headway.storage import Backend, is_shared, open_store
+from headway.storage import Backend, is_shared, open_store, refuse_unfinished
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -171,6 +171,7 @@ async def open_engine(
         report = log_report()
     opened = open_store(store) if isinstance(store, str) else store
     async with opened as backend:
+        await refuse_unfinished(backend)
         failed = functools.partial(_report_failed, report)
         waits = LeaseWaits()
         services = _services(ResourceService(backend, registry), LeaseService(backend, waits=waits))

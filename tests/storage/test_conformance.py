@@ -1,49 +1,138 @@
-"""Each store keeps every promise of a store."""
+"""All stores keep every promise of a store, and the suite says so of each claim."""
 
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend
-from headway.testing import BACKEND_CHECKS, BackendCheck, OpenBackend, check_backend, run_backend_check
+from headway.testing import (
+    BACKEND_CHECKS,
+    SHORT_HISTORY,
+    BackendCheck,
+    Capability,
+    StoreUnderTest,
+    Verdict,
+    check_backend,
+    claim_of,
+    run_backend_check,
+    verdicts,
+)
 from tests.helpers.etcd_server import EtcdServer
+from tests.storage.kept_memory import KeptMemories
 
 
-@pytest.fixture(params=["memory", "sqlite", "etcd"])
-def open_backend(request: pytest.FixtureRequest, tmp_path: Path) -> OpenBackend:
-    count = 0
-
-    def opening(*, max_changes: int = 100_000) -> AbstractAsyncContextManager[Backend]:
-        nonlocal count
-        count += 1
-        if request.param == "memory":
-            return MemoryBackend(max_changes=max_changes)
-        if request.param == "sqlite":
-            return SqliteBackend(tmp_path / f"{count}.db", max_changes=max_changes)
-        server: EtcdServer = request.getfixturevalue("etcd")
-        return EtcdBackend(f"etcd://{server.endpoint}{server.new_prefix()}", max_changes=max_changes)
-
-    return opening
+def open_memory(_: Path, *, max_changes: int = 100_000) -> AbstractAsyncContextManager[Backend]:
+    return MemoryBackend(max_changes=max_changes)
 
 
-def _name(check: BackendCheck) -> str:
-    return getattr(check, "__name__", repr(check))
+MEMORY = StoreUnderTest(open_memory, lacks=frozenset({Capability.DURABILITY, Capability.KEPT_HISTORY}))
+STORES = {
+    "memory": MEMORY,
+    "sqlite": StoreUnderTest(SqliteBackend),
+    # Opened on the tests' etcd, by whoever has that.
+    "etcd": StoreUnderTest(open_memory, lacks=frozenset({Capability.KEPT_HISTORY})),
+}
 
 
-@pytest.mark.parametrize("check", BACKEND_CHECKS, ids=_name)
-async def test_the_store_keeps_its_promise(check: BackendCheck, open_backend: OpenBackend) -> None:
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        pytest.param(name, check, id=f"{name}-{claim_of(check)[0]}")
+        for name, store in STORES.items()
+        for check in BACKEND_CHECKS
+        if store.claims(check)
+    ],
+)
+async def test_the_store_keeps_its_promise(
+    name: str, check: BackendCheck, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """The claim that the check's name makes holds of the store."""
-    await run_backend_check(check, open_backend)
+    store = STORES[name]
+    if name == "etcd":
+        server: EtcdServer = request.getfixturevalue("etcd")
+        url = f"etcd://{server.endpoint}{server.new_prefix()}"
+
+        def open_etcd(_: Path, *, max_changes: int = 100_000) -> EtcdBackend:
+            return EtcdBackend(url, max_changes=max_changes)
+
+        store = replace(store, open=open_etcd)
+    await run_backend_check(check, store, tmp_path / "store")
 
 
-async def test_the_suite_runs_every_check_and_says_how_many() -> None:
-    """`check_backend` runs each check on a store of its own."""
-    opened: list[int] = []
+async def test_the_suite_runs_every_check_and_says_how_many(autojump_clock: MockClock) -> None:
+    """`check_backend` runs each check on a store of its own, and one that claims everything is held to everything."""
+    memories = KeptMemories()
+    store = StoreUnderTest(memories.open, restore=memories.restore)
 
-    def opening(*, max_changes: int = 100_000) -> AbstractAsyncContextManager[Backend]:
-        opened.append(max_changes)
-        return MemoryBackend(max_changes=max_changes)
+    assert await check_backend(store) == len(BACKEND_CHECKS) == len(memories.opened)
+    assert set(memories.opened.values()) == {100_000, SHORT_HISTORY}
+    assert autojump_clock.current_time() < 30, "a check has waited for its patience to end"
+    assert len({claim_of(check) for check in BACKEND_CHECKS}) == len(BACKEND_CHECKS)
+    assert all(sentence.endswith(".") for _, sentence in map(claim_of, BACKEND_CHECKS))
 
-    assert await check_backend(opening) == len(BACKEND_CHECKS) == len(opened)
-    assert len({_name(check) for check in BACKEND_CHECKS}) == len(BACKEND_CHECKS)
+
+async def test_what_a_store_says_it_lacks_is_left_out_and_said(autojump_clock: MockClock) -> None:
+    """A check of what isn't claimed is not run, and its verdict names what is lacking."""
+    lacks = {each.claim: each.lacks for each in await verdicts(MEMORY) if each.lacks}
+
+    assert lacks.pop("a_restored_store_is_another") == "restoring"
+    assert autojump_clock.current_time() < 30
+    assert lacks.pop("positions_of_before_can_be_resumed_from") == "a history that is kept"
+    assert set(lacks.values()) == {"durability"}
+
+
+async def test_a_failure_is_a_verdict_and_the_next_check_goes_on(autojump_clock: MockClock) -> None:
+    """A claim that doesn't hold, a check that crashes in the store, and one that never ends: each says why."""
+
+    async def holds(_: Backend) -> None:
+        """It does."""
+
+    async def fails(_: Backend) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(crashes, _)
+            raise AssertionError("it does not hold")
+
+    async def crashes(_: Backend) -> None:
+        raise KeyError("missing")
+
+    async def hangs(_: Backend) -> None:
+        await trio.sleep_forever()
+
+    said = await verdicts(MEMORY, [holds, fails, crashes, hangs], seconds=7)
+
+    assert [(each.claim, each.failure) for each in said[:2]] == [("holds", ""), ("fails", "it does not hold")]
+    assert said[2].failure.startswith("KeyError: 'missing' (in ")
+    assert "test_conformance.py" in said[2].failure
+    assert said[3].failure == "the check was not done after 7 s: the store has left somebody waiting"
+    assert said[3].seconds >= 7
+    assert autojump_clock.current_time() < 8
+    with pytest.raises(AssertionError, match="fails: it does not hold"):
+        await check_backend_of([fails])
+
+
+async def check_backend_of(checks: list[BackendCheck]) -> None:
+    """`check_backend` on a suite of some checks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.testing._conformance.BACKEND_CHECKS", checks)
+        await check_backend(MEMORY)
+
+
+async def test_a_cancelled_suite_gives_no_verdict(autojump_clock: MockClock) -> None:
+    """Who stops the suite isn't told that the store has failed."""
+
+    async def hangs(_: Backend) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            await trio.sleep_forever()
+
+    said: list[Verdict] = []
+    with trio.move_on_after(1) as patience:
+        await verdicts(MEMORY, [hangs], report=said.append)
+
+    assert patience.cancelled_caught
+    assert autojump_clock.current_time() < 2
+    assert said == []

@@ -25,6 +25,11 @@ COMMANDS = {
     "list": ("_read", "list_", "Show all resources of a type."),
     "serve": ("_serve", "serve", "Run the controllers of APP (module:attribute), and offer its resources to clients."),
     "status": ("_status", "status", "Show the conditions of a resource, by who wrote them."),
+    "store": (
+        "_store",
+        "store",
+        "Check a store, copy one into another, or hold a store of your own to its promises.",
+    ),
     "token": ("_token", "token", "Make tokens for the file of `serve --access`."),
     "types": (
         "_types",

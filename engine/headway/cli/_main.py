@@ -54,7 +54,7 @@ def main(
       4    something is wrong with a manifest, or with an access file
       5    no answer: the server can't be reached, or failed
       6    `wait` has waited long enough
-      7    `diff` found differences, or `apply --dry-run` something to store
+      7    `diff` found differences, `apply --dry-run` something to store, `store` something wrong
       130  interrupted (`serve` ends with 0 then)
     """
     # Only a command that is run needs the way to a server; help doesn't.

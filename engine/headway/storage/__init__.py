@@ -19,6 +19,10 @@ from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
 from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import read_for_commit as read_for_commit
+from headway.storage._besides import ChecksItself as ChecksItself
+from headway.storage._besides import ListsFences as ListsFences
+from headway.storage._copy import Copied as Copied
+from headway.storage._copy import copy_store as copy_store
 from headway.storage._errors import FenceLowered as FenceLowered
 from headway.storage._errors import LeaseEnded as LeaseEnded
 from headway.storage._errors import StillOwns as StillOwns
@@ -37,6 +41,9 @@ from headway.storage._memory import MemoryBackend as MemoryBackend
 from headway.storage._open import open_store as open_store
 from headway.storage._sqlite import SqliteBackend as SqliteBackend
 from headway.storage._sqlite import open_sqlite as open_sqlite
+from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
+from headway.storage._verify import Verified as Verified
+from headway.storage._verify import verify_store as verify_store
 
 if TYPE_CHECKING:
     from headway.storage._etcd import EtcdAddress as EtcdAddress

@@ -223,6 +223,7 @@ class Backend(Protocol):
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Do all operations in one commit and return its position; one that changes nothing makes no revision.
 
+        Every store takes 32 operations; how many more is its own.
         What an operation asks of the store, it asks of the state before the commit. Raises VersionConflict, WrongUid,
         StillOwns or FenceLowered, and then nothing was done; ValueError when two operations change the same resource.
         A store on a disk or a network raises RemoteError's kinds besides: OutcomeUnknown when the commit may have

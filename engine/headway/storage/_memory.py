@@ -10,6 +10,7 @@ from typing import Self
 
 import trio
 
+from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import (
     Backend,
@@ -20,6 +21,7 @@ from headway.storage._backend import (
     Within,
     refuse_repeated_keys,
 )
+from headway.storage._besides import ListsFences
 from headway.storage._decide import Applied, decide
 from headway.storage._errors import FenceLowered
 from headway.storage._lease_table import LeaseTable
@@ -59,7 +61,9 @@ class MemoryBackend:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        pass
+        # Whoever watches is told. What is opened again, by a test that keeps the object, has watchers of its own.
+        self._pulse.stop(lambda: StoreUnusable("the store in memory is closed"))
+        self._pulse = Pulse()
 
     @property
     def position(self) -> Position:
@@ -162,6 +166,11 @@ class MemoryBackend:
         who = (fence.controller, fence.member)
         self._settled[who] = max(self._settled.get(who, 0), revision)
 
+    async def list_fences(self) -> Sequence[Fence]:
+        """See `ListsFences.list_fences`."""
+        await trio.lowlevel.checkpoint()
+        return [Fence(*who, *at) for who, at in sorted(self._fences.items())]
+
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         """See `Backend.acquire_lease`."""
         await trio.lowlevel.checkpoint()
@@ -221,5 +230,5 @@ class MemoryBackend:
             )
 
 
-def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce]:
-    return MemoryBackend(), MemoryBackend()
+def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce, ListsFences]:
+    return MemoryBackend(), MemoryBackend(), MemoryBackend()

@@ -16,6 +16,7 @@ import trio
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._besides import ListsFences
 from headway.storage._errors import LeaseEnded
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease
@@ -28,6 +29,7 @@ from headway.storage._sqlite_reader import (
     Readers,
     RowSnapshot,
     decode_rows,
+    read_fences,
     read_incarnation,
     read_kinds,
     read_log,
@@ -143,6 +145,10 @@ class SqliteBackend:
     async def record_settled(self, fence: Fence, revision: int) -> None:
         """See `Backend.record_settled`."""
         await self._use().writer.submit(SettleRequest(fence, revision))
+
+    async def list_fences(self) -> Sequence[Fence]:
+        """See `ListsFences.list_fences`."""
+        return await self._use().readers.run(read_fences)
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         """See `Backend.acquire_lease`."""
@@ -276,5 +282,5 @@ async def open_sqlite(
         yield backend
 
 
-def _meets_the_protocol() -> Backend:
-    return SqliteBackend("")
+def _meets_the_protocol() -> tuple[Backend, ListsFences]:
+    return SqliteBackend(""), SqliteBackend("")

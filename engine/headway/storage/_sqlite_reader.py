@@ -15,7 +15,7 @@ import trio
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, pb
 from headway.storage import _sqlite_schema as sql
-from headway.storage._backend import Within
+from headway.storage._backend import Fence, Within
 from headway.storage._log import CommitLog
 from headway.storage._sqlite_commit import LogChange, resource_from
 from headway.storage._sqlite_file import connect
@@ -149,6 +149,11 @@ def read_head(connection: sqlite3.Connection) -> int:
     (head,) = connection.execute(sql.READ_HEAD).fetchone()
     assert isinstance(head, int)
     return head
+
+
+def read_fences(connection: sqlite3.Connection) -> list[Fence]:
+    """Every fence, in order of controller and member."""
+    return [Fence(*row) for row in connection.execute(sql.LIST_FENCES)]
 
 
 def read_incarnation(connection: sqlite3.Connection, incarnation: str) -> dict[str, int | None]:

@@ -110,6 +110,7 @@ READ_HISTORY = (
 )
 
 READ_FENCE = "SELECT term, number, settled FROM fences WHERE controller = ? AND member = ?"
+LIST_FENCES = "SELECT controller, member, term, number FROM fences ORDER BY controller, member"
 WRITE_FENCE = """
     INSERT INTO fences (controller, member, term, number, settled) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (controller, member) DO UPDATE

@@ -1,7 +1,7 @@
 """What proves a part of Headway right, yours too: it ships with the package and imports no test framework.
 
-`check_backend` runs every promise of `headway.storage.Backend` against a store. A check is an async function whose name
-is the claim it makes; it raises AssertionError with a sentence where the claim doesn't hold.
+`verdicts` and `check_backend` hold a store to every promise of `headway.storage.Backend`. A check is an async function
+whose name is the claim it makes; it raises AssertionError with a sentence where the claim doesn't hold.
 
 `ScriptedChannel` stands between an engine and its store and does there what a network does at its worst, on command.
 `one_shot` runs one controller without workers: a test calls its reconcile, or a mapper, once, and looks at what it did.
@@ -16,9 +16,14 @@ each of them sees goes through a `RecordingChannel`, or is added as facts.
 from headway.testing._conformance import BACKEND_CHECKS as BACKEND_CHECKS
 from headway.testing._conformance import SHORT_HISTORY as SHORT_HISTORY
 from headway.testing._conformance import BackendCheck as BackendCheck
-from headway.testing._conformance import OpenBackend as OpenBackend
+from headway.testing._conformance import Capability as Capability
+from headway.testing._conformance import OpenStore as OpenStore
+from headway.testing._conformance import StoreUnderTest as StoreUnderTest
+from headway.testing._conformance import Verdict as Verdict
 from headway.testing._conformance import check_backend as check_backend
+from headway.testing._conformance import claim_of as claim_of
 from headway.testing._conformance import run_backend_check as run_backend_check
+from headway.testing._conformance import verdicts as verdicts
 from headway.testing._facts import BookmarkTold as BookmarkTold
 from headway.testing._facts import CacheSeen as CacheSeen
 from headway.testing._facts import ChangesTold as ChangesTold

@@ -6,6 +6,7 @@ import trio
 
 from headway.storage import Backend, Fence, FenceLowered
 from headway.testing._conformance_tools import (
+    fail,
     must,
     names,
     put,
@@ -140,6 +141,21 @@ async def settling_below_the_fence_is_refused(backend: Backend) -> None:
     must(kept == first.settled + 2, "a refused note was kept")
 
 
+async def fences_are_listed_as_they_stand(backend: Backend) -> None:
+    """Every fence once, in order, those of leases too; without a revision. A copy of the store begins above them."""
+    list_fences = getattr(backend, "list_fences", None)
+    if list_fences is None:
+        fail("the store has no list_fences(), and doesn't say that it lacks that")
+    must(await list_fences() == [], "an empty store lists fences")
+    for controller, member, term, number in (("d", "", 2, 7), ("c", "m", 3, 4), ("c", "", 1, 0), ("c", "m", 5, 1)):
+        await backend.raise_fence(controller, member, term, number)
+    held = (await backend.acquire_lease("led#x", "a", 600.0)).held.lease
+    here = backend.position
+    wanted = [Fence("c", "", 1, 0), Fence("c", "m", 5, 1), Fence("d", "", 2, 7), Fence("led", "x", held.term, 0)]
+    must(list(await list_fences()) == wanted, "not every fence is listed, as it stands and in order")
+    must(backend.position == here, "listing fences made a revision")
+
+
 CHECKS = [
     a_fence_is_raised_by_a_commit,
     term_zero_raises_to_the_next_term,
@@ -150,4 +166,5 @@ CHECKS = [
     nothing_lands_after_the_fence_was_raised,
     what_is_settled_is_returned_by_the_next_raise,
     settling_below_the_fence_is_refused,
+    fences_are_listed_as_they_stand,
 ]

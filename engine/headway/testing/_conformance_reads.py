@@ -9,6 +9,7 @@ from headway.storage import Backend, Within
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,
+    MOST_OPERATIONS,
     OTHER_KIND,
     must,
     name_of,
@@ -37,12 +38,14 @@ FILTERS = tuple(
 
 
 async def store_a_matrix(backend: Backend) -> None:
-    """Store every name in every tenancy, and others of another kind, in one commit."""
+    """Store every name in every tenancy, and others of another kind."""
     everything = [
         thing(name, partition=partition, namespace=namespace)
         for partition, namespace, name in product(_PARTITIONS, _NAMESPACES, _NAMES)
     ]
-    await backend.commit([putting(resource) for resource in reversed(everything)])
+    everything.reverse()
+    for start in range(0, len(everything), MOST_OPERATIONS):
+        await backend.commit([putting(resource) for resource in everything[start : start + MOST_OPERATIONS]])
     await backend.commit([putting(thing(name, partition="p1", namespace="n1", kind=OTHER_KIND)) for name in _NAMES])
 
 
@@ -99,7 +102,9 @@ async def a_list_goes_on_behind_a_key_and_ends_at_its_limit(backend: Backend) ->
             after: Key | None = None
             while found := (await backend.list(KIND, within, after=after, limit=limit))[0]:
                 must(len(found) <= limit, f"{len(found)} were listed where {limit} were asked for")
-                pages += [resource_key(resource) for resource in found]
+                page = [resource_key(resource) for resource in found]
+                must(after is None or page[0] > after, f"the page behind {after} begins at {page[0]}")
+                pages += page
                 after = pages[-1]
             must(pages == whole, f"the pages of {limit} within {within} are not the list")
         for key in whole:

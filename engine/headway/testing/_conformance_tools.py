@@ -6,6 +6,9 @@ import uuid
 from collections.abc import Awaitable, Sequence
 from typing import NoReturn, TypeVar
 
+import trio
+
+from headway.errors import HeadwayError
 from headway.resource import (
     AnyMessage,
     Bookmark,
@@ -25,6 +28,12 @@ from headway.storage import Backend, Fence, Put, Remove, Watch, Within
 KIND: Kind = ("conformance", "Thing")
 OTHER_KIND: Kind = ("conformance", "Other")
 EVERYTHING = Within()
+
+MOST_OPERATIONS = 32
+"""Operations that every store takes in one commit; no check makes a larger one."""
+
+QUIET = 10.0
+"""Seconds after which a watch that owes something is taken to have lost it."""
 
 E = TypeVar("E", bound=BaseException)
 
@@ -46,6 +55,8 @@ async def refused(error: type[E], attempt: Awaitable[object], what: str) -> E:
         await attempt
     except error as refusal:
         return refusal
+    except HeadwayError as other:
+        raise AssertionError(f"{what} was refused with {type(other).__name__}, not with {error.__name__}") from other
     fail(f"{what} was not refused with {error.__name__}")
 
 
@@ -110,6 +121,13 @@ async def put(backend: Backend, resource: pb.Resource, expected: str = "", fence
     return await backend.commit([putting(resource, expected)], fence)
 
 
+async def fill(backend: Backend, count: int, letter: str = "n") -> None:
+    """Store so many things, n0000 and on, in commits of a size that every store takes."""
+    for start in range(0, count, MOST_OPERATIONS):
+        names = range(start, min(start + MOST_OPERATIONS, count))
+        await backend.commit([putting(thing(f"{letter}{index:04}")) for index in names])
+
+
 async def remove(
     backend: Backend, resource: pb.Resource, expected: str, *, uid: str | None = None, fence: Fence | None = None
 ) -> Position:
@@ -160,7 +178,11 @@ class Reader:
 
     async def next(self) -> StreamItem:
         """The next item, having looked at it."""
-        item = await self.watch.next()
+        with trio.move_on_after(QUIET):
+            return self._hear(await self.watch.next())
+        fail(f"a watch that has said everything up to {self.frontier} says no more, and there is more to say")
+
+    def _hear(self, item: StreamItem) -> StreamItem:
         match item:
             case SnapshotChunk():
                 self._hear_chunk(item)

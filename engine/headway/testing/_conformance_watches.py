@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import random
-
 import trio
 
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, SnapshotChunk, copy_message
+from headway.resource import Bookmark, Changes, EndOfSnapshot, SnapshotChunk, copy_message
 from headway.storage import Backend, Within
 from headway.testing._conformance_tools import (
     EVERYTHING,
     KIND,
     OTHER_KIND,
-    Held,
     Reader,
+    fill,
     held,
     must,
     name_of,
@@ -21,13 +19,13 @@ from headway.testing._conformance_tools import (
     putting,
     reading,
     remove,
-    removing,
     stored,
     text_of,
     thing,
     told,
     uid_of,
 )
+from headway.testing._conformance_truth import Truth
 
 
 async def a_watch_of_nothing_says_so_at_once(backend: Backend) -> None:
@@ -39,7 +37,7 @@ async def a_watch_of_nothing_says_so_at_once(backend: Backend) -> None:
 
 async def a_watch_says_what_is_there_and_that_this_was_all(backend: Backend) -> None:
     """A snapshot, whatever its size, comes before its end, which stands at the revision it was read at."""
-    await backend.commit([putting(thing(f"n{index:04}")) for index in range(2500)])
+    await fill(backend, 2500)
     here = await put(backend, thing("one more"))
     found, _ = await backend.list(KIND, EVERYTHING)
     reader = await reading(backend)
@@ -155,75 +153,19 @@ async def _write_both(backend: Backend, writer: int) -> None:
         await put(backend, thing(f"n{writer}-{index}", kind=OTHER_KIND))
 
 
-async def a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(backend: Backend) -> None:
-    """Watches that begin at any moment among writers stand where they say, and all end at what is stored."""
-    facts: list[tuple[int, str, bool]] = []
-    readers: list[Reader] = []
-    done = trio.Event()
-
-    async def watch_often() -> None:
-        while not done.is_set():
-            reader = await reading(backend)
-            await reader.until_snapshot()
-            readers.append(reader)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch_often)
-        nursery.start_soon(watch_often)
-        async with trio.open_nursery() as writers:
-            for index in range(6):
-                writers.start_soon(_write_at_random, backend, random.Random(index), f"w{index}", facts)
-        done.set()
-    found, here = await backend.list(KIND, EVERYTHING)
-    facts.sort()
-    for reader in readers[:: max(1, len(readers) // 20)]:
-        must(reader.snapshot == _folded(facts, reader.snapshot_at), "a snapshot is not what was stored where it stands")
-        await reader.until(here.revision)
-        must(reader.held == held(found), "snapshot and tail together are not what is stored")
-        after = [fact for fact in facts if reader.snapshot_at is not None and fact[0] > reader.snapshot_at.revision]
-        must(told(reader.changes) == after, "the tail is not exactly the commits after the snapshot")
-
-
-async def _write_at_random(
-    backend: Backend, choose: random.Random, name: str, facts: list[tuple[int, str, bool]]
-) -> None:
-    """Create, change and delete two resources that nobody else writes, noting each commit."""
-    versions: dict[str, str] = {}
-    for _ in range(25):
-        which = choose.choice((f"{name}a", f"{name}b"))
-        resource = thing(which, uid=which)
-        delete = which in versions and choose.random() < 0.4
-        version = versions.pop(which, "")
-        at = await backend.commit([removing(resource, version) if delete else putting(resource, version)])
-        facts.append((at.revision, which, delete))
-        if not delete:
-            versions[which] = str(at.revision)
-
-
-def _folded(facts: list[tuple[int, str, bool]], at: Position | None) -> Held:
-    there: Held = {}
-    for revision, name, deleted in facts:
-        if at is None or revision > at.revision:
-            break
-        there.pop(("default", "default", name), None)
-        if not deleted:
-            there["default", "default", name] = (name, str(revision))
-    return there
-
-
 async def all_watchers_hear_the_same(backend: Backend) -> None:
     """Two watches of the same begin differently and say the same commits."""
     readers = [await reading(backend) for _ in range(2)]
-    facts: list[tuple[int, str, bool]] = []
-    await _write_at_random(backend, random.Random(1), "w", facts)
+    truth, begun = Truth(), backend.position
+    await truth.write(backend, "w")
     for reader in readers:
         await reader.until(backend.position.revision)
-        must(told(reader.changes) == sorted(facts), "a watcher missed a commit or heard it twice")
+        must(told(reader.changes) == truth.after(begun), "a watcher missed a commit or heard it twice")
 
 
 async def a_cancelled_next_has_taken_nothing(backend: Backend) -> None:
     """Cancelled at any moment, while an item is there or while none is, a call returns it or leaves it to the next."""
-    await backend.commit([putting(thing(f"n{index:04}")) for index in range(2500)])
+    await fill(backend, 2500)
     reader = await reading(backend)
     for turns in range(8):
         await _next_cancelled_after(reader, turns)
@@ -297,7 +239,6 @@ CHECKS = [
     more_is_true_of_what_a_filter_leaves,
     a_commit_elsewhere_becomes_a_bookmark,
     bookmarks_are_true,
-    a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat,
     all_watchers_hear_the_same,
     a_cancelled_next_has_taken_nothing,
     a_waiting_watch_hears_what_comes,

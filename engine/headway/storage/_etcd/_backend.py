@@ -14,6 +14,7 @@ import trio
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._besides import ListsFences
 from headway.storage._etcd import _commit, _lease
 from headway.storage._etcd._address import EtcdAddress, etcd_address
 from headway.storage._etcd._client import open_client
@@ -153,6 +154,12 @@ class EtcdBackend:
         with _commit.whole(opened):
             await _commit.record_settled(opened, fence, revision)
 
+    async def list_fences(self) -> Sequence[Fence]:
+        """See `ListsFences.list_fences`."""
+        opened = self._use()
+        await opened.confirm()
+        return opened.mirror.fences()
+
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         """See `Backend.acquire_lease`. The term ends when etcd ends it: some time after the ttl, which it counts in
         seconds, and never under a second or two.
@@ -217,5 +224,5 @@ async def _opened(
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-def _meets_the_protocol() -> Backend:
-    return EtcdBackend("")
+def _meets_the_protocol() -> tuple[Backend, ListsFences]:
+    return EtcdBackend(""), EtcdBackend("")

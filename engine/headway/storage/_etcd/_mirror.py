@@ -14,7 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Key, Kind, Position, decode, pb, resource_key
@@ -119,6 +119,10 @@ class Mirror:
         if stored.leased and lease_of(controller, member) not in self.leases:
             return stored._replace(term=stored.term + 1, number=0, leased=False)
         return stored
+
+    def fences(self) -> Sequence[Fence]:
+        """Every fence as it counts, in order of controller and member."""
+        return [Fence(*who, *self.fence(*who)[:2]) for who in sorted(self._fences)]
 
     def check_fence(self, fence: Fence) -> StoredFence:
         """The stored fence that a write with this one is held to. Raises FenceLowered."""

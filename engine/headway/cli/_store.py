@@ -1,0 +1,178 @@
+"""`headway store`: check a store, copy one into another, hold one of your own to its promises."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Literal
+
+import click
+
+from headway.cli._exits import Exit, Usage
+from headway.cli._running import run
+from headway.cli._text import json_text, plain
+from headway.errors import InvalidArgument
+from headway.resource import Kind
+from headway.storage import Backend, Copied, Verified, copy_store, open_store, verify_store
+
+Output = Literal["text", "json"]
+
+_output = click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json is all of it."
+)
+
+
+@click.group()
+def store() -> None:
+    """Check a store, copy one into another, or hold a store of your own to its promises.
+
+    These open the store itself, so that no server may have it open that wants it alone.
+    """
+
+
+@store.command()
+@click.argument("url")
+@_output
+def check(url: str, output: Output) -> None:
+    """Hold all that can be asked of the store at URL against each other. Writes no resource.
+
+    Its lists against its reads, what its owners own, its watches and its history. Ends with 7 when something is wrong.
+    """
+    backend = _existing("URL", url)
+    run(partial(_check, backend, output))
+
+
+async def _check(opening: AbstractAsyncContextManager[Backend], output: Output) -> None:
+    async with opening as backend:
+        found = await verify_store(backend, progress=_progress if output == "text" else None)
+    if output == "json":
+        click.echo(json_text(_verified(found), indent=2))
+    else:
+        for problem in found.problems:
+            click.echo(plain(problem))
+        wrong = f"{len(found.problems)} things are wrong" if found.problems else "nothing is wrong"
+        click.echo(
+            f"store {found.position.store_id} at revision {found.position.revision}, history from {found.oldest} on: "
+            f"{_counted(found.resources)}; {wrong}"
+        )
+    if found.problems:
+        sys.exit(Exit.DIFFERENT)
+
+
+def _verified(found: Verified) -> dict[str, Any]:
+    return {
+        "store_id": found.position.store_id,
+        "revision": found.position.revision,
+        "oldest": found.oldest,
+        "resources": {".".join(kind): count for kind, count in found.resources.items()},
+        "problems": found.problems,
+    }
+
+
+@store.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@_output
+def copy(source: str, target: str, output: Output) -> None:
+    """Make the empty store TO hold what the store FROM holds, and compare the two.
+
+    Uids, generations, owners, statuses, metadata and finalizers stay; versions and the store's id are new, so that
+    every watch begins anew. Stop what writes to FROM before. A copy that was stopped goes on when it is run again;
+    until it has ended, no server serves TO.
+    """
+    opening = _existing("FROM", source)
+    run(partial(_copy, opening, _named("TO", target), output))
+
+
+async def _copy(
+    source: AbstractAsyncContextManager[Backend], target: AbstractAsyncContextManager[Backend], output: Output
+) -> None:
+    async with source as here, target as there:
+        copied = await copy_store(here, there, progress=_copying if output == "text" else None)
+    if output == "json":
+        click.echo(json_text(_copied(copied), indent=2))
+        return
+    click.echo(
+        f"store {copied.source.store_id} is in store {copied.target.store_id}, compared and the same: "
+        f"{_counted(copied.resources)}, {copied.written} written now; {copied.fences} fences raised"
+    )
+
+
+def _copied(copied: Copied) -> dict[str, Any]:
+    return {
+        "from": copied.source._asdict(),
+        "to": copied.target._asdict(),
+        "resources": {".".join(kind): count for kind, count in copied.resources.items()},
+        "written": copied.written,
+        "fences": copied.fences,
+    }
+
+
+def _counted(resources: dict[Kind, int]) -> str:
+    return f"{sum(resources.values())} resources of {len(resources)} kinds"
+
+
+def _progress(what: str) -> None:
+    click.echo(plain(what), err=True)
+
+
+def _copying(kind: Kind, count: int) -> None:
+    click.echo(f"{plain('.'.join(kind))}: {count}", err=True)
+
+
+@store.command()
+@click.argument("reference", metavar="MODULE:NAME")
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True,
+              help="For each check.")  # fmt: skip
+@click.option("--only", multiple=True, metavar="WORD", help="Only the checks whose names hold this. May be repeated.")
+@_output
+def conformance(reference: str, seconds: float, only: tuple[str, ...], output: Output) -> None:
+    """Hold the store that MODULE:NAME opens to every promise of a store, a line for each.
+
+    NAME is a function that opens a store at a path, or a headway.testing.StoreUnderTest. Ends with 7 when the store
+    breaks a promise.
+    """
+    from headway.cli._conformance import hold
+
+    run(partial(hold, _loaded(reference), seconds, only, output))
+
+
+def _loaded(reference: str) -> object:
+    module, colon, name = reference.partition(":")
+    if not (module and colon and name):
+        raise Usage(f"{reference!r} is no store; write module:name, such as mystore:open_my_store")
+    # As `python -m` has it: a module of the working directory is found.
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: object = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise Usage(f"{reference}: there is no module {error.name!r} here or among what is installed") from error
+        raise
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise Usage(f"{reference}: {module} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def _existing(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
+    """The store at a url, which must be there: opening one would make it."""
+    opening = _named(argument, url)
+    scheme, _, rest = url.partition(":")
+    path = rest.partition("?")[0]
+    if scheme == "sqlite" and not os.path.exists(path):
+        raise Usage(f"{argument}: there is no store {path}")
+    return opening
+
+
+def _named(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
+    if url == "memory:":
+        raise Usage(f'{argument}: "memory:" is empty for whoever opens it, and gone afterwards')
+    try:
+        return open_store(url)
+    except InvalidArgument as error:
+        raise Usage(f"{argument}: {error}") from error

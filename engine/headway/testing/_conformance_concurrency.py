@@ -1,0 +1,358 @@
+"""Checks under writers: snapshot and tail, resuming, and reads that agree with each other (promises 1, 2, 5, 8)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+import trio
+
+from headway.resource import Key, Position, pb, resource_key
+from headway.storage import Backend, Within
+from headway.testing._conformance_tools import (
+    EVERYTHING,
+    KIND,
+    OTHER_KIND,
+    Held,
+    Reader,
+    fill,
+    held,
+    must,
+    name_of,
+    names,
+    put,
+    putting,
+    reading,
+    thing,
+    told,
+)
+from headway.testing._conformance_truth import WRITERS, Truth, owner_of, written_by
+
+T = TypeVar("T")
+
+_FOLLOWED = 24
+"""How many watches of those that have begun are followed to the end."""
+
+
+async def a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(backend: Backend) -> None:
+    """Watches that begin at any moment among writers stand where they say, and all end at what is stored."""
+    truth = Truth()
+    readers: list[Reader] = []
+
+    async def watch_often() -> None:
+        while not truth.done:
+            reader = await reading(backend)
+            await reader.until_snapshot()
+            readers.append(reader)
+
+    async with truth.writing(backend) as lookers:
+        lookers.start_soon(watch_often)
+        lookers.start_soon(watch_often)
+    found, here = await backend.list(KIND, EVERYTHING)
+    for reader in _some(readers):
+        begun = await reader.until_snapshot()
+        must(reader.snapshot == truth.at(begun), "a snapshot is not what was stored where it stands")
+        await reader.until(here.revision)
+        must(reader.held == held(found), "snapshot and tail together are not what is stored")
+        must(told(reader.changes) == truth.after(begun), "the tail is not exactly the commits after the snapshot")
+
+
+async def a_filtered_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat(backend: Backend) -> None:
+    """So are those that show a part: each of them says all that happens to it, and nothing else."""
+    truth = Truth()
+    readers: list[tuple[str, Reader]] = []
+
+    async def watch_often(writer: str) -> None:
+        while not truth.done:
+            reader = await reading(backend, Within(namespace="default", name_prefix=writer))
+            await reader.until_snapshot()
+            readers.append((writer, reader))
+
+    async with truth.writing(backend) as lookers:
+        for writer in WRITERS[:2]:
+            lookers.start_soon(watch_often, writer)
+    here = backend.position
+    for writer, reader in _some(readers):
+        begun = await reader.until_snapshot()
+        must(reader.snapshot == written_by(writer, truth.at(begun)), "a snapshot is not its part of what was stored")
+        await reader.until(here.revision)
+        after = [change for change in truth.after(begun) if change[1].startswith(writer)]
+        must(told(reader.changes) == after, "the tail is not exactly its part of the commits after the snapshot")
+
+
+async def a_large_snapshot_is_of_one_moment(backend: Backend) -> None:
+    """A snapshot that is taken piece by piece, while others write, is what was stored where it stands."""
+    await fill(backend, 1500)
+    before = held((await backend.list(KIND, EVERYTHING))[0])
+    truth = Truth()
+    readers: list[Reader] = []
+
+    async def watch_slowly() -> None:
+        while not truth.done:
+            reader = await reading(backend)
+            while reader.snapshot_at is None:
+                await reader.next()
+                for _ in range(5):
+                    await trio.lowlevel.checkpoint()
+            readers.append(reader)
+
+    async with truth.writing(backend, steps=60) as lookers:
+        lookers.start_soon(watch_slowly)
+    for reader in _some(readers):
+        stood = before | truth.at(await reader.until_snapshot())
+        must(reader.snapshot == stood, "a large snapshot is not what was stored at one moment")
+
+
+async def a_watch_resumes_after_every_revision_while_others_write(backend: Backend) -> None:
+    """After any revision that is kept, whoever writes meanwhile: exactly the changes after it, to the last."""
+    truth, choose = Truth(), random.Random(1)
+    first = backend.position
+    readers: list[tuple[Position, Reader]] = []
+
+    async def resume_often() -> None:
+        while not truth.done:
+            here = backend.position
+            after = here._replace(revision=choose.randint(first.revision, here.revision))
+            reader = await reading(backend, after=after)
+            readers.append((after, reader))
+            await reader.next()
+            must(reader.bookmarks[:1] and reader.bookmarks[0].position == after, "a watch resumed elsewhere")
+
+    async with truth.writing(backend) as lookers:
+        lookers.start_soon(resume_often)
+        lookers.start_soon(resume_often)
+    here = backend.position
+    # Among them positions that were resumed from before, from which a watch goes on now.
+    again = [(after, await reading(backend, after=after)) for after, _ in readers[:3]]
+    for after, reader in [*_some(readers), *again]:
+        await reader.until(here.revision)
+        must(told(reader.changes) == truth.after(after), f"resumed after {after.revision}: not exactly what followed")
+
+
+async def what_a_resumed_watch_misses_is_said(backend: Backend) -> None:
+    """Left at any moment and resumed where it stood, over and over, a watch misses and repeats nothing."""
+    truth = Truth()
+    first = await reading(backend)
+    begun = await first.until_snapshot()
+    heard: list[tuple[int, str, bool]] = []
+    stands = begun
+
+    async def leave_and_resume() -> None:
+        nonlocal stands
+        while not truth.done:
+            reader = await reading(backend, after=stands)
+            while len(reader.changes) < 3 and not truth.done:
+                await reader.next()
+                stands = stands._replace(revision=reader.frontier or 0)
+            heard.extend(told(reader.changes))
+            reader.watch.close()
+
+    async with truth.writing(backend) as lookers:
+        lookers.start_soon(leave_and_resume)
+        # So that nobody who waits for a change waits for ever.
+        lookers.start_soon(_write_when_done, backend, truth)
+    last = await reading(backend, after=stands)
+    await last.until(backend.position.revision)
+    heard.extend(change for change in told(last.changes) if change[1] != "last")
+    must([each for each in heard if each[1] != "last"] == truth.after(begun), "resumed often: not exactly the changes")
+
+
+async def _write_when_done(backend: Backend, truth: Truth) -> None:
+    await truth.ended.wait()
+    await put(backend, thing("last"))
+
+
+async def whatever_is_read_was_stored_where_it_stands(backend: Backend) -> None:
+    """One key, a list, what an owner owns: read while others write, it is the state at the position it came with."""
+    truth = Truth()
+    seen: list[tuple[str, Position, Held, str]] = []
+
+    async def look(writer: str) -> None:
+        while not truth.done:
+            key = ("default", "default", f"{writer}a")
+            one, at = await backend.read(KIND, key)
+            seen.append(("read", at, held([one] if one is not None else []), key[2]))
+            found, at = await backend.list(KIND, Within(name_prefix=writer))
+            seen.append(("list", at, held(found), writer))
+            found, at = await backend.list_by_owner(owner_of(writer))
+            seen.append(("list by owner", at, held(found), writer))
+
+    async with truth.writing(backend) as lookers:
+        for writer in WRITERS[:2]:
+            lookers.start_soon(look, writer)
+    for way, at, found_then, prefix in seen[:: max(1, len(seen) // 300)]:
+        wanted = written_by(prefix, truth.at(at))
+        must(found_then == wanted, f"a {way} is not what was stored at revision {at.revision}, where it says it stands")
+
+
+async def whoever_looks_again_never_sees_less(backend: Backend) -> None:
+    """Reads, lists, owners and new watches in turn, while others write: no position is below an earlier one."""
+    truth = Truth()
+
+    async def look() -> None:
+        last, ended = backend.position, False
+        # Once more when they have ended: whoever lags behind those who write stands still then.
+        while not ended:
+            ended = truth.done
+            for way in ("read", "list", "list by owner", "new watch", "store itself"):
+                at = await _position_of(backend, way)
+                must(at.revision >= last.revision, f"a {way} stands at {at.revision}, after {last.revision} was seen")
+                last = at
+
+    async with truth.writing(backend) as lookers:
+        lookers.start_soon(look)
+        lookers.start_soon(look)
+
+
+async def _position_of(backend: Backend, way: str) -> Position:
+    match way:
+        case "read":
+            return (await backend.read(KIND, ("default", "default", "ua")))[1]
+        case "list":
+            return (await backend.list(KIND, EVERYTHING))[1]
+        case "list by owner":
+            return (await backend.list_by_owner(owner_of("u")))[1]
+        case "new watch":
+            return await (await reading(backend)).until_snapshot()
+        case _:
+            return backend.position
+
+
+async def what_a_watch_has_said_is_listed(backend: Backend) -> None:
+    """Right after a change is heard, lists, owners' lists and other watches stand there or later."""
+    truth = Truth()
+
+    async def hear() -> None:
+        reader = await reading(backend)
+        heard = ""
+        # The last one is written when all else has been, so that whoever lags behind stands still then.
+        while heard != "last":
+            await reader.next()
+            if reader.changes:
+                heard = name_of(reader.changes[-1].resource)
+                for way in ("read", "list", "list by owner", "new watch"):
+                    at = await _position_of(backend, way)
+                    said = reader.changes[-1].revision
+                    must(at.revision >= said, f"a {way} stands at {at.revision}, below {said}, which was heard")
+
+    async with truth.writing(backend) as lookers:
+        lookers.start_soon(hear)
+        lookers.start_soon(_write_when_done, backend, truth)
+
+
+async def a_commit_is_never_seen_in_part(backend: Backend) -> None:
+    """Two resources that are always written together are found together: by a list, by their owner, by a watch."""
+    done = False
+    pair = ("left", "right")
+
+    async def write() -> None:
+        nonlocal done
+        versions = ["", ""]
+        for _ in range(40):
+            puts = [
+                putting(thing(name, uid=f"uid-of-{name}", owner_uid="both"), version)
+                for name, version in zip(pair, versions, strict=True)
+            ]
+            versions = [str((await backend.commit(puts)).revision)] * 2
+        done = True
+
+    def same(found: Sequence[pb.Resource], way: str) -> None:
+        must(len(found) in (0, 2), f"a {way} found one of two that are written together")
+        must(len({each.version for each in found}) <= 1, f"a {way} found two of one commit at two versions")
+
+    async def look() -> None:
+        while not done:
+            same((await backend.list(KIND, EVERYTHING))[0], "list")
+            same((await backend.list_by_owner("both"))[0], "list by owner")
+            reader = await reading(backend)
+            await reader.until_snapshot()
+            must(len({version for _, version in reader.held.values()}) <= 1, "a snapshot holds a part of a commit")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        nursery.start_soon(look)
+        await write()
+
+
+async def pages_skip_nothing_that_stays(backend: Backend) -> None:
+    """Page after page, while others write: what was there all the time is found once, and in order."""
+    # What comes and goes stands before it in the order of keys, so that pages that are counted are found out.
+    await fill(backend, 60, "z")
+    stay = set(await names(backend))
+    truth = Truth()
+
+    async def page() -> None:
+        while not truth.done:
+            found: list[Key] = []
+            after: Key | None = None
+            while part := (await backend.list(KIND, EVERYTHING, after=after, limit=7))[0]:
+                found += [resource_key(resource) for resource in part]
+                must(after is None or found[-1] > after, "pages are not in order, or name something twice")
+                after = found[-1]
+            must(found == sorted(set(found)), "pages are not in order, or name something twice")
+            must(stay <= {key[2] for key in found}, "pages skipped what was there all the time")
+
+    async with truth.writing(backend) as lookers:
+        lookers.start_soon(page)
+        lookers.start_soon(page)
+
+
+async def what_an_owner_owns_is_what_a_list_says(backend: Backend) -> None:
+    """After any writes, deletions and new incarnations both say the same of every owner, and the kinds are right."""
+    truth = Truth()
+    async with truth.writing(backend):
+        pass
+    for index in range(5):
+        await put(backend, thing(f"other{index}", kind=OTHER_KIND, owner_uid=owner_of("u")))
+    everything = [each for kind in await backend.kinds() for each in (await backend.list(kind, EVERYTHING))[0]]
+    must(len(everything) == len(truth.at(backend.position)) + 5, "the kinds are not all that something is stored of")
+    for writer in WRITERS:
+        owned, _ = await backend.list_by_owner(owner_of(writer))
+        wanted = [each for each in everything if each.owner is not None and each.owner.uid == owner_of(writer)]
+        must(sorted(map(_place, owned)) == sorted(map(_place, wanted)), f"{owner_of(writer)} owns something else")
+
+
+def _place(resource: pb.Resource) -> tuple[str, Key, str]:
+    type = resource.id.type if resource.id is not None else None
+    return (type.kind if type is not None else "", resource_key(resource), resource.version)
+
+
+async def a_watch_that_is_left_ends_no_other(backend: Backend) -> None:
+    """Watches that are closed or cancelled among writers take nothing from those that stay."""
+    truth = Truth()
+    stays = await reading(backend)
+    begun = await stays.until_snapshot()
+
+    async def come_and_go() -> None:
+        while not truth.done:
+            reader = await reading(backend)
+            await reader.until_snapshot()
+            with trio.move_on_after(0):
+                await reader.next()
+            reader.watch.close()
+
+    async with truth.writing(backend) as lookers:
+        lookers.start_soon(come_and_go)
+    await stays.until(backend.position.revision)
+    must(told(stays.changes) == truth.after(begun), "a watch missed or repeated changes when others were left")
+
+
+def _some(all_of_them: Sequence[T]) -> Sequence[T]:
+    return all_of_them[:: max(1, len(all_of_them) // _FOLLOWED)]
+
+
+CHECKS = [
+    a_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat,
+    a_filtered_snapshot_joined_with_its_tail_has_no_gap_and_no_repeat,
+    a_large_snapshot_is_of_one_moment,
+    a_watch_resumes_after_every_revision_while_others_write,
+    what_a_resumed_watch_misses_is_said,
+    whatever_is_read_was_stored_where_it_stands,
+    whoever_looks_again_never_sees_less,
+    what_a_watch_has_said_is_listed,
+    a_commit_is_never_seen_in_part,
+    pages_skip_nothing_that_stays,
+    what_an_owner_owns_is_what_a_list_says,
+    a_watch_that_is_left_ends_no_other,
+]

@@ -1,0 +1,232 @@
+"""Checks of what a watch's items are, one by one: what comes first, what each holds, what ends it (promises 5, 7)."""
+
+from __future__ import annotations
+
+import re
+
+import trio
+
+from headway.errors import HeadwayError, HistoryGone
+from headway.resource import (
+    Bookmark,
+    Changes,
+    Condition,
+    EndOfSnapshot,
+    Position,
+    SnapshotChunk,
+    copy_message,
+    pb,
+    resource_key,
+)
+from headway.storage import Backend, StoreMismatch, Watch, Within
+from headway.testing._conformance_tools import (
+    EVERYTHING,
+    KIND,
+    OTHER_KIND,
+    must,
+    put,
+    putting,
+    reading,
+    refused,
+    remove,
+    stored,
+    thing,
+    told,
+    uid_of,
+)
+from headway.testing._conformance_truth import Truth
+
+
+async def a_watch_says_its_snapshot_its_end_once_and_then_changes(backend: Backend) -> None:
+    """Resources, one end, then changes and bookmarks alone; resumed: one bookmark that says so, and no snapshot."""
+    await put(backend, thing("before"))
+    begun = backend.position
+    watches: dict[str, tuple[Watch, str]] = {
+        "everything": (await backend.watch(KIND, EVERYTHING), r"S+E[CB]*"),
+        "a part": (await backend.watch(KIND, Within(name_prefix="ua")), r"S*E[CB]*"),
+        "another kind": (await backend.watch(OTHER_KIND, EVERYTHING), r"EB*"),
+        "resumed": (await backend.watch(KIND, EVERYTHING, begun), r"R[CB]*"),
+        "resumed, a part": (await backend.watch(KIND, Within(namespace="none"), begun), r"RB*"),
+    }
+    said = dict.fromkeys(watches, "")
+
+    async def hear(name: str) -> None:
+        while True:
+            item = await watches[name][0].next()
+            said[name] += _letter(item)
+            if _stands(item) == backend.position.revision and truth.done:
+                return
+
+    truth = Truth()
+    with trio.move_on_after(20) as patience:
+        async with truth.writing(backend) as lookers:
+            for name in watches:
+                lookers.start_soon(hear, name)
+            await truth.ended.wait()
+            # Something more for each of them, which may have heard the last one before it was known to be that.
+            await put(backend, thing("last"))
+    must(not patience.cancelled_caught, f"a watch has not said all that was written: {said}")
+    for name, (_, grammar) in watches.items():
+        must(re.fullmatch(grammar, said[name]), f"a watch of {name} said {said[name]}, which is not {grammar}")
+
+
+def _letter(item: object) -> str:
+    match item:
+        case SnapshotChunk():
+            return "S"
+        case EndOfSnapshot():
+            return "E"
+        case Changes():
+            return "C"
+        case Bookmark(resumed=True):
+            return "R"
+        case _:
+            return "B"
+
+
+def _stands(item: object) -> int:
+    match item:
+        case EndOfSnapshot(position=position) | Bookmark(position=position):
+            assert isinstance(position, Position)
+            return position.revision
+        case Changes(changes=changes):
+            return changes[-1].revision
+        case _:
+            return 0
+
+
+async def a_watch_says_the_whole_resource(backend: Backend) -> None:
+    """Field for field as it was committed, in a snapshot, a change and, as it last was, a deletion."""
+    given = _full("full")
+    reader = await reading(backend)
+    await reader.until_snapshot()
+    at = await put(backend, copy_message(given))
+    given.version = str(at.revision)
+    snapshot = await backend.watch(KIND, EVERYTHING)
+    chunk = await snapshot.next()
+    must(isinstance(chunk, SnapshotChunk) and list(chunk.resources) == [given], "a snapshot's resource is not whole")
+    gone = await remove(backend, given, given.version)
+    await reader.until(gone.revision)
+    must(len(reader.changes) == 2, "not two changes were said of a creation and a deletion")
+    must(reader.changes[0].resource == given, "a change's resource is not the one that was written")
+    must(reader.changes[1].deleted and reader.changes[1].resource == given, "a deletion's resource is not the last one")
+
+
+def _full(name: str) -> pb.Resource:
+    full = thing(name, "x" * 300, owner_uid="an-owner")
+    full.metadata["\N{SNOWMAN}"] = "finalizer.one finalizer.two"
+    condition = Condition(type="Ready", reason="Because", message="it is", resource=pb.Reference(name="b"))
+    full.status = {"controller": pb.Status(observed_generation=full.generation, conditions=[condition])}
+    return full
+
+
+async def a_deletion_has_a_revision_of_its_own(backend: Backend) -> None:
+    """Above the version that it deleted, and the resource that comes with it still has that version."""
+    reader = await reading(backend)
+    at = await put(backend, resource := thing("a"))
+    gone = await remove(backend, resource, str(at.revision))
+    await reader.until(gone.revision)
+    change = reader.changes[-1]
+    must(change.deleted and change.revision == gone.revision > at.revision, "a deletion has not its commit's revision")
+    must(change.resource.version == str(at.revision), "a deleted resource has not the version that was deleted")
+
+
+async def a_new_incarnation_is_said_after_the_old_ones_end(backend: Backend) -> None:
+    """A name that is deleted and made again: the old uid's deletion, then the new uid's creation, and no more."""
+    reader = await reading(backend)
+    await reader.until_snapshot()
+    uids: list[tuple[str, bool]] = []
+    for _ in range(5):
+        at = await put(backend, resource := thing("a"))
+        await remove(backend, resource, str(at.revision))
+        uids += [(uid_of(resource), False), (uid_of(resource), True)]
+    at = await put(backend, last := thing("a"))
+    await reader.until(at.revision)
+    heard = [(uid_of(each.resource), each.deleted) for each in reader.changes]
+    must(heard == [*uids, (uid_of(last), False)], "the incarnations of a name are not said one after the other")
+
+
+async def another_group_version_is_a_change_of_the_same(backend: Backend) -> None:
+    """A resource that is written in another version of its type is one change, of one name, under every version."""
+    reader = await reading(backend)
+    await reader.until_snapshot()
+    at = await put(backend, resource := thing("a", version="v1"))
+    later = await put(backend, thing("a", version="v2", uid=uid_of(resource)), str(at.revision))
+    gone = await remove(backend, resource, str(later.revision))
+    await reader.until(gone.revision)
+    versions = [
+        each.resource.id.type.group_version for each in reader.changes if each.resource.id and each.resource.id.type
+    ]
+    must(told(reader.changes) == [(at.revision, "a", False), (later.revision, "a", False), (gone.revision, "a", True)],
+         "another group version was said as something else than a change")  # fmt: skip
+    must(versions == ["v1", "v2", "v2"], "a change is not of the version that was written")
+
+
+async def what_is_gone_before_a_watch_begins_is_not_in_it(backend: Backend) -> None:
+    """A watch that begins after a deletion doesn't show it, and one that resumes from before says it."""
+    at = await put(backend, resource := thing("a"))
+    older = await reading(backend)
+    stood = await older.until_snapshot()
+    older.watch.close()
+    gone = await remove(backend, resource, str(at.revision))
+    fresh = await reading(backend)
+    await fresh.until_snapshot()
+    must(fresh.held == {}, "a new watch's snapshot holds what is gone")
+    resumed = await reading(backend, after=stood)
+    await resumed.until(gone.revision)
+    must(told(resumed.changes) == [(gone.revision, "a", True)], "a deletion between two watches was not said")
+
+
+async def watches_of_other_kinds_and_tenancies_stand_where_it_stands(backend: Backend) -> None:
+    """All watches that are told of one commit agree on where they stand: the store's position."""
+    withins = (EVERYTHING, Within(partition="p"), Within(namespace="n"), Within(name_prefix="z"))
+    readers = [await reading(backend, within, kind=kind) for within in withins for kind in (KIND, OTHER_KIND)]
+    for index in range(3):
+        at = await backend.commit([putting(thing(f"a{index}")), putting(thing(f"z{index}", partition="p"))])
+        for reader in readers:
+            await reader.until(at.revision)
+            must(reader.frontier == at.revision == backend.position.revision, "watches stand at different revisions")
+    counts = [len(reader.changes) for reader in readers]
+    must(counts == [6, 0, 3, 0, 0, 0, 3, 0], f"watches heard {counts} changes")
+
+
+async def a_watch_that_cant_begin_says_why_at_once(backend: Backend) -> None:
+    """A position that can't be resumed from is an error of `watch` itself, for every kind and filter; no snapshot."""
+    here = await put(backend, thing("a"))
+    wrong = (here._replace(store_id="another"), here._replace(incarnation="never"), Position("", "", 0),
+             here._replace(revision=here.revision + 1000))  # fmt: skip
+    for kind in (KIND, OTHER_KIND, ("no", "Kind")):
+        for within in (EVERYTHING, Within(name_prefix="x")):
+            for position in wrong:
+                error = await refused(HeadwayError, backend.watch(kind, within, position), f"resuming at {position}")
+                must(
+                    isinstance(error, StoreMismatch | HistoryGone) and str(error), f"resuming at {position}: {error!r}"
+                )
+
+
+async def what_is_read_is_what_was_heard(backend: Backend) -> None:
+    """With nobody writing, a read, a list, an owner's list, a snapshot and the changes say one and the same."""
+    reader = await reading(backend)
+    given = _full("full")
+    at = await put(backend, copy_message(given))
+    given.version = str(at.revision)
+    await reader.until(at.revision)
+    listed, _ = await backend.list(KIND, EVERYTHING)
+    owned, _ = await backend.list_by_owner("an-owner")
+    key = resource_key(given)
+    ways = {"read": await stored(backend, given), "list": listed[0], "list by owner": owned[0] if owned else None}
+    for way, found in ways.items():
+        must(found == given, f"a {way} found something else than was written under {'/'.join(key)}")
+
+
+CHECKS = [
+    a_watch_says_its_snapshot_its_end_once_and_then_changes,
+    a_watch_says_the_whole_resource,
+    a_deletion_has_a_revision_of_its_own,
+    a_new_incarnation_is_said_after_the_old_ones_end,
+    another_group_version_is_a_change_of_the_same,
+    what_is_gone_before_a_watch_begins_is_not_in_it,
+    watches_of_other_kinds_and_tenancies_stand_where_it_stands,
+    a_watch_that_cant_begin_says_why_at_once,
+    what_is_read_is_what_was_heard,
+]

@@ -1,0 +1,242 @@
+"""Stores whose fences and leases break one promise each, and the checks that must say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from headway.resource import Position
+from headway.storage import Acquired, Fence, HeldLease, Lease, LeaseEnded, Operation, Raised, lease_of, scope_of
+from headway.testing import _conformance_fences as claims
+from headway.testing import _conformance_leases as leases
+from tests.storage.kept_memory import Broken, KeptMemory
+
+
+class RaisesWithoutARevision(KeptMemory):
+    def _raise(self, who: tuple[str, str], wanted: tuple[int, int]) -> None:
+        self._fences[who] = wanted
+
+
+class CountsTermsFromZero(KeptMemory):
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        if not term and (controller, member) not in self._fences:
+            self._raise((controller, member), (0, number))
+            return Raised(Fence(controller, member, 0, number), self.position, self._log.head)
+        return await super().raise_fence(controller, member, term, number)
+
+
+class LowersFences(KeptMemory):
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        if term and (term, number) <= self._fences.get((controller, member), (0, 0)):
+            del self._fences[controller, member]
+        return await super().raise_fence(controller, member, term, number)
+
+
+class IgnoresFences(KeptMemory):
+    def _check_fence(self, fence: Fence) -> None:  # noqa: ARG002  # that is the fault
+        self._end_what_has_run_out()
+
+
+class ComparesTermsAlone(KeptMemory):
+    def _check_fence(self, fence: Fence) -> None:
+        stored = self._fences.get((fence.controller, fence.member), (0, 0))
+        super()._check_fence(fence._replace(number=stored[1]))
+
+
+class WantsTheVeryFence(KeptMemory):
+    def _check_fence(self, fence: Fence) -> None:
+        stored = self._fences.get((fence.controller, fence.member))
+        super()._check_fence(fence if stored in (None, (fence.term, fence.number)) else fence._replace(term=0))
+
+
+class OneFenceForAllMembers(KeptMemory):
+    def _check_fence(self, fence: Fence) -> None:
+        highest = max((at for (name, _), at in self._fences.items() if name == fence.controller), default=(0, 0))
+        self._fences[fence.controller, fence.member] = highest
+        super()._check_fence(fence)
+
+
+class ChecksFencesThenWaits(KeptMemory):
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        if fence is not None:
+            self._check_fence(fence)
+        return await super().commit(operations)
+
+
+class SettlesWhateverItIsTold(KeptMemory):
+    async def record_settled(self, fence: Fence, revision: int) -> None:
+        await trio.lowlevel.checkpoint()
+        self._check_fence(fence)
+        self._settled[fence.controller, fence.member] = revision
+
+
+class SettlesForAnybody(KeptMemory):
+    async def record_settled(self, fence: Fence, revision: int) -> None:
+        term, number = self._fences.get((fence.controller, fence.member), (0, 0))
+        await super().record_settled(fence._replace(term=term, number=number), revision)
+
+
+class SettlesByRaising(KeptMemory):
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        self._settled.pop((controller, member), None)
+        return await super().raise_fence(controller, member, term, number)
+
+
+class TakesLeasesWithoutARevision(KeptMemory):
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        before = self.position
+        acquired = await super().acquire_lease(name, holder, ttl, attempt)
+        return acquired._replace(position=before)
+
+
+class GivesAHolderItsTermAgain(KeptMemory):
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        held = self._leases.held(name)
+        if held is not None and held.lease.holder == holder:
+            await trio.lowlevel.checkpoint()
+            return Acquired(True, held, self.position)
+        return await super().acquire_lease(name, holder, ttl, attempt)
+
+
+class GivesLeasesToAnybody(KeptMemory):
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        held = self._leases.held(name)
+        if held is not None and held.lease.holder != holder:
+            await super().release_lease(name, held.lease.holder, held.lease.term)
+        return await super().acquire_lease(name, holder, ttl, attempt)
+
+
+class ForgetsAttempts(KeptMemory):
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:  # noqa: ARG002
+        return await super().acquire_lease(name, holder, ttl)
+
+
+class LooksThenTakes(KeptMemory):
+    """Whoever finds a lease free takes it, also from who was faster."""
+
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        free = self._leases.held(name) is None
+        acquired = await super().acquire_lease(name, holder, ttl, attempt)
+        if not acquired.acquired and free:
+            self._end(acquired.held.lease)
+            acquired = await super().acquire_lease(name, holder, ttl, attempt)
+        return acquired
+
+
+class TakesLeasesWithoutAFence(KeptMemory):
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        before = self._fences.get(scope_of(name))
+        acquired = await super().acquire_lease(name, holder, ttl, attempt)
+        if before is not None:
+            self._fences[scope_of(name)] = before
+        return acquired
+
+    def _end(self, lease: Lease) -> None:
+        self._leases.end(lease.name, lease.term)
+        self._append(self._log.head + 1, ())
+
+
+class ReleasesWithoutAFence(KeptMemory):
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        before = self._fences.get(scope_of(name))
+        await super().release_lease(name, holder, term)
+        if before is not None:
+            self._fences[scope_of(name)] = before
+
+
+class LetsLeasesRunOutWithoutAFence(KeptMemory):
+    def _end_what_has_run_out(self) -> None:
+        for lease in self._leases.run_out():
+            self._leases.end(lease.name, lease.term)
+
+
+class RaisesBesideALease(KeptMemory):
+    async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
+        held = self._leases.held(lease_of(controller, member))
+        if held is not None and term not in (0, held.lease.term):
+            await trio.lowlevel.checkpoint()
+            self._raise((controller, member), (term, number))
+            return Raised(Fence(controller, member, term, number), self.position, self._log.head)
+        return await super().raise_fence(controller, member, term, number)
+
+
+class EndsMembersLeasesWithTheControllers(KeptMemory):
+    async def release_lease(self, name: str, holder: str, term: int) -> None:
+        await super().release_lease(name, holder, term)
+        for each in self._leases.list(f"{name}#"):
+            self._end(each.lease)
+
+
+class LetsAnybodyKeepALease(KeptMemory):
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:  # that is the fault
+        held = self._leases.held(name)
+        await super().keep_lease(name, held.lease.holder if held is not None else holder, term)
+
+
+class KeepsAliveWhatHasEnded(KeptMemory):
+    async def keep_lease(self, name: str, holder: str, term: int) -> None:
+        try:
+            await super().keep_lease(name, holder, term)
+        except LeaseEnded:
+            if self._leases.held(name) is not None:
+                raise
+            self._leases.begin(Lease(name, holder, term, 600.0, "", 0.0))
+
+
+class ReleasesForWhoeverHoldsIt(KeptMemory):
+    async def release_lease(self, name: str, holder: str, term: int) -> None:  # noqa: ARG002  # that is the fault
+        held = self._leases.held(name)
+        if held is not None:
+            await super().release_lease(name, held.lease.holder, held.lease.term)
+
+
+class ListsAllLeases(KeptMemory):
+    async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:  # noqa: ARG002
+        return await super().list_leases()
+
+
+class HearsNoEndButTheClocks(KeptMemory):
+    async def wait_lease_ended(self, name: str, term: int) -> None:
+        held = self._leases.held(name)
+        if held is not None and held.lease.term == term:
+            await trio.sleep(held.remaining)
+
+
+class ListsFencesOfControllersAlone(KeptMemory):
+    async def list_fences(self) -> Sequence[Fence]:
+        return [each for each in await super().list_fences() if not each.member]
+
+
+BROKEN: Broken = {
+    RaisesWithoutARevision: [claims.a_fence_is_raised_by_a_commit, leases.a_lease_is_taken_by_a_commit],
+    CountsTermsFromZero: [claims.term_zero_raises_to_the_next_term],
+    LowersFences: [claims.a_fence_that_is_not_above_is_refused],
+    IgnoresFences: [claims.a_write_below_the_fence_is_refused],
+    ComparesTermsAlone: [claims.a_write_below_the_fence_is_refused],
+    WantsTheVeryFence: [claims.a_write_at_or_above_the_fence_is_stored],
+    OneFenceForAllMembers: [claims.fences_are_compared_with_their_own],
+    ChecksFencesThenWaits: [claims.nothing_lands_after_the_fence_was_raised],
+    SettlesWhateverItIsTold: [claims.what_is_settled_is_returned_by_the_next_raise],
+    SettlesByRaising: [claims.what_is_settled_is_returned_by_the_next_raise],
+    ListsFencesOfControllersAlone: [claims.fences_are_listed_as_they_stand],
+    SettlesForAnybody: [claims.settling_below_the_fence_is_refused],
+    TakesLeasesWithoutARevision: [leases.a_lease_is_taken_by_a_commit],
+    GivesAHolderItsTermAgain: [leases.terms_only_grow],
+    GivesLeasesToAnybody: [leases.a_lease_that_is_held_is_given_to_nobody_else],
+    ForgetsAttempts: [leases.the_same_attempt_has_the_same_term],
+    LooksThenTakes: [leases.one_of_many_gets_it],
+    TakesLeasesWithoutAFence: [
+        leases.nothing_of_a_term_lands_after_anothers_acquire,
+        leases.nothing_of_a_term_lands_after_its_holder_has_taken_another,
+    ],
+    ReleasesWithoutAFence: [leases.nothing_of_a_term_lands_after_its_release],
+    LetsLeasesRunOutWithoutAFence: [leases.nothing_of_a_term_lands_after_it_has_run_out],
+    RaisesBesideALease: [leases.a_raise_is_in_the_term_of_its_lease],
+    EndsMembersLeasesWithTheControllers: [leases.a_members_fence_is_governed_by_its_own_lease],
+    LetsAnybodyKeepALease: [leases.a_lease_is_kept_alive_by_its_holder_alone],
+    KeepsAliveWhatHasEnded: [leases.a_lease_that_has_ended_is_not_kept_alive],
+    ReleasesForWhoeverHoldsIt: [leases.a_lease_that_has_ended_is_not_kept_alive],
+    ListsAllLeases: [leases.leases_are_listed_by_the_beginning_of_their_names],
+    HearsNoEndButTheClocks: [leases.the_end_of_a_lease_is_heard],
+}

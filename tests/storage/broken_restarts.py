@@ -1,0 +1,102 @@
+"""Stores that lose something when they are closed and opened again, and the checks that must say so."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from headway.storage._lease_table import LeaseTable
+from headway.testing import _conformance_restarts as claims
+from tests.storage.kept_memory import Broken, KeptMemory
+
+
+class ClosesInSilence(KeptMemory):
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Tells nobody."""
+
+
+class LosesWhatNobodyChangedTwice(KeptMemory):
+    def open_again(self) -> None:
+        super().open_again()
+        for table in self.tables.values():
+            for key in list(table)[-1:]:
+                del table[key]
+
+
+class ForgetsWhoOwns(KeptMemory):
+    def open_again(self) -> None:
+        super().open_again()
+        self.owned.clear()
+
+
+class StandsWhereItStoodBefore(KeptMemory):
+    def open_again(self) -> None:
+        super().open_again()
+        self._log.head -= 1
+        self._position = self._at(self._log.head)
+
+
+class IsTheSameOpening(KeptMemory):
+    def open_again(self) -> None:
+        """Keeps its incarnation."""
+
+
+class ForgetsItsOpenings(KeptMemory):
+    def open_again(self) -> None:
+        super().open_again()
+        self.left.clear()
+
+
+class ForgetsItsHistory(KeptMemory):
+    def open_again(self) -> None:
+        super().open_again()
+        self._log.floor = self._log.head
+
+
+class ForgetsFences(KeptMemory):
+    def open_again(self) -> None:
+        super().open_again()
+        self._fences.clear()
+
+
+class ForgetsWhatIsSettled(KeptMemory):
+    def open_again(self) -> None:
+        super().open_again()
+        self._settled.clear()
+
+
+class ForgetsLeases(KeptMemory):
+    def open_again(self) -> None:
+        super().open_again()
+        self._leases = LeaseTable()
+
+
+class KeepsItsIdWhenRestored(KeptMemory):
+    def restored(self) -> None:
+        """Stays the same store."""
+
+
+class RestoresEarlierTerms(KeptMemory):
+    def restored(self) -> None:
+        super().restored()
+        self._fences.clear()
+
+
+BROKEN: Broken = {
+    ClosesInSilence: [claims.a_closed_store_ends_its_watches],
+    LosesWhatNobodyChangedTwice: [claims.what_was_acknowledged_is_there_again],
+    ForgetsWhoOwns: [claims.what_was_acknowledged_is_there_again],
+    StandsWhereItStoodBefore: [claims.revisions_go_on_after_reopening],
+    IsTheSameOpening: [claims.revisions_go_on_after_reopening],
+    ForgetsItsOpenings: [claims.positions_of_before_can_be_resumed_from],
+    ForgetsItsHistory: [claims.positions_of_before_can_be_resumed_from],
+    ForgetsFences: [claims.fences_outlive_a_reopening],
+    ForgetsWhatIsSettled: [claims.fences_outlive_a_reopening],
+    ForgetsLeases: [claims.a_lease_counts_as_held_after_reopening],
+    KeepsItsIdWhenRestored: [claims.a_restored_store_is_another],
+    RestoresEarlierTerms: [claims.a_restored_store_is_another],
+}

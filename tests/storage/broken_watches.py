@@ -1,0 +1,385 @@
+"""Stores whose watches break one promise each, and the checks that must say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from headway.errors import HistoryGone
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Kind,
+    Position,
+    SnapshotChunk,
+    StreamItem,
+    copy_message,
+    resource_key,
+)
+from headway.storage import StorageError, Within
+from headway.storage._tail import ListSnapshot, LogWatch
+from headway.testing import _conformance_concurrency as concurrency
+from headway.testing import _conformance_grammar as grammar
+from headway.testing import _conformance_history as history
+from headway.testing import _conformance_watches as claims
+from tests.storage.broken_commits import WritesOverWhatItHandedOut
+from tests.storage.kept_memory import Broken, KeptMemory, SpoilableWatch
+
+
+class SaysAnEmptyPieceFirst(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        made = super().tail(kind, within, after, snapshot)
+        assert isinstance(made, SpoilableWatch)
+        if snapshot is not None and not snapshot._resources:
+            made.owed.append(SnapshotChunk([]))
+        return made
+
+
+class LeavesOutThePieceBeforeTheEnd(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return None if isinstance(item, SnapshotChunk) and len(item.resources) < 1000 else item
+
+
+class LosesDeletions(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        if not isinstance(item, Changes):
+            return item
+        kept = [each for each in item.changes if not each.deleted]
+        return Changes(kept) if kept else None
+
+
+class SaysChangesTwice(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return Changes([*item.changes, *item.changes[-1:]]) if isinstance(item, Changes) else item
+
+
+class SaysTheNewestFirst(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return Changes(item.changes[::-1]) if isinstance(item, Changes) else item
+
+
+class SaysCommitsInPieces(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return Changes([each._replace(more=False) for each in item.changes]) if isinstance(item, Changes) else item
+
+
+class MarksBeforeItFilters(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        made = super().tail(kind, Within(), after, snapshot)
+        assert isinstance(made, SpoilableWatch)
+
+        def spoil(item: StreamItem) -> StreamItem | None:
+            if not isinstance(item, Changes):
+                return item
+            kept = [each for each in item.changes if within.matches(resource_key(each.resource))]
+            return Changes(kept) if kept else Bookmark(self._at(item.changes[-1].revision))
+
+        made.spoil = spoil
+        return made
+
+
+class SaysNothingOfCommitsElsewhere(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return None if isinstance(item, Bookmark) and not item.resumed else item
+
+
+class SaysNothingOfCommitsThatItFilters(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        made = super().tail(kind, within, after, snapshot)
+        if not within.everything:
+            assert isinstance(made, SpoilableWatch)
+            made.spoil = lambda item: None if item == Bookmark(self.position) else item
+        return made
+
+
+class BookmarksWhereTheStoreWillStand(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        if isinstance(item, Bookmark) and not item.resumed:
+            return Bookmark(item.position._replace(revision=item.position.revision + 1))
+        return item
+
+
+class SharesOutChangesAmongWatchers(KeptMemory):
+    def __init__(self, *, max_changes: int = 100_000) -> None:
+        super().__init__(max_changes=max_changes)
+        self._said: set[int] = set()
+
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        if not isinstance(item, Changes):
+            return item
+        kept = [each for each in item.changes if each.revision not in self._said]
+        self._said |= {each.revision for each in kept}
+        return Changes(kept) if kept else None
+
+
+class TakesBeforeItIsCancelled(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        return _Hasty(self.spoil, self._log, self._pulse, self._at, self._log.cursor(kind, after), within, snapshot)
+
+
+class _Hasty(SpoilableWatch):
+    async def next(self) -> StreamItem:
+        item = await super().next()
+        await trio.lowlevel.checkpoint()
+        return item
+
+
+class ClosesAllWithOne(KeptMemory):
+    def __init__(self, *, max_changes: int = 100_000) -> None:
+        super().__init__(max_changes=max_changes)
+        self._closed = False
+
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        made = super().tail(kind, within, after, snapshot)
+        assert isinstance(made, SpoilableWatch)
+        made.at_close = self._close
+        return made
+
+    def _close(self) -> None:
+        self._closed = True
+
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return None if self._closed and isinstance(item, Changes) else item
+
+
+class EndsItsSnapshotTwice(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        made = super().tail(kind, within, after, snapshot)
+        assert isinstance(made, SpoilableWatch)
+
+        def spoil(item: StreamItem) -> StreamItem | None:
+            if isinstance(item, EndOfSnapshot):
+                made.owed.append(item)
+            return item
+
+        made.spoil = spoil
+        return made
+
+
+class ResumesWithoutSayingSo(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return None if isinstance(item, Bookmark) and item.resumed else item
+
+
+class SaysChangesWithoutStatus(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return _changed(item, lambda change: not change.deleted, status={})
+
+
+class SaysDeletionsByTheirIdsAlone(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return _changed(item, lambda change: change.deleted, data=None, metadata={}, status={}, owner=None)
+
+
+def _changed(item: StreamItem, which: Any, **fields: Any) -> StreamItem:
+    if not isinstance(item, Changes):
+        return item
+    changes: list[Change] = []
+    for change in item.changes:
+        shown = copy_message(change.resource)
+        for name, value in fields.items():
+            setattr(shown, name, value)
+        changes.append(change._replace(resource=shown) if which(change) else change)
+    return Changes(changes)
+
+
+class DeletesAtTheDeletionsVersion(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        if not isinstance(item, Changes):
+            return item
+        changes: list[Change] = []
+        for change in item.changes:
+            shown = copy_message(change.resource)
+            shown.version = str(change.revision)
+            changes.append(change._replace(resource=shown))
+        return Changes(changes)
+
+
+class SaysOnlyHowEachKeyEnded(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        if not isinstance(item, Changes):
+            return item
+        last: dict[Key, Change] = {}
+        for each in item.changes:
+            last.pop(resource_key(each.resource), None)
+            last[resource_key(each.resource)] = each._replace(more=False)
+        return Changes(list(last.values()))
+
+
+class DeletesWhatChangesItsGroupVersion(KeptMemory):
+    def __init__(self, *, max_changes: int = 100_000) -> None:
+        super().__init__(max_changes=max_changes)
+        self._shown: dict[Key, Change] = {}
+
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        if not isinstance(item, Changes):
+            return item
+        changes: list[Change] = []
+        for each in item.changes:
+            key = resource_key(each.resource)
+            before = self._shown.get(key)
+            if before is not None and _type_of(before) != _type_of(each):
+                changes.append(before._replace(revision=each.revision, deleted=True, more=True))
+            self._shown[key] = each
+            changes.append(each)
+        return Changes(changes)
+
+
+def _type_of(change: Change) -> object:
+    return change.resource.id and change.resource.id.type
+
+
+class BeginsAnewWithoutSayingSo(KeptMemory):
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
+        try:
+            return await super().watch(kind, within, resume_after)
+        except (StorageError, HistoryGone):
+            return await super().watch(kind, within)
+
+
+class ResumesOneTooLate(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        made = super().tail(kind, within, after, snapshot)
+        if snapshot is None:
+            made._cursor.revision += 1
+        return made
+
+
+class ResumesAtTheHead(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        made = super().tail(kind, within, self._log.head, snapshot)
+        assert isinstance(made, SpoilableWatch)
+        if snapshot is None:
+            said = Bookmark(self._at(after), resumed=True)
+            made.spoil = lambda item: said if isinstance(item, Bookmark) and item.resumed else item
+        return made
+
+
+class ResumesAfterResourcesAlone(KeptMemory):
+    def check_resumable(self, wanted: Position) -> None:
+        super().check_resumable(wanted)
+        if wanted.revision and not any(
+            change.revision == wanted.revision for log in self._log._kinds.values() for change in log.changes
+        ):
+            raise HistoryGone("nothing was changed there")
+
+
+class ResumesInTheFuture(KeptMemory):
+    def check_resumable(self, wanted: Position) -> None:
+        if wanted.revision <= self.position.revision:
+            super().check_resumable(wanted)
+
+
+class ResumesInAnyStore(KeptMemory):
+    def check_resumable(self, wanted: Position) -> None:
+        super().check_resumable(wanted._replace(store_id=self.position.store_id))
+
+
+class ResumesInAnyIncarnation(KeptMemory):
+    def check_resumable(self, wanted: Position) -> None:
+        super().check_resumable(wanted._replace(incarnation=self.position.incarnation))
+
+
+class KeepsAQuarter(KeptMemory):
+    def __init__(self, *, max_changes: int = 100_000) -> None:
+        super().__init__(max_changes=max_changes // 4)
+
+
+class KeepsEverything(KeptMemory):
+    def __init__(self, *, max_changes: int = 100_000) -> None:  # noqa: ARG002  # it ignores it
+        super().__init__()
+
+
+class SkipsWhatIsGone(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        return _Skipping(self.spoil, self._log, self._pulse, self._at, self._log.cursor(kind, after), within, snapshot)
+
+
+class _Skipping(SpoilableWatch):
+    async def next(self) -> StreamItem:
+        try:
+            return await super().next()
+        except HistoryGone:
+            self._cursor.revision = self._log.floor
+            return await super().next()
+
+
+class ReadsSnapshotsWhenAskedForThem(KeptMemory):
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        if snapshot is not None:
+            snapshot = _Late(self, kind, within)
+        return super().tail(kind, within, after, snapshot)
+
+
+class _Late(ListSnapshot):
+    def __init__(self, store: KeptMemory, kind: Kind, within: Within) -> None:
+        super().__init__(())
+        self._read: Any = lambda: [each for key, each in store.tables.get(kind, {}).items() if within.matches(key)]
+
+    async def next(self) -> Any:
+        if self._read is not None:
+            self._resources, self._read = self._read(), None
+        return await super().next()
+
+
+class CutsOffLargeCommits(KeptMemory):
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        return replace(item, changes=item.changes[-16:]) if isinstance(item, Changes) else item
+
+
+BROKEN: Broken = {
+    SaysAnEmptyPieceFirst: [claims.a_watch_of_nothing_says_so_at_once],
+    LeavesOutThePieceBeforeTheEnd: [claims.a_watch_says_what_is_there_and_that_this_was_all],
+    LosesDeletions: [
+        claims.every_write_and_deletion_follows_once_in_order,
+        grammar.what_is_gone_before_a_watch_begins_is_not_in_it,
+    ],
+    SaysChangesTwice: [claims.every_write_and_deletion_follows_once_in_order],
+    SaysTheNewestFirst: [claims.every_write_and_deletion_follows_once_in_order],
+    SaysCommitsInPieces: [claims.a_commit_over_two_kinds_gives_each_watcher_its_part],
+    MarksBeforeItFilters: [claims.more_is_true_of_what_a_filter_leaves],
+    SaysNothingOfCommitsElsewhere: [
+        claims.a_commit_elsewhere_becomes_a_bookmark,
+        claims.a_waiting_watch_hears_what_comes,
+    ],
+    SaysNothingOfCommitsThatItFilters: [grammar.watches_of_other_kinds_and_tenancies_stand_where_it_stands],
+    BookmarksWhereTheStoreWillStand: [claims.bookmarks_are_true, claims.a_commit_elsewhere_becomes_a_bookmark],
+    SharesOutChangesAmongWatchers: [claims.all_watchers_hear_the_same],
+    TakesBeforeItIsCancelled: [claims.a_cancelled_next_has_taken_nothing],
+    WritesOverWhatItHandedOut: [claims.what_was_handed_out_is_not_written_to],
+    ClosesAllWithOne: [claims.a_watch_may_be_closed_twice, concurrency.a_watch_that_is_left_ends_no_other],
+    EndsItsSnapshotTwice: [grammar.a_watch_says_its_snapshot_its_end_once_and_then_changes],
+    ResumesWithoutSayingSo: [
+        grammar.a_watch_says_its_snapshot_its_end_once_and_then_changes,
+        history.a_watch_resumes_after_every_position,
+    ],
+    SaysChangesWithoutStatus: [grammar.a_watch_says_the_whole_resource],
+    SaysDeletionsByTheirIdsAlone: [grammar.a_watch_says_the_whole_resource],
+    DeletesAtTheDeletionsVersion: [grammar.a_deletion_has_a_revision_of_its_own],
+    SaysOnlyHowEachKeyEnded: [grammar.a_new_incarnation_is_said_after_the_old_ones_end],
+    DeletesWhatChangesItsGroupVersion: [grammar.another_group_version_is_a_change_of_the_same],
+    BeginsAnewWithoutSayingSo: [
+        grammar.a_watch_that_cant_begin_says_why_at_once,
+        history.history_is_bounded,
+    ],
+    ResumesOneTooLate: [
+        history.a_watch_resumes_after_every_position,
+        concurrency.a_watch_resumes_after_every_revision_while_others_write,
+        concurrency.what_a_resumed_watch_misses_is_said,
+    ],
+    ResumesAtTheHead: [concurrency.a_watch_resumes_after_every_revision_while_others_write],
+    ResumesAfterResourcesAlone: [history.every_position_that_is_handed_out_can_be_resumed_after],
+    ResumesInTheFuture: [history.a_position_above_the_head_is_refused],
+    ResumesInAnyStore: [history.a_position_of_another_store_is_refused],
+    ResumesInAnyIncarnation: [history.a_position_of_another_store_is_refused],
+    KeepsAQuarter: [history.the_newest_history_is_kept, history.a_watcher_that_keeps_up_loses_nothing],
+    KeepsEverything: [history.history_is_bounded],
+    SkipsWhatIsGone: [history.a_slow_watcher_blocks_no_writer_and_is_told],
+    ReadsSnapshotsWhenAskedForThem: [history.a_watcher_that_begins_slowly_has_no_gap],
+    CutsOffLargeCommits: [history.a_commit_larger_than_history_is_whole],
+}

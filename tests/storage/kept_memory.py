@@ -1,0 +1,229 @@
+"""A store in memory that claims everything: it can be closed and opened again, and restored."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import trio
+
+from headway.resource import Key, Kind, Position, StreamItem, pb
+from headway.storage import (
+    Fence,
+    MemoryBackend,
+    Operation,
+    Put,
+    Require,
+    RequireOwnsNothing,
+    StillOwns,
+    VersionConflict,
+    Within,
+    WrongUid,
+)
+from headway.storage._backend import refuse_repeated_keys
+from headway.storage._lease_table import LeaseTable
+from headway.storage._resume import check_resumable
+from headway.storage._tail import ListSnapshot, LogWatch
+from headway.testing import BackendCheck
+from headway.testing._conformance_tools import uid_of
+
+Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
+"""(kind, key, what was stored, what is stored now)."""
+
+Found = tuple[Sequence[pb.Resource], Position]
+
+
+class KeptMemory(MemoryBackend):
+    """Keeps what it holds over its closing. The base of the broken stores: what each overrides is what it breaks.
+
+    It decides on commits, and keeps its resources, by itself and as plainly as can be; fences, leases and the log are
+    those of the store in memory.
+    """
+
+    def __init__(self, *, max_changes: int = 100_000) -> None:
+        super().__init__(max_changes=max_changes)
+        # The revision at which each earlier opening was left.
+        self.left: dict[str, int] = {}
+        self.tables: dict[Kind, dict[Key, pb.Resource]] = {}
+        self.owned: dict[str, dict[tuple[Kind, Key], pb.Resource]] = {}
+        self._openings = 0
+
+    async def __aenter__(self) -> Self:
+        self._openings += 1
+        if self._openings > 1:
+            self.open_again()
+        return self
+
+    def open_again(self) -> None:
+        self.left[self._incarnation] = self._log.head
+        self._incarnation = uuid.uuid4().hex
+        self._leases = LeaseTable(list(self._leases._leases.values()))
+        self._position = self._at(self._log.head)
+
+    def read_nowait(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        return self.tables.get(kind, {}).get(key), self.position
+
+    async def list(self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0) -> Found:
+        await trio.lowlevel.checkpoint()
+        table = self.tables.get(kind, {})
+        keys = [key for key in sorted(table) if within.matches(key) and (after is None or key > after)]
+        return [table[key] for key in (keys[:limit] if limit else keys)], self.position
+
+    async def list_by_owner(self, owner_uid: str) -> Found:
+        await trio.lowlevel.checkpoint()
+        return list(self.owned.get(owner_uid, {}).values()), self.position
+
+    async def kinds(self) -> Sequence[Kind]:
+        await trio.lowlevel.checkpoint()
+        return sorted(kind for kind, table in self.tables.items() if table)
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        refuse_repeated_keys(operations)
+        await trio.lowlevel.checkpoint()
+        if fence is not None:
+            self._check_fence(fence)
+        applied = [entry for operation in operations if (entry := self.decide(operation)) is not None]
+        if applied:
+            self.publish(applied)
+        return self.position
+
+    def decide(self, operation: Operation) -> Applied | None:
+        """What an operation will change; None: nothing."""
+        if isinstance(operation, RequireOwnsNothing):
+            if operation.owner_uid in self.owned:
+                raise StillOwns("it owns something")
+            return None
+        stored = self.there(operation)
+        if isinstance(operation, Put):
+            if stored is not None and uid_of(stored) != uid_of(operation.resource):
+                raise WrongUid("it is stored with another uid")
+            if (stored.version if stored is not None else "") != operation.expected:
+                raise VersionConflict("it is stored at another version")
+            return (operation.kind, operation.key, stored, operation.resource)
+        same = stored is not None and uid_of(stored) == operation.uid
+        if isinstance(operation, Require):
+            if stored is None or not same or operation.expected not in ("", stored.version):
+                raise VersionConflict("it is not there as it was")
+            return None
+        if stored is None or not same:
+            return None
+        if stored.version != operation.expected:
+            raise VersionConflict("it is stored at another version")
+        return (operation.kind, operation.key, stored, None)
+
+    def publish(self, applied: Sequence[Applied]) -> None:
+        """Do what was decided on, at the next revision."""
+        revision = self._log.head + 1
+        changes: list[tuple[Kind, pb.Resource, bool]] = []
+        for kind, key, old, new in applied:
+            table = self.tables.setdefault(kind, {})
+            if new is not None:
+                new.version = str(revision)
+                table[key] = new
+                changes.append((kind, new, False))
+            elif old is not None:
+                del table[key]
+                changes.append((kind, old, True))
+            self.index(kind, key, old, new)
+        self._append(revision, changes)
+
+    def index(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
+        """Keep what is owned, by its owner."""
+        for resource in (old, new):
+            if resource is None or resource.owner is None or not resource.owner.uid:
+                continue
+            owned = self.owned.setdefault(resource.owner.uid, {})
+            owned.pop((kind, key), None)
+            if resource is new:
+                owned[kind, key] = resource
+            if not owned:
+                del self.owned[resource.owner.uid]
+
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
+        await trio.lowlevel.checkpoint()
+        if resume_after is not None:
+            self.check_resumable(resume_after)
+            return self.tail(kind, within, resume_after.revision, None)
+        found = [each for key, each in self.tables.get(kind, {}).items() if within.matches(key)]
+        return self.tail(kind, within, self._log.head, ListSnapshot(found))
+
+    def there(self, operation: Operation) -> pb.Resource | None:
+        """What is stored of what an operation names."""
+        if isinstance(operation, RequireOwnsNothing):
+            return None
+        return self.tables.get(operation.kind, {}).get(operation.key)
+
+    def check_resumable(self, wanted: Position) -> None:
+        """Raise unless a watch can resume after a position."""
+        check_resumable(wanted, self.position, {**self.left, self._incarnation: None})
+
+    def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
+        """A watch that says a snapshot, if it has one, and what comes after a revision."""
+        cursor = self._log.cursor(kind, after)
+        return SpoilableWatch(self.spoil, self._log, self._pulse, self._at, cursor, within, snapshot)
+
+    def spoil(self, item: StreamItem) -> StreamItem | None:
+        """What a watch says in place of an item; None: nothing."""
+        return item
+
+    def restored(self) -> None:
+        """What restoring does to a closed store: another id, none of its openings, and all that it held."""
+        self._store_id = uuid.uuid4().hex
+        self.left.clear()
+
+
+class SpoilableWatch(LogWatch):
+    """Says what is left of its items.
+
+    Attributes:
+        spoil: see `KeptMemory.spoil`.
+        owed: what it says before all else.
+        at_close: is called when it is closed.
+    """
+
+    def __init__(self, spoil: Callable[[StreamItem], StreamItem | None], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.spoil = spoil
+        self.owed: list[StreamItem] = []
+        self.at_close: Callable[[], None] = lambda: None
+
+    async def next(self) -> StreamItem:
+        if self.owed:
+            await trio.lowlevel.checkpoint()
+            return self.owed.pop()
+        while (item := self.spoil(await super().next())) is None:
+            pass
+        return item
+
+    def close(self) -> None:
+        self.at_close()
+
+
+class KeptMemories:
+    """Stores by the places that they were opened at.
+
+    Attributes:
+        opened: how many changes the store at each place keeps.
+    """
+
+    def __init__(self, make: type[KeptMemory] = KeptMemory) -> None:
+        self._make = make
+        self._stores: dict[Path, KeptMemory] = {}
+        self.opened: dict[Path, int] = {}
+
+    def open(self, place: Path, *, max_changes: int = 100_000) -> KeptMemory:
+        """The store of a place."""
+        if place not in self._stores:
+            self._stores[place] = self._make(max_changes=max_changes)
+            self.opened[place] = max_changes
+        return self._stores[place]
+
+    async def restore(self, place: Path) -> None:
+        """Restore the store of a place, which is closed."""
+        self._stores[place].restored()
+
+
+Broken = dict[type[KeptMemory], list[BackendCheck]]
+"""Broken stores, and the checks that each of them must fail."""

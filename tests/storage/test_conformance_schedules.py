@@ -1,0 +1,135 @@
+"""The store in memory keeps its promises under whatever schedule Hypothesis chooses, as far as it is about writers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+
+from headway.resource import Key, Kind, Position, StreamItem, pb
+from headway.storage import Fence, MemoryBackend, Operation, Put, VersionConflict, Within
+from headway.storage._tail import LogWatch
+from headway.testing import BackendCheck, StoreUnderTest, claim_of, run_backend_check
+from headway.testing import _conformance_commits as commits
+from headway.testing import _conformance_concurrency as concurrency
+from headway.testing import _conformance_fences as fences
+from headway.testing import _conformance_grammar as grammar
+from headway.testing import _conformance_leases as leases
+from headway.testing import _conformance_watches as watches
+from tests.storage.kept_memory import Found
+
+SCHEDULES = st.lists(st.integers(0, 4), min_size=1, max_size=40)
+"""How many turns of the loop each call waits, before it begins and before its caller has its answer; over and over."""
+
+UNDER_WRITERS = [
+    *concurrency.CHECKS,
+    commits.of_writers_with_one_version_one_wins,
+    commits.writers_at_once_have_a_revision_each,
+    fences.nothing_lands_after_the_fence_was_raised,
+    grammar.a_watch_says_its_snapshot_its_end_once_and_then_changes,
+    leases.one_of_many_gets_it,
+    watches.bookmarks_are_true,
+    watches.what_a_watch_has_said_is_read,
+]
+
+
+class Paced(MemoryBackend):
+    """A store in memory behind a way that takes as long as a schedule says, there and back."""
+
+    def __init__(self, schedule: Sequence[int]) -> None:
+        super().__init__()
+        self._schedule = cycle(schedule)
+
+    async def pace(self) -> None:
+        for _ in range(next(self._schedule)):
+            await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        await self.pace()
+        found = await super().read(kind, key)
+        await self.pace()
+        return found
+
+    async def list(self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0) -> Found:
+        await self.pace()
+        found = await super().list(kind, within, after=after, limit=limit)
+        await self.pace()
+        return found
+
+    async def list_by_owner(self, owner_uid: str) -> Found:
+        await self.pace()
+        found = await super().list_by_owner(owner_uid)
+        await self.pace()
+        return found
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        await self.pace()
+        at = await super().commit(operations, fence)
+        await self.pace()
+        return at
+
+    async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
+        await self.pace()
+        made = await super().watch(kind, within, resume_after)
+        await self.pace()
+        return _PacedWatch(self, made)
+
+
+class _PacedWatch(LogWatch):
+    def __init__(self, store: Paced, made: LogWatch) -> None:
+        self._store, self._made = store, made
+
+    async def next(self) -> StreamItem:
+        await self._store.pace()
+        item = await self._made.next()
+        await self._store.pace()
+        return item
+
+    def close(self) -> None:
+        self._made.close()
+
+
+@pytest.mark.parametrize("check", UNDER_WRITERS, ids=lambda check: claim_of(check)[0])
+@settings(max_examples=max(6, settings().max_examples // 10))
+@given(schedule=SCHEDULES)
+async def test_the_store_in_memory_keeps_its_promise_under_any_schedule(
+    check: BackendCheck, schedule: Sequence[int]
+) -> None:
+    """However long each call and each answer is on its way."""
+    await run_backend_check(check, StoreUnderTest(lambda _, **__: Paced(schedule)), Path())
+
+
+class ChecksThenIsPaced(Paced):
+    """Checks versions, is paced, and then writes over whatever is there: a race, unless nothing comes between."""
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:  # noqa: ARG002
+        for each in operations:
+            if isinstance(each, Put):
+                found, _ = self.read_nowait(each.kind, each.key)
+                if (found.version if found is not None else "") != each.expected:
+                    raise VersionConflict("another version")
+        await self.pace()
+        entries = [(each.kind, each.key, self.read_nowait(each.kind, each.key)[0], each.resource)
+                   for each in operations if isinstance(each, Put)]  # fmt: skip
+        self._publish(entries)
+        return self.position
+
+
+def test_a_schedule_is_found_that_shows_a_race() -> None:
+    """A store that is right as long as nobody comes between is found out, though one schedule hides what is wrong."""
+    check = commits.of_writers_with_one_version_one_wins
+
+    def shows(schedule: Sequence[int]) -> bool:
+        try:
+            trio.run(run_backend_check, check, StoreUnderTest(lambda _, **__: ChecksThenIsPaced(schedule)), Path())
+        except (AssertionError, BaseExceptionGroup):
+            return True
+        return False
+
+    assert not shows([0])
+    assert shows(find(SCHEDULES, shows))

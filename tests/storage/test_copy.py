@@ -1,0 +1,329 @@
+"""A store that is copied has all that the other one has, in a world of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import trio
+
+import headway
+from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
+from headway.resource import Condition, Key, Kind, Position, copy_message, pb
+from headway.storage import (
+    Backend,
+    EtcdBackend,
+    Fence,
+    FenceLowered,
+    MemoryBackend,
+    Operation,
+    SqliteBackend,
+    StoreMismatch,
+    Within,
+    copy_store,
+    verify_store,
+)
+from headway.storage import _copy as copying
+from headway.storage._unfinished import UNFINISHED_KIND
+from headway.testing._conformance_tools import (
+    EVERYTHING,
+    KIND,
+    OTHER_KIND,
+    fill,
+    names,
+    put,
+    putting,
+    refused,
+    remove,
+    thing,
+    uid_of,
+)
+from headway.testing._conformance_truth import Truth
+from tests.helpers.etcd_server import EtcdServer
+from tests.storage.kept_memory import Found, KeptMemory
+
+Store = MemoryBackend | SqliteBackend | EtcdBackend
+SORTS = ("memory", "sqlite", "etcd")
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
+    """Makes a store of a sort, a new one each time."""
+
+    def making(sort: str) -> Store:
+        if sort == "memory":
+            return MemoryBackend()
+        if sort == "sqlite":
+            return SqliteBackend(tmp_path / f"{uuid.uuid4()}.db")
+        server: EtcdServer = request.getfixturevalue("etcd")
+        return EtcdBackend(f"etcd://{server.endpoint}{server.new_prefix()}")
+
+    return making
+
+
+def _full(name: str, owner: str) -> pb.Resource:
+    full = thing(name, "x" * 2000, partition="p", namespace="n", owner_uid=owner, kind=OTHER_KIND, version="v2")
+    full.metadata |= {"finalizers": "one two", "deletionTimestamp": "2026-01-01T00:00:00Z", "\N{SNOWMAN}": ""}
+    condition = Condition(type="Ready", reason="Because", message="it is", resource=pb.Reference(name="b"))
+    full.status = {"controller": pb.Status(observed_generation=full.generation, conditions=[condition])}
+    return full
+
+
+async def _fill(store: Backend) -> None:
+    truth = Truth()
+    async with truth.writing(store, steps=12):
+        pass
+    await fill(store, 70)
+    # The owned one stands before its owner in the order of kinds, and its owner is gone.
+    await put(store, owner := thing("owner"))
+    await put(store, _full("owned", uid_of(owner)))
+    at = await put(store, gone := thing("gone-owner"))
+    await put(store, _full("orphan", uid_of(gone)))
+    await remove(store, gone, str(at.revision))
+
+
+def _told(resources: Sequence[pb.Resource]) -> list[pb.Resource]:
+    told = [copy_message(each) for each in resources]
+    for each in told:
+        each.version = ""
+    return told
+
+
+@pytest.mark.parametrize("to", SORTS)
+@pytest.mark.parametrize("of", SORTS)
+async def test_a_copy_has_everything_and_is_another_store(of: str, to: str, make: Callable[[str], Store]) -> None:
+    """All of every resource but its version; the owners' index too; and no watch goes on in it."""
+    async with make(of) as source, make(to) as target:
+        await _fill(source)
+        before = source.position
+        copied = await copy_store(source, target)
+
+        assert source.position == before, "the source was written to"
+        assert await target.kinds() == await source.kinds()
+        for kind in (KIND, OTHER_KIND):
+            here, there = (await source.list(kind, EVERYTHING))[0], (await target.list(kind, EVERYTHING))[0]
+            assert _told(here) == _told(there)
+            assert copied.resources[kind] == len(here)
+            assert all(0 < int(each.version) <= target.position.revision for each in there)
+            for owner in {each.owner.uid for each in here if each.owner is not None}:
+                owned, copies = (await source.list_by_owner(owner))[0], (await target.list_by_owner(owner))[0]
+                assert sorted(map(uid_of, owned)) == sorted(map(uid_of, copies))
+        assert target.position.store_id != source.position.store_id
+        assert copied.written == sum(copied.resources.values())
+        await refused(StoreMismatch, target.watch(KIND, EVERYTHING, before), "resuming in a copy")
+        assert (await verify_store(target)).problems == []
+
+
+async def test_there_and_back_again(tmp_path: Path) -> None:
+    """A copy of a copy is the first one, but for versions and ids."""
+    async with (
+        SqliteBackend(tmp_path / "a") as first,
+        MemoryBackend() as second,
+        SqliteBackend(tmp_path / "b") as third,
+    ):
+        await _fill(first)
+        await copy_store(first, second)
+        await copy_store(second, third)
+        for kind in (KIND, OTHER_KIND):
+            assert _told((await first.list(kind, EVERYTHING))[0]) == _told((await third.list(kind, EVERYTHING))[0])
+
+
+@pytest.mark.parametrize("to", SORTS)
+@pytest.mark.parametrize("of", SORTS)
+async def test_no_term_of_the_source_is_given_out_or_written_in_again(
+    of: str, to: str, make: Callable[[str], Store]
+) -> None:
+    """Every fence stands above where the source has it, that of a lease which is held there too; nobody holds it."""
+    async with make(of) as source, make(to) as target:
+        await put(source, thing("a"))
+        await source.raise_fence("c", "m", 7, 9)
+        held = (await source.acquire_lease("led", "somebody", 600.0)).held.lease
+        copied = await copy_store(source, target)
+
+        assert copied.fences == 2
+        assert await target.list_fences() == [Fence("c", "m", 8, 0), Fence("led", "", held.term + 1, 0)]
+        for fence in (Fence("c", "m", 7, 99), Fence("led", "", held.term, 99)):
+            await refused(FenceLowered, put(target, thing("late"), fence=fence), "a write in a term of the source")
+        assert (await target.list_leases())[0] == []
+        taken = await target.acquire_lease("led", "another", 600.0)
+        assert taken.acquired
+        assert taken.held.lease.term > held.term
+        assert (await target.raise_fence("c", "m", 0, 0)).fence.term > 7
+
+
+async def test_what_is_not_empty_is_not_copied_into() -> None:
+    """A target that holds something is left as it is, and named by what it holds; so is the source itself."""
+    source, target = MemoryBackend(), MemoryBackend()
+    await put(source, thing("a"))
+    await put(target, thing("b"))
+    here = target.position
+    error = await refused(FailedPrecondition, copy_store(source, target), "copying into what is not empty")
+
+    assert "is not empty: it holds conformance.Thing" in str(error)
+    assert target.position == here
+    error_of_one = await refused(InvalidArgument, copy_store(source, source), "copying into itself")
+    assert "can't be copied into itself" in str(error_of_one)
+
+
+class Stops(MemoryBackend):
+    """Fails at its third commit of resources."""
+
+    commits = 0
+    fails = True
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        self.commits += 1
+        if self.fails and self.commits == 4:
+            raise StoreUnusable("no more room")
+        return await super().commit(operations, fence)
+
+
+async def test_a_copy_that_was_stopped_goes_on_and_is_served_by_nobody_before() -> None:
+    """The mark says so to an engine; the same copy goes on with what is missing, and another one is refused."""
+    source, target = MemoryBackend(), Stops()
+    await fill(source, 200)
+    await refused(StoreUnusable, copy_store(source, target), "a copy into a store without room")
+    part = len(await names(target))
+    assert part == 64
+
+    with pytest.raises(StoreUnusable, match="run the same `headway store copy` again"):
+        async with headway.open_engine(target, headway.App("staff")):
+            pytest.fail("an unfinished copy was served")
+    other = await refused(FailedPrecondition, copy_store(MemoryBackend(), target), "another copy")
+    assert f"holds an unfinished copy of store {source.position.store_id}" in str(other)
+    await refused(StoreUnusable, copy_store(target, MemoryBackend()), "a copy of an unfinished copy")
+
+    # What was changed in the source meanwhile is what the target has in the end.
+    [first, second, *_] = (await source.list(KIND, EVERYTHING))[0]
+    await remove(source, first, first.version)
+    await remove(source, second, second.version)
+    await put(source, thing("n0001", "another incarnation"))
+    target.fails = False
+    copied = await copy_store(source, target)
+
+    assert copied.written == 200 - part + 3
+    assert _told((await source.list(KIND, EVERYTHING))[0]) == _told((await target.list(KIND, EVERYTHING))[0])
+    assert await target.kinds() == [KIND]
+    async with headway.open_engine(target, headway.App("staff")):
+        pass
+
+
+async def test_pages_put_together_are_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever falls on the edges of pages, also of a copy that goes on among what is to be removed."""
+    monkeypatch.setattr(copying, "PAGE", 3)
+    strays = ("a", "n0000b", "n0002b", "n0003", "z1", "z2", "z3", "z4")
+    counted: list[tuple[Kind, int]] = []
+    for count in (0, 1, 3, 4, 9):
+        source, target = MemoryBackend(), MemoryBackend()
+        await fill(source, count)
+        await put(source, thing("other", kind=OTHER_KIND))
+        await copying._begin(source, target)
+        await target.commit([putting(thing(name)) for name in strays])
+        copied = await copy_store(source, target, progress=lambda kind, so_far: counted.append((kind, so_far)))
+
+        assert _told((await source.list(KIND, EVERYTHING))[0]) == _told((await target.list(KIND, EVERYTHING))[0])
+        assert copied.resources == {KIND: count, OTHER_KIND: 1}
+        assert counted[-1] == (KIND, count)
+
+
+class ChangesMeanwhile(MemoryBackend):
+    """Somebody writes to it when its second page is read."""
+
+    async def list(self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0) -> Found:
+        found = await super().list(kind, within, after=after, limit=limit)
+        if (
+            after is not None
+            and after[2] == "n0499"
+            and await self.read(KIND, ("default", "default", "late")) is not None
+        ):
+            await self.raise_fence("c", "m", 0, 0)
+            await self.write()
+        return found
+
+    async def write(self) -> None:
+        """What somebody does."""
+        await put(self, thing(f"a{self.position.revision}"))
+
+
+async def test_a_source_that_is_written_to_is_found_out() -> None:
+    """What was written behind a page would be missing: the copy fails, keeps its mark, and goes on later."""
+    source, target = ChangesMeanwhile(), MemoryBackend()
+    await fill(source, 510)
+    error = await refused(FailedPrecondition, copy_store(source, target), "copying what is written to")
+
+    assert "was written to meanwhile" in str(error)
+    assert UNFINISHED_KIND in await target.kinds()
+
+
+class RaisesMeanwhile(ChangesMeanwhile):
+    async def write(self) -> None:
+        """Raises a fence alone, as the end of a lease does."""
+
+
+async def test_the_end_of_a_lease_in_the_source_stops_no_copy() -> None:
+    """A revision without a change of a resource is nothing that a page could miss."""
+    source, target = RaisesMeanwhile(), MemoryBackend()
+    await fill(source, 510)
+
+    assert (await copy_store(source, target)).resources == {KIND: 510}
+
+
+class Forgetful(KeptMemory):
+    """A target that acknowledges what it loses."""
+
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        return await super().commit([each for each in operations if "n0042" not in str(each)], fence)
+
+
+class Adopting(KeptMemory):
+    """A target that forgets who owns what."""
+
+    async def list_by_owner(self, owner_uid: str) -> Found:  # noqa: ARG002  # that is the fault
+        await trio.lowlevel.checkpoint()
+        return [], self.position
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        (Forgetful, "conformance.Thing default/default/n0042 is not in the copy as it is"),
+        (Adopting, "owns 0 in the copy, and 1 where it was copied from"),
+    ],
+)
+async def test_both_are_compared_in_the_end(target: type[KeptMemory], problem: str) -> None:
+    """A target that loses what it has acknowledged, or who owns it, is no copy."""
+    source, broken = MemoryBackend(), target()
+    await fill(source, 50)
+    await put(source, thing("owned", owner_uid="somebody"))
+    error = await refused(FailedPrecondition, copy_store(source, broken), "a copy that is not the same")
+
+    assert problem in str(error)
+
+
+class WithoutFences(KeptMemory):
+    list_fences = None  # type: ignore[assignment]
+
+
+async def test_a_store_that_does_not_list_its_fences_is_not_copied() -> None:
+    """Without them a term could be given out again."""
+    error = await refused(InvalidArgument, copy_store(WithoutFences(), MemoryBackend()), "copying without fences")
+
+    assert "list_fences" in str(error)
+
+
+async def test_a_cancelled_copy_leaves_its_mark(tmp_path: Path) -> None:
+    """Whenever it is stopped."""
+    async with SqliteBackend(tmp_path / "of") as source, SqliteBackend(tmp_path / "to") as target:
+        await fill(source, 3000)
+        with trio.CancelScope() as scope:
+
+            def stop(_: Kind, count: int) -> None:
+                if count >= 1000:
+                    scope.cancel()
+
+            await copy_store(source, target, progress=stop)
+        assert scope.cancelled_caught
+        assert UNFINISHED_KIND in await target.kinds()
+        assert (await copy_store(source, target)).written == 2000
