@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from benchmarks import (
     controllers,
+    etcd,
+    etcd_prime,
     fanout,
     flat,
     importing,
@@ -29,7 +31,7 @@ SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
         *(prime, reconcile, trickle, noop, controllers, flat),
-        *(write, fanout, wire, memory, share, projection, importing),
+        *(etcd, etcd_prime, write, fanout, wire, memory, share, projection, importing),
     )
 }
 

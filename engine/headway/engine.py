@@ -122,7 +122,7 @@ async def open_engine(
     ends; then everything ends: no task outlives the block.
 
     Args:
-        store: ``memory:``, ``sqlite:PATH``, or a backend.
+        store: ``memory:``, ``sqlite:PATH``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``, or a backend.
         apps: whose types and controllers.
         report: is called with every event (`headway.events`) as it happens; it must not block. Unless given, what
             an operator should know is logged by structlog.

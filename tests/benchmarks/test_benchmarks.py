@@ -9,11 +9,14 @@ import pytest
 
 from benchmarks.__main__ import SCENARIOS, main
 from benchmarks._harness import RESULTS, Row, Scenario, table, write_results
+from tests.helpers.etcd_server import need_etcd
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: each.name)
 def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenario) -> None:
     """Each scenario's row has ours, against and the ratio, under the names of its unit, and can be printed."""
+    if scenario.name.startswith("etcd"):
+        need_etcd()
     # The size of `import` is a number of interpreters that are started, for each side: one is enough for a row.
     row = scenario.run(size=min(3, scenario.size), rounds=1)
     unit = "bytes" if scenario.name in ("memory", "share", "projection") else "us"

@@ -133,9 +133,11 @@ class EtcdMember:
         advertised: int = 0,
         tick: float = 0.05,
         options: Sequence[str] = (),
+        durable: bool = False,
     ) -> None:
         """``cluster``: etcd's ``--initial-cluster``; empty: this member alone. ``advertised``: the port that its peers
-        use, where that is a proxy's. ``tick``: seconds between heartbeats; an election begins after ten."""
+        use, where that is a proxy's. ``tick``: seconds between heartbeats; an election begins after ten. ``durable``:
+        what it acknowledges survives the loss of power, too, which costs it time."""
         peer = f"http://127.0.0.1:{advertised or peer_port}"
         folder.mkdir(parents=True, exist_ok=True)
         self.name, self.endpoint = name, f"127.0.0.1:{port}"
@@ -156,7 +158,7 @@ class EtcdMember:
             "log-level": "warn",
         }
         self._command = [str(binary.path), *(f"--{option}={value}" for option, value in arguments.items()), *options]
-        if binary.version >= (3, 5, 0):
+        if binary.version >= (3, 5, 0) and not durable:
             # A process is killed here, never the machine: what was written to the file system stays.
             self._command.append("--unsafe-no-fsync")
         if setpriv := shutil.which("setpriv"):
@@ -239,10 +241,12 @@ class EtcdServer(NamedTuple):
 
 
 @contextmanager
-def single_member(binary: EtcdBinary, folder: Path, options: Sequence[str] = ()) -> Iterator[EtcdServer]:
+def single_member(
+    binary: EtcdBinary, folder: Path, options: Sequence[str] = (), *, durable: bool = False
+) -> Iterator[EtcdServer]:
     """Run a member alone, on ports that are free, until the end of the block."""
     port, peer_port = free_ports(2)
-    member = EtcdMember(binary, "only", folder, port=port, peer_port=peer_port, options=options)
+    member = EtcdMember(binary, "only", folder, port=port, peer_port=peer_port, options=options, durable=durable)
     try:
         member.start()
         member.wait_healthy()

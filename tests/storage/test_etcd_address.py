@@ -21,14 +21,16 @@ def test_an_address_names_members_and_a_prefix() -> None:
 def test_options_say_how_to_connect(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("s3cret\n")
     read = etcd_address(
-        f"etcd://r%40t@h:1/p?ca=/ca.pem&certificate=/c&key=/k&server-name=n&password-file={tmp_path}/password"
+        f"etcd://r%40t@h:1/p?ca=/ca.pem&certificate=/c&key=/k&server_name=n&password_file={tmp_path}/password"
     )
     assert (read.tls, read.ca, read.certificate, read.key, read.server_name) == (True, "/ca.pem", "/c", "/k", "n")
     assert (read.user, read.secret()) == ("r@t", "s3cret")
     assert etcd_address("etcd://h:1/p?tls=1").tls
+    kept = etcd_address("etcd://h:1/p?max_changes=5&max_age=2.5")
+    assert (kept.max_changes, kept.max_age, kept.tls) == (5, 2.5, False)
     assert not etcd_address("etcd://h:1/p?tls=0").tls
-    with pytest.raises(StoreUnusable, match="password-file '/nowhere'"):
-        etcd_address("etcd://r@h:1/p?password-file=/nowhere").secret()
+    with pytest.raises(StoreUnusable, match="password_file '/nowhere'"):
+        etcd_address("etcd://r@h:1/p?password_file=/nowhere").secret()
 
 
 def test_a_password_is_never_shown() -> None:
@@ -57,11 +59,14 @@ def test_a_password_is_never_shown() -> None:
         ("etcd://h:1/p?port=1", "option 'port'"),
         ("etcd://h:1/p?ca=", "option 'ca'"),
         ("etcd://h:1/p?tls=yes", "option 'tls'"),
+        ("etcd://h:1/p?max_changes=0", "'max_changes'"),
+        ("etcd://h:1/p?max_changes=1.5", "whole number"),
+        ("etcd://h:1/p?max_age=nan", "'max_age'"),
         ("etcd://h:1/p?tls=0&ca=/x", "tls=0 contradicts"),
         ("etcd://h:1/p?ca=/x&ca=/y", "stands twice"),
         ("etcd://h:1/p?key=/k", "'key'"),
-        ("etcd://h:1/p?password-file=/x", "password-file"),
-        ("etcd://u:p@h:1/p?password-file=/x", "password-file"),
+        ("etcd://h:1/p?password_file=/x", "password_file"),
+        ("etcd://u:p@h:1/p?password_file=/x", "password_file"),
     ],
 )
 def test_the_wrong_part_is_named(url: str, names: str) -> None:

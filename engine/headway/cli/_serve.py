@@ -26,7 +26,9 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 
 @click.command()
 @click.argument("app", required=False)
-@click.option("--store", default="memory:", show_default=True, help="memory: or sqlite:PATH.")
+@click.option(
+    "--store", default="memory:", show_default=True, help="memory:, sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX."
+)
 @click.option("--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="May be repeated.")
 @click.option("--tls-certificate", type=_EXISTING, help="The certificate to show.")
 @click.option("--tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")

@@ -20,8 +20,8 @@ history of commits. What it promises, and what `headway.testing.check_backend` c
    when its time has passed, whatever commit bears a fence next or is about leases. The commit that ends a term raises
    the fence that the lease governs (`scope_of`) above it, so that nothing which bears that term is written from then
    on, with or without a successor (C8). While a lease is held, its fence is raised in its term alone.
-10. A lease's time is measured by the process' monotonic clock, and never ends early by it: after a restart a lease
-    that was held counts as held for a whole ttl, and can be kept alive.
+10. A lease's time is measured by the process' monotonic clock, or by etcd's leader's, and never ends early by it: after
+    a restart of who measures it, a lease that was held counts as held for a whole ttl, and can be kept alive.
 """
 
 from __future__ import annotations

@@ -1,21 +1,28 @@
 """``etcd://user:password@host:port,host:port/prefix?ca=PATH``: which etcd, and where in it.
 
 Options of the query: ``tls=1`` (believing the system's authorities), ``ca=PATH`` (believing these instead),
-``certificate=PATH`` and ``key=PATH`` (to show), ``server-name=NAME`` (in the members' certificates, if it isn't the
-host), and ``password-file=PATH``, which keeps the password out of the url. Any of the first five means TLS.
+``certificate=PATH`` and ``key=PATH`` (to show), ``server_name=NAME`` (in the members' certificates, if it isn't the
+host), ``password_file=PATH``, which keeps the password out of the url, and ``max_changes`` and ``max_age`` as
+`EtcdBackend` takes them. Any of the first five means TLS.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.rpc import Address, address
 
+Number = TypeVar("Number", int, float)
+
 FORM = "etcd://host:port,host:port/prefix, like etcd://10.0.0.1:2379,10.0.0.2:2379/staff"
-_OPTIONS = ("tls", "ca", "certificate", "key", "server-name", "password-file")
+_TLS = frozenset(("ca", "certificate", "key", "server_name"))
+_OPTIONS = ("tls", "ca", "certificate", "key", "server_name", "password_file", "max_changes", "max_age")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,7 @@ class EtcdAddress:
         tls: whether the members are asked over TLS.
         ca, certificate, key, server_name: as `headway.rpc.client_tls` and `open_channel` take them.
         user: to authenticate as; empty: nobody.
+        max_changes, max_age: as `EtcdBackend` takes them.
     """
 
     endpoints: tuple[Address, ...]
@@ -40,6 +48,8 @@ class EtcdAddress:
     certificate: str | None = None
     key: str | None = None
     server_name: str | None = None
+    max_changes: int | None = None
+    max_age: float | None = None
 
     def __str__(self) -> str:
         return f"etcd://{','.join(map(str, self.endpoints))}{self.prefix}"
@@ -51,7 +61,7 @@ class EtcdAddress:
         try:
             return Path(self.password_file).read_text().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise StoreUnusable(f"password-file {self.password_file!r} of {self} can't be read: {error}") from error
+            raise StoreUnusable(f"password_file {self.password_file!r} of {self} can't be read: {error}") from error
 
 
 def etcd_address(url: str) -> EtcdAddress:
@@ -66,20 +76,22 @@ def etcd_address(url: str) -> EtcdAddress:
     if at and not user:
         raise InvalidArgument(f"the user before @ in {_without_password(url)!r} is empty; write etcd://user:password@…")
     options = _options(url, query)
-    if "password-file" in options and (password or not user):
+    if "password_file" in options and (password or not user):
         why = "and there is a password before @, too" if password else "and no user is given; write etcd://user@…"
-        raise InvalidArgument(f"password-file stands in {_without_password(url)!r} {why}")
+        raise InvalidArgument(f"password_file stands in {_without_password(url)!r} {why}")
     return EtcdAddress(
         _endpoints(url, hosts),
         _prefix(url, path),
         user=unquote(user),
         password=unquote(password),
-        password_file=options.get("password-file"),
-        tls=options.get("tls") == "1" or bool({"ca", "certificate", "key", "server-name"} & options.keys()),
+        password_file=options.get("password_file"),
+        tls=options.get("tls") == "1" or bool(_TLS & options.keys()),
         ca=options.get("ca"),
         certificate=options.get("certificate"),
         key=options.get("key"),
-        server_name=options.get("server-name"),
+        server_name=options.get("server_name"),
+        max_changes=_number(url, options, "max_changes", int),
+        max_age=_number(url, options, "max_age", float),
     )
 
 
@@ -118,11 +130,26 @@ def _options(url: str, query: str) -> dict[str, str]:
             raise InvalidArgument(f"the option {name!r} of {_without_password(url)!r} {wanted}, and is {value!r}")
     if len(options) < len(pairs):
         raise InvalidArgument(f"an option stands twice in {_without_password(url)!r}")
-    if options.get("tls") == "0" and len(options.keys() - {"password-file"}) > 1:
+    if options.get("tls") == "0" and _TLS & options.keys():
         raise InvalidArgument(f"tls=0 contradicts the other options of {_without_password(url)!r}")
     if "key" in options and "certificate" not in options:
         raise InvalidArgument(f"the option 'key' of {_without_password(url)!r} goes with 'certificate'")
     return options
+
+
+def _number(url: str, options: dict[str, str], name: str, read: Callable[[str], Number]) -> Number | None:
+    if name not in options:
+        return None
+    try:
+        number = read(options[name])
+        if 0 < number < math.inf:
+            return number
+    except ValueError:
+        pass
+    what = "a whole number" if read is int else "seconds"
+    raise InvalidArgument(
+        f"the option {name!r} of {_without_password(url)!r} must be {what} above 0, and is {options[name]!r}"
+    )
 
 
 def _without_password(url: str) -> str:

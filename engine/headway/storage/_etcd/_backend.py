@@ -25,6 +25,8 @@ from headway.storage._leases import Acquired, HeldLease
 from headway.storage._resume import check_resumable
 from headway.storage._tail import ListSnapshot, LogWatch
 
+MAX_CHANGES, MAX_AGE = 100_000, 3600.0
+
 
 class EtcdBackend:
     """Meets `Backend` on a prefix of an etcd cluster, together with any number of other engines. Open it with
@@ -35,8 +37,9 @@ class EtcdBackend:
     Args:
         url: ``etcd://host:port,host:port/prefix``; see `etcd_address` for its options.
         tls: for the connections, in place of what the url says.
-        max_changes: how many changes of history are kept for watchers that resume.
-        max_age: for how many seconds.
+        max_changes: how many changes of history are kept for watchers that resume, in place of what the url says;
+            100,000 unless either does. They begin when the store is opened.
+        max_age: for how many seconds, likewise; 3600.
 
     Attributes:
         shared: see `Shared`.
@@ -51,13 +54,14 @@ class EtcdBackend:
         url: str | EtcdAddress,
         *,
         tls: ssl.SSLContext | None = None,
-        max_changes: int = 100_000,
-        max_age: float = 3600.0,
+        max_changes: int | None = None,
+        max_age: float | None = None,
     ) -> None:
-        self._address = etcd_address(url) if isinstance(url, str) else url
+        address = etcd_address(url) if isinstance(url, str) else url
+        self._address = address
         self._tls = tls
-        self._max_changes = max_changes
-        self._max_age = max_age
+        self._max_changes = max_changes or address.max_changes or MAX_CHANGES
+        self._max_age = max_age or address.max_age or MAX_AGE
         self._counts: Counter[str] = Counter()
         # Set while the store is open.
         self._opening: AbstractAsyncContextManager[Opened] | None = None

@@ -30,7 +30,7 @@ from headway._gen.etcdserverpb import (
 )
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import decode
-from headway.rpc import Duplex, Limits, Rate, RemoteChannel, StreamDecoder, client_tls, open_channel
+from headway.rpc import Duplex, Limits, Rate, RemoteChannel, client_tls, open_channel
 from headway.storage._etcd._address import EtcdAddress
 from headway.storage._etcd._failures import failure, is_behind, may_be_asked_again, wants_new_token
 
@@ -43,7 +43,7 @@ AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
 CALL_TIMEOUT = 10.0
 """Seconds that one call may take. etcd gives up on a write after about seven by itself, and says so."""
 
-_LIMITS = Limits(
+LIMITS = Limits(
     # A page of a snapshot whose last resources are of the largest size that etcd takes.
     message_size=1 << 30,
     streams=1000,
@@ -142,6 +142,8 @@ class EtcdClient:
 
     async def _once(self, path: str, request: object, reply_type: type[Reply], *, writes: bool = False) -> Reply:
         try:
+            if not self._address.user:
+                return await self._channel.unary(path, request, reply_type, metadata=_REQUIRE_LEADER)
             return await self._with_token(lambda: self._unary(path, request, reply_type))
         except GRPCError as error:
             raise failure(error, self.where, writes=writes) from error
@@ -192,8 +194,8 @@ async def open_client(address: EtcdAddress, tls: ssl.SSLContext | None) -> Async
         [str(each) for each in address.endpoints],
         tls=tls,
         server_name=address.server_name,
-        decoders={WATCH: _decoder(WatchResponse), KEEP_ALIVE: _decoder(LeaseKeepAliveResponse)},
-        limits=_LIMITS,
+        decoders={WATCH: _WatchDecoder, KEEP_ALIVE: _KeepAliveDecoder},
+        limits=LIMITS,
         timeout=CALL_TIMEOUT,
         connect_timeout=3.0,
         avoids=is_behind,
@@ -201,5 +203,13 @@ async def open_client(address: EtcdAddress, tls: ssl.SSLContext | None) -> Async
         yield EtcdClient(channel, address)
 
 
-def _decoder(message: type[WatchResponse] | type[LeaseKeepAliveResponse]) -> Callable[[], StreamDecoder]:
-    return lambda: lambda bodies: [decode(message, body) for body in bodies]
+class _WatchDecoder:
+    """What has come together is handed on together: under load that is many commits."""
+
+    def __call__(self, bodies: list[bytes]) -> list[list[WatchResponse]]:
+        return [[decode(WatchResponse, body) for body in bodies]]
+
+
+class _KeepAliveDecoder:
+    def __call__(self, bodies: list[bytes]) -> list[LeaseKeepAliveResponse]:
+        return [decode(LeaseKeepAliveResponse, body) for body in bodies]

@@ -1,4 +1,4 @@
-"""Linearizable reads of where the store stands, which those who ask at one time share."""
+"""Questions to etcd which those who ask at one time share."""
 
 from __future__ import annotations
 
@@ -10,45 +10,43 @@ from headway.errors import HeadwayError, Unavailable
 
 
 class _Batch:
-    """Those who asked before one read was sent."""
+    """Those who asked before one question was put."""
 
-    __slots__ = ("done", "failure", "revision")
+    __slots__ = ("done", "failure")
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        self.revision = 0
         self.failure: HeadwayError | None = None
 
 
 class Confirmations:
-    """Answers each who asks with a revision that was read after they asked.
+    """Puts a question for each who asks, after they asked.
 
-    One read is under way at a time; whoever comes meanwhile shares the next one. So many readers cost etcd little.
+    One is under way at a time; whoever comes meanwhile shares the next one. So many who ask cost etcd little.
 
     Args:
-        nursery: of the task that reads.
-        read: makes one read. Its HeadwayErrors are what those who share it are told.
+        nursery: of the task that asks.
+        question: is put; its HeadwayErrors are what those who share it are told.
     """
 
-    def __init__(self, nursery: trio.Nursery, read: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, nursery: trio.Nursery, question: Callable[[], Awaitable[None]]) -> None:
         self._nursery = nursery
-        self._read = read
+        self._question = question
         self._next: _Batch | None = None
-        self._reading = False
+        self._asking = False
 
-    async def revision(self) -> int:
-        """Where the store stood at some moment since this was called."""
+    async def ask(self) -> None:
+        """Return when a question was answered that was put after this was called."""
         batch = self._next
         if batch is None:
             batch = self._next = _Batch()
-            if not self._reading:
-                self._reading = True
+            if not self._asking:
+                self._asking = True
                 self._nursery.start_soon(self._run, name="etcd: where the store stands")
         await batch.done.wait()
         if batch.failure is not None:
             # Everybody raises an error of their own: a traceback is added to each.
             raise type(batch.failure)(*batch.failure.args) from batch.failure
-        return batch.revision
 
     async def _run(self) -> None:
         batch: _Batch | None = None
@@ -56,13 +54,13 @@ class Confirmations:
             while self._next is not None:
                 batch, self._next = self._next, None
                 try:
-                    batch.revision = await self._read()
+                    await self._question()
                 except HeadwayError as error:
                     batch.failure = error
                 batch.done.set()
         finally:
             # When it is cancelled, too, nobody is left waiting.
-            self._reading = False
+            self._asking = False
             for left in (batch, self._next):
                 if left is not None and not left.done.is_set():
                     left.failure = Unavailable("the store is being closed")

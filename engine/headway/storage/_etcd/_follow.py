@@ -168,15 +168,22 @@ class Follower:
         responses = aiter(stream)
         missing = 0
         while True:
-            response: WatchResponse | None = None
+            together: list[WatchResponse] | None = None
             with trio.move_on_after(SILENCE):
-                response = await anext(responses, None)
-                if response is None:
+                together = await anext(responses, None)
+                if together is None:
                     raise Ended("etcd has ended the watch")
-            if response is None:
+            if together is None:
                 missing = await self._ask(opened, stream, missing)
                 continue
-            self._hear(opened, response)
+            before = opened.mirror.version
+            try:
+                for response in together:
+                    self._hear(opened, response)
+            finally:
+                if opened.mirror.version != before:
+                    opened.pulse.beat()
+                    opened.heard.beat()
 
     def _hear(self, opened: Opened, response: WatchResponse) -> None:
         if response.canceled:
@@ -187,11 +194,8 @@ class Follower:
             raise Lagging(response.cancel_reason)
         if response.events:
             with understood(self._client.where):
-                different = opened.mirror.hear(response.events, trio.current_time())
+                opened.mirror.hear(response.events, trio.current_time())
             self._wait = _FIRST_WAIT
-            if different:
-                opened.pulse.beat()
-                opened.heard.beat()
         elif not response.created:
             self._hear_progress(opened, response)
 

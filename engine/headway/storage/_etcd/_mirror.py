@@ -14,7 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Key, Kind, Position, decode, pb, resource_key
@@ -48,6 +48,7 @@ from headway.storage._leases import lease_of
 from headway.storage._log import CommitLog
 from headway.storage._tables import ResourceTables
 
+_NONE: Mapping[bytes, pb.Resource] = {}
 _COMMITTED = frozenset((RESOURCE, OWNED, FENCE, LEASE, ANCHOR))
 
 
@@ -88,6 +89,10 @@ class Mirror:
         self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age)
         # Whether the commit at the head is to come again, as a proof that this is the same history.
         self.rejoining = False
+        # Counts whatever has made the mirror different.
+        self.version = 0
+        # By the nonce of their commit: resources that this process has on their way, which needn't be decoded.
+        self.given: dict[bytes, Mapping[bytes, pb.Resource]] = {}
         self._layout = layout
         self._counts = counts
         self._fences: dict[tuple[str, str], StoredFence] = {}
@@ -155,24 +160,20 @@ class Mirror:
 
     # --- A watch -------------------------------------------------------------
 
-    def hear(self, events: Iterable[Event], now: float) -> bool:
-        """Apply what a watch says; whether anything is different now. Raises Lost, OtherHistory, and ValueError for
-        what Headway has not written.
-        """
-        different = False
+    def hear(self, events: Iterable[Event], now: float) -> None:
+        """Apply what a watch says. Raises Lost, OtherHistory, and ValueError for what Headway has not written."""
         for event in events:
             kv = event.kv
             assert kv is not None
             segment, rest = self._layout.split(kv.key)
             if segment == HEAD:
-                different = self._hear_head(event, kv, now) or different
+                self._hear_head(event, kv, now)
             elif segment == LEASE and event.type == EventEventType.DELETE:
-                different = self._end_lease(rest, kv.mod_revision) or different
+                self._end_lease(rest, kv.mod_revision)
             elif segment in _COMMITTED:
                 self._gather(segment, rest, event, kv.mod_revision)
             elif segment == STORE and kv.mod_revision > self.head.revision:
                 raise OtherHistory("the store's id was written to")
-        return different
 
     def interrupted(self) -> None:
         """The stream has ended: of a commit that has not come as a whole nothing is kept."""
@@ -188,11 +189,11 @@ class Mirror:
             raise Lost(f"a commit was not whole when an event of revision {revision} came")
         self._gathered.append((segment, rest, event))
 
-    def _hear_head(self, event: Event, kv: KeyValue, now: float) -> bool:
+    def _hear_head(self, event: Event, kv: KeyValue, now: float) -> None:
         revision = kv.mod_revision
         if revision < self.head.revision or (revision == self.head.revision and not self.rejoining):
             self._counts["stale commits"] += 1
-            return False
+            return
         if event.type == EventEventType.DELETE:
             raise Lost("the head was deleted, which no commit does")
         head = head_from(kv)
@@ -200,10 +201,9 @@ class Mirror:
             if head != self.head:
                 raise OtherHistory(f"the commit at revision {self.head.revision} is another one now")
             self.rejoining = False
-            return False
+            return
         self._check_next(head)
         self._apply(head, now)
-        return True
 
     def _check_next(self, head: Head) -> None:
         if head.sequence != self.head.sequence + 1:
@@ -216,9 +216,10 @@ class Mirror:
 
     def _apply(self, head: Head, now: float) -> None:
         gathered, self._gathered = self._gathered, []
+        given = self.given.pop(head.nonce, _NONE)
         # Whatever can't be read is found before anything is applied.
         puts = [
-            _resource(event.kv) if segment == RESOURCE and event.type == EventEventType.PUT else None  # type: ignore[arg-type]  # as above
+            _resource(event.kv, given) if segment == RESOURCE and event.type == EventEventType.PUT else None  # type: ignore[arg-type]  # as above
             for segment, _, event in gathered
         ]
         changes: list[tuple[Kind, pb.Resource, bool]] = []
@@ -238,6 +239,7 @@ class Mirror:
             elif segment == ANCHOR:
                 self.timeline = timeline_from(kv)
         self.head = head
+        self.version += 1
         self.log.append(head.revision, changes, now)
 
     def _removed(self, kind: Kind, key: Key) -> tuple[Kind, pb.Resource, bool]:
@@ -250,17 +252,21 @@ class Mirror:
         name = lease_name_from(rest)
         self.leases[name] = lease_from(name, kv)
 
-    def _end_lease(self, rest: bytes, revision: int) -> bool:
+    def _end_lease(self, rest: bytes, revision: int) -> None:
         name = lease_name_from(rest)
         held = self.leases.get(name)
-        if held is None or held.revision >= revision:
-            return False
-        del self.leases[name]
-        return True
+        if held is not None and held.revision < revision:
+            del self.leases[name]
+            self.version += 1
 
 
-def _resource(kv: KeyValue) -> pb.Resource:
-    resource = decode(pb.Resource, kv.value)
+def _resource(kv: KeyValue, given: Mapping[bytes, pb.Resource] = _NONE) -> pb.Resource:
+    resource = given.get(kv.key)
+    if resource is None:
+        try:
+            resource = decode(pb.Resource, kv.value)
+        except ValueError as error:
+            raise ValueError(f"{kv.key!r}: {error}") from error
     if resource.id is None or resource.id.type is None:
         raise ValueError(f"{kv.key!r} holds a resource without an id")
     resource.version = str(kv.mod_revision)

@@ -52,7 +52,7 @@ class Opened:
         # Until when each lease that was taken or kept alive here is held at least, by Trio's clock; with its term.
         self.kept: dict[str, tuple[int, float]] = {}
         self._suspect = suspect
-        self._confirmations = Confirmations(nursery, self.read_head)
+        self._confirmations = Confirmations(nursery, self._catch_up)
         # Invariant: no revision of this history above this one and the mirror's has been shown to anybody.
         self._seen = mirror.head.revision
         self._stopped: Callable[[], HeadwayError] | None = None
@@ -76,15 +76,15 @@ class Opened:
 
         Raises Unavailable when etcd can't be asked, or its watch doesn't say in time what it holds.
         """
+        await self._confirmations.ask()
+
+    async def _catch_up(self) -> None:
+        """Read where the store stands, and wait until the mirror does, too."""
         mirror, heard = self.mirror, self.mirror.head.revision
-        revision = await self._confirmations.revision()
+        revision = await self.read_head()
         if revision < heard:
-            self._suspect(
-                f"a linearizable read found revision {revision}, and revision {heard} had been heard of before"
-            )
+            self._suspect(f"a linearizable read found revision {revision} after {heard} had been heard of")
             raise Unavailable(f"etcd at {self.client.where} answered with an older state than before")
-        if self.mirror.head.revision >= revision:
-            return
         with trio.move_on_after(CATCH_UP):
             while self.mirror.head.revision < revision:
                 await self.heard.wait()
@@ -116,7 +116,14 @@ class Opened:
 
         Not to be cancelled: call it where cancellation is shielded from.
         """
-        reply = await self.client.write(draft.request(os.urandom(8)))
+        nonce, given = os.urandom(8), self.mirror.given
+        given[nonce] = draft.given
+        reply: TxnResponse | None = None
+        try:
+            reply = await self.client.write(draft.request(nonce))
+        finally:
+            if reply is None or not reply.succeeded:
+                given.pop(nonce, None)
         return reply if reply.succeeded else None
 
     async def believe_anew(self, believed: Mirror) -> None:

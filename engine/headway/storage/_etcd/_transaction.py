@@ -64,6 +64,8 @@ class Draft:
         self._compared = [unchanged(layout.anchor, mirror.timeline.eras[-1][0])]
         self._written: list[RequestOp] = []
         self._uncounted = 0
+        # The resources that are written, by their keys.
+        self.given: dict[bytes, pb.Resource] = {}
         self._read: list[RequestOp] = []
         self._notes: list[RequestOp] = []
 
@@ -105,7 +107,11 @@ class Draft:
         layout = self._layout
         for kind, key, old, new in applied:
             place = layout.resource(kind, key)
-            self._written.append(deleting(place) if new is None else putting(place, encode(new)))
+            if new is None:
+                self._written.append(deleting(place))
+            else:
+                self._written.append(putting(place, encode(new)))
+                self.given[place] = new
             had, has = _owner(old), _owner(new)
             if had != has:
                 if had:

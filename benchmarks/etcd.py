@@ -1,0 +1,79 @@
+"""`etcd`: Writes by 64 writers at once to the store in etcd.
+
+Measured: ``await client.write(resource)`` in the process, 6,400 creations by 64 tasks, on a real member that is
+durable. In it: what `write` has; the question where the store stands, which those who ask at one time share; the
+transaction, of which the reply is waited for; and the watch, which says all of it to the mirror meanwhile.
+
+Against: as many bare Puts of the same keys' and resources' bytes by 64 tasks to the same member, over a channel of the
+same kind with the same limits and codec.
+
+The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import trio
+
+import headway
+from benchmarks._etcd import etcd_member, new_url
+from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._message import TEXT, Note, built, texts
+from headway._gen.etcdserverpb import PutRequest, PutResponse
+from headway.events import ignore
+from headway.resource import ResourceType, encode
+from headway.rpc import open_channel
+from headway.storage._etcd._client import LIMITS
+
+WRITERS = 64
+PUT = "/etcdserverpb.KV/Put"
+
+
+def measure(size: int, rounds: int) -> Row:
+    """Create ``size`` resources."""
+    app = headway.App("bench")
+    type = app.type("bench", "v1", "Managed", Note)
+    with etcd_member() as endpoint:
+        ours, against = interleaved(
+            lambda: trio.run(_written, app, type, endpoint, size), lambda: trio.run(_put, type, endpoint, size), rounds
+        )
+    return Row("etcd", ours / size * 1e6, against / size * 1e6, "us", 1.3)
+
+
+async def _written(app: headway.App, type: ResourceType[Note], endpoint: str, size: int) -> float:
+    given = [texts(number) for number in range(size)]
+    new = [type.new(text.name, Note(text=TEXT), metadata={"group": text.group}) for text in given]
+    async with headway.open_engine(new_url(endpoint), app, report=ignore) as engine:
+
+        async def write(writer: int) -> None:
+            for resource in new[writer::WRITERS]:
+                await engine.client.write(resource)
+
+        begin = time.perf_counter()
+        async with trio.open_nursery() as nursery:
+            for writer in range(WRITERS):
+                nursery.start_soon(write, writer)
+        return time.perf_counter() - begin
+
+
+async def _put(type: ResourceType[Note], endpoint: str, size: int) -> float:
+    value = encode(Note(text=TEXT))
+    prefix = f"/bench/{uuid.uuid4().hex}/resource/bench/Managed/default/default/"
+    given = [texts(number) for number in range(size)]
+    puts = [PutRequest(key=f"{prefix}{text.name}".encode(), value=encode(built(type, text, value))) for text in given]
+    async with open_channel(endpoint, limits=LIMITS) as channel:
+
+        async def put(writer: int) -> None:
+            for request in puts[writer::WRITERS]:
+                await channel.unary(PUT, request, PutResponse)
+
+        begin = time.perf_counter()
+        async with trio.open_nursery() as nursery:
+            for writer in range(WRITERS):
+                nursery.start_soon(put, writer)
+        return time.perf_counter() - begin
+
+
+SCENARIO = Scenario("etcd", 1.3, measure, size=6400, rounds=5)
