@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -359,8 +360,10 @@ def _compared(compare: Compare, kv: KeyValue) -> bool:
 
 
 @asynccontextmanager
-async def serving_etcd(fake: FakeEtcd | None = None) -> AsyncIterator[tuple[FakeEtcd, str]]:
+async def serving_etcd(
+    fake: FakeEtcd | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[FakeEtcd, str]]:
     """A fake, and the endpoint where it is served for the length of the block."""
     fake = fake or FakeEtcd()
-    async with open_server(Services(fake), ["127.0.0.1:0"], grace=0.0) as server:
+    async with open_server(Services(fake), ["127.0.0.1:0"], tls=tls, grace=0.0) as server:
         yield fake, server.addresses[0]

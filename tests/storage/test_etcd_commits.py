@@ -1,5 +1,7 @@
 """Commits to etcd that fail, are too large, or race; and fences and leases in etcd, on a fake one."""
 
+from collections.abc import Callable
+
 import pytest
 import trio
 from grpclib import GRPCError
@@ -19,8 +21,8 @@ from headway.storage import (
 )
 from headway.storage._etcd import _snapshot
 from headway.testing._conformance_tools import names, put, putting, refused, removing, stored, thing, uid_of
-from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
-from tests.storage.etcd_kit import failing, is_write, primed, rigged, until
+from tests.helpers.fake_etcd import FakeEtcd
+from tests.storage.etcd_kit import failing, is_write, primed, rigged
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,38 @@ async def test_what_another_engine_has_changed_meanwhile_is_decided_on_anew() ->
         assert found.version == str(other.position.revision)
 
 
+async def test_a_commit_compares_what_it_was_decided_on() -> None:
+    """An engine that hasn't heard of another's commits neither undoes them nor refuses what they allow."""
+    async with rigged() as rig, EtcdBackend(rig.url) as other:
+        at = await put(rig.store, resource := thing("a", "first"))
+        fence = (await rig.store.raise_fence("c", "", 0, 0)).fence
+        await names(other)
+        rig.fake.muted = rig.fake.watches[1]
+        uid = uid_of(resource)
+        second = await put(rig.store, thing("a", "second", uid=uid), str(at.revision))
+        await rig.store.raise_fence("c", "", 0, 0)
+        rig.fake.muted = None
+        rig.fake.on_range = _lagging(rig.fake)
+        await refused(VersionConflict, put(other, thing("a", "late", uid=uid), str(at.revision)), "a stale version")
+        await refused(FenceLowered, put(other, thing("b"), fence=fence), "a write below the fence")
+        rig.fake.muted = rig.fake.watches[-1]
+        third = await put(rig.store, thing("a", "third", uid=uid), str(second.revision))
+        rig.fake.muted = None
+        rig.fake.on_range = _lagging(rig.fake)
+        await put(other, thing("a", "fourth", uid=uid), str(third.revision))
+
+
+def _lagging(fake: FakeEtcd) -> Callable[[RangeRequest, RangeResponse], RangeResponse]:
+    """The watches begin anew when somebody asks where the store stands, and not before."""
+
+    def answer(_: RangeRequest, response: RangeResponse) -> RangeResponse:
+        fake.on_range = lambda _, response: response
+        fake.cancel_watches("etcdserver: no leader")
+        return response
+
+    return answer
+
+
 async def test_what_has_an_owner_is_seen_by_the_removal_itself() -> None:
     """A child that another engine has just created keeps its owner, though the mirror hasn't heard of it."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
@@ -237,28 +271,6 @@ async def test_a_lease_goes_with_its_etcd_lease_and_is_kept_by_any_engine() -> N
             await trio.testing.wait_all_tasks_blocked()
             rig.fake.end_lease(next(iter(rig.fake.state.leases)))
         assert (await other.list_leases())[0] == []
-
-
-async def test_a_user_gets_a_token_and_a_new_one_when_that_has_run_out() -> None:
-    """Simple tokens live for minutes: calls and the watch go on with the next one."""
-    fake = FakeEtcd()
-    fake.token = "first"
-    async with serving_etcd(fake) as (_, endpoint):
-        async with EtcdBackend(f"etcd://root:secret@{endpoint}/staff") as store:
-            reader = await primed(store)
-            await until(lambda: fake.watchers)
-            fake.token = "second"
-            fake.cancel_watches("etcdserver: no leader")
-            await until(lambda: len(fake.watches) == 2)
-            at = await put(store, thing("a"))
-            await reader.until(at.revision)
-            fake.token = "third"
-            await put(store, thing("b"))
-            assert await names(store) == ["a", "b"]
-        wrong = EtcdBackend(f"etcd://root:wrong@{endpoint}/staff")
-        error = await refused(StoreUnusable, wrong.__aenter__(), "a wrong password")
-        assert "refuses user 'root'" in str(error)
-        assert "wrong" not in str(error).removeprefix("etcd at ").partition(":")[0]
 
 
 async def test_a_closed_store_says_so_to_all_who_wait() -> None:

@@ -1,0 +1,160 @@
+"""The mirror of a store in etcd and what it is compared with, by themselves: no etcd, no I/O."""
+
+from collections import Counter
+
+import pytest
+
+from headway._gen.mvccpb import Event, EventEventType, KeyValue
+from headway.resource import Position, encode
+from headway.storage._etcd._layout import Layout, lease_name_from, place_of, scope_from
+from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
+from headway.storage._etcd._records import (
+    Head,
+    StoredFence,
+    Timeline,
+    anchor_value,
+    fence_value,
+    head_value,
+    settled_value,
+    timeline_from,
+)
+from headway.storage._etcd._rejoin import check_same_history, check_standing
+from headway.testing._conformance_tools import KIND, thing
+
+LAYOUT = Layout("/p")
+TIMELINE = Timeline(((3, "a"), (8, "b")))
+HEAD = Head(10, 4, 1, b"nonce-10")
+KEY = ("default", "default", "n")
+
+
+def mirror() -> Mirror:
+    return Mirror(LAYOUT, "store", TIMELINE, HEAD, Counter(), max_changes=100, max_age=60)
+
+
+def put(revision: int, name: str = "n") -> Event:
+    key = LAYOUT.resource(KIND, ("default", "default", name))
+    return Event(kv=KeyValue(key=key, value=encode(thing(name)), mod_revision=revision, version=1))
+
+
+def head(revision: int, sequence: int, changes: int = 1, nonce: bytes = b"nonce-xx") -> Event:
+    value = head_value(changes, nonce)
+    return Event(kv=KeyValue(key=LAYOUT.head, value=value, mod_revision=revision, version=sequence))
+
+
+def test_a_commit_is_applied_when_it_is_whole() -> None:
+    it = mirror()
+    it.hear([put(11)], 0)
+    assert it.tables.get(KIND, KEY) is None
+    it.hear([head(11, 5)], 0)
+    found = it.tables.get(KIND, KEY)
+    assert found is not None
+    assert found.version == "11"
+    assert it.position == Position("store", "b", 11)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [put(11), put(12), head(12, 5, 2)],
+        [put(11), head(12, 5)],
+        [put(11), head(11, 6)],
+        [head(11, 5)],
+        [put(11), put(11, "m"), head(11, 5)],
+        [Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.head, mod_revision=11))],
+        [Event(type=EventEventType.DELETE, kv=put(11).kv), head(11, 5)],
+    ],
+    ids=["unfinished", "another's head", "gap", "missing", "too many", "head deleted", "deleted what wasn't there"],
+)
+def test_a_stream_that_does_not_say_what_commits_say_is_left(events: list[Event]) -> None:
+    it = mirror()
+    with pytest.raises(Lost):
+        it.hear(events, 0)
+    assert (it.head, it.tables.get(KIND, KEY)) == (HEAD, None)
+
+
+def test_an_interrupted_commit_is_heard_anew() -> None:
+    it = mirror()
+    it.hear([put(11)], 0)
+    it.interrupted()
+    it.hear([put(11), head(11, 5)], 0)
+    assert it.head.revision == 11
+
+
+def test_a_rejoined_stream_begins_with_what_is_known() -> None:
+    it = mirror()
+    it.rejoining = True
+    it.hear([put(10), head(10, 4, nonce=b"nonce-10"), put(11), head(11, 5)], 0)
+    assert it.head.revision == 11
+    for other in ([head(10, 4, nonce=b"another!")], [put(11), head(11, 5)]):
+        it = mirror()
+        it.rejoining = True
+        with pytest.raises(OtherHistory):
+            it.hear(other, 0)
+
+
+def test_a_fence_stands_above_its_lease_when_that_has_gone() -> None:
+    it = mirror()
+    fence = KeyValue(key=LAYOUT.fence("c", ""), value=fence_value(5, 2, leased=True), mod_revision=9, create_revision=4)
+    lease = KeyValue(key=LAYOUT.lease("c"), value=b'["a", 5, 10, "", 0]', mod_revision=9, lease=77)
+    it.load([fence, lease])
+    assert it.fence("c", "") == StoredFence(5, 2, True, 9, 4)
+    gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=9))
+    it.hear([gone], 0)
+    assert it.fence("c", "").term == 5, "a deletion no later than its term is not its end"
+    gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=12))
+    it.hear([gone], 0)
+    assert it.fence("c", "") == StoredFence(6, 0, False, 9, 4)
+
+
+SEEN = Position("store", "a", 7)
+
+
+@pytest.mark.parametrize(
+    ("store_id", "timeline", "head", "says"),
+    [
+        ("other", TIMELINE, HEAD, "id was store and is other"),
+        (None, TIMELINE, HEAD, "is gone"),
+        ("store", None, HEAD, "anchor"),
+        ("store", TIMELINE, None, "head is gone"),
+        ("store", Timeline(((3, "a"),)), HEAD._replace(revision=6), "stands at revision 6"),
+        ("store", Timeline(((3, "a"), (7, "c"))), HEAD, "not in this history"),
+        ("store", Timeline(((3, "x"), (8, "b"))), HEAD, "not in this history"),
+    ],
+)
+def test_another_history_is_found(
+    store_id: str | None, timeline: Timeline | None, head: Head | None, says: str
+) -> None:
+    check_same_history(SEEN, "store", TIMELINE, HEAD)
+    check_same_history(SEEN, "store", Timeline(((3, "a"),)), HEAD._replace(revision=7))
+    with pytest.raises(OtherHistory, match=says):
+        check_same_history(SEEN, store_id, timeline, head)
+
+
+def test_the_same_revision_with_another_commit_is_another_history() -> None:
+    it = mirror()
+    assert check_standing(it, HEAD)
+    assert not check_standing(it, HEAD._replace(revision=11))
+    with pytest.raises(OtherHistory):
+        check_standing(it, HEAD._replace(nonce=b"another!"))
+
+
+def test_names_are_written_so_that_none_is_taken_for_another() -> None:
+    places = [(("g", "k"), ("a/b", "c", "d")), (("g", "k"), ("a", "b/c", "d")), (("g", "k"), ("%2F", "", "ü%"))]
+    assert len({LAYOUT.resource(*place) for place in places}) == 3
+    for place in places:
+        segment, rest = LAYOUT.split(LAYOUT.resource(*place))
+        assert (segment, place_of(rest)) == (b"resource", place)
+    for scope in (("a/b", ""), ("a", "b/c#1"), ("", "")):
+        assert scope_from(LAYOUT.split(LAYOUT.fence(*scope))[1]) == scope
+    assert lease_name_from(LAYOUT.split(LAYOUT.lease("a/b#c"))[1]) == "a/b#c"
+    under = LAYOUT.owned_by("u")
+    assert under.key <= LAYOUT.owned("u", *places[0]) < under.end
+    assert not under.key <= LAYOUT.owned("u0", *places[0]) < under.end
+    assert settled_value(255) < settled_value(256)
+
+
+def test_each_revision_is_of_one_incarnation() -> None:
+    assert [TIMELINE.at(revision) for revision in (3, 7, 8, 100)] == ["a", "a", "b", "b"]
+    assert TIMELINE.lefts() == {"a": 7, "b": None}
+    written = KeyValue(key=LAYOUT.anchor, value=anchor_value("c", TIMELINE), mod_revision=20)
+    assert timeline_from(written) == Timeline((*TIMELINE.eras, (20, "c")))
