@@ -158,16 +158,20 @@ class EtcdCluster:
         shutil.copytree(member.data, kept)
         return kept
 
+    def restore(self, member: EtcdMember, kept: Path) -> None:
+        """Give a member that doesn't run its old data directory."""
+        assert not member.running
+        self.faults["old data directory"] += 1
+        shutil.rmtree(member.data)
+        shutil.copytree(kept, member.data)
+
     async def put_back(self, member: EtcdMember, kept: Path) -> int:
         """Give a member that doesn't run its old data directory, start it, and have the cluster catch it up.
 
         A member ends rather than serve when its leader says that it has had more: etcd takes it back under a leader
         that has heard nothing of it yet. Returns how often it ended by itself before it served.
         """
-        assert not member.running
-        self.faults["old data directory"] += 1
-        shutil.rmtree(member.data)
-        shutil.copytree(kept, member.data)
+        self.restore(member, kept)
         for ended in range(6):
             try:
                 await self.start(member)

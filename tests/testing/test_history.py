@@ -110,6 +110,8 @@ GOOD: list[Fact] = [
     wrote(up(2), term=1),
     wrote(gone(5, "b"), term=1),
     wrote(up(8), who="web-2", term=2, expected=4),
+    # What it wanted was stored already.
+    wrote(up(8), who="web-2", term=2, sent=9.0, expected=8),
     wrote(up(7, "e"), outcome="refused"),
     wrote(up(8, "never"), outcome="unknown"),
     TermHeld("web-1", CONTROLLER, 1),

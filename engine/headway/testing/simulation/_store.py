@@ -36,7 +36,7 @@ class SimulatedStore(MemoryBackend):
                 continue
             place = (operation.kind, operation.key)
             old = self._now.get(place)
-            new = self._tables.get(operation.kind, {}).get(operation.key)
+            new = self._tables.get(operation.kind, operation.key)
             if new is old:
                 continue
             if new is None:
@@ -75,6 +75,6 @@ class SimulatedStore(MemoryBackend):
         if puts:
             with trio.CancelScope(shield=True):
                 await MemoryBackend.commit(other, puts)
-            other._now = {(put.kind, put.key): other._tables[put.kind][put.key] for put in puts}
+            other._now = {(put.kind, put.key): put.resource for put in puts}
             other._history = [(other.position.revision, dict(other._now))]
         return other
