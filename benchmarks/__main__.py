@@ -19,6 +19,7 @@ from benchmarks import (
     projection,
     reconcile,
     share,
+    sqlite,
     trickle,
     wire,
     write,
@@ -29,7 +30,7 @@ SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
         *(prime, reconcile, trickle, noop, controllers, flat),
-        *(write, fanout, wire, memory, share, projection, importing),
+        *(write, sqlite, fanout, wire, memory, share, projection, importing),
     )
 }
 

@@ -23,6 +23,7 @@ from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
 from headway.storage._sqlite_commit import RaiseRequest, Request, SettleRequest, WriteRequest
 from headway.storage._sqlite_file import OpenedFile, open_file
+from headway.storage._sqlite_gather import GatheredReads
 from headway.storage._sqlite_lease import AcquireRequest, EndRequest, read_leases
 from headway.storage._sqlite_reader import (
     Readers,
@@ -32,7 +33,6 @@ from headway.storage._sqlite_reader import (
     read_kinds,
     read_log,
     read_many,
-    read_one,
     read_owned,
 )
 from headway.storage._sqlite_writer import GroupWriter
@@ -103,7 +103,7 @@ class SqliteBackend:
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """See `Backend.read`."""
         opened = self._use()
-        resource, revision = await opened.readers.run(partial(read_one, kind=kind, key=key))
+        resource, revision = await opened.gathered.read(kind, key)
         return resource, opened.seen(revision)
 
     async def list(
@@ -221,6 +221,7 @@ class _Opened:
         self.log = log
         self.pulse = Pulse()
         self.readers = Readers(file.path)
+        self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
         self.writer = GroupWriter(file, log, self.pulse, self._ends)
         # Invariant: no revision above this one and the log's head has been shown to anybody. A read may see a

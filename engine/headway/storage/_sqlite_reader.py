@@ -34,7 +34,7 @@ class Readers:
     """The reading connections. `run` lends one to a function in a worker thread."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._limiter = trio.CapacityLimiter(CONNECTIONS)
         # Invariant: holds every connection that no thread is using; there are never more than `CONNECTIONS`.
         self._free: list[sqlite3.Connection] = []
@@ -42,15 +42,20 @@ class Readers:
 
     async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
         """What ``read`` returns; once its thread has begun, a cancellation waits for its end."""
+        self._refuse_when_closed()
         return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
 
-    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
+    def _refuse_when_closed(self) -> None:
+        # Before the limiter, too: who closes takes all of it, and gives nothing back.
         if self._closed:
-            raise StoreUnusable(f"the store in {self._path} is closed")
+            raise StoreUnusable(f"the store in {self.path} is closed")
+
+    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
+        self._refuse_when_closed()
         try:
             connection = self._free.pop()
         except IndexError:
-            connection = connect(self._path, read_only=True)
+            connection = connect(self.path, read_only=True)
         try:
             connection.execute("BEGIN")
             try:
@@ -58,7 +63,7 @@ class Readers:
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise StoreUnusable(f"{self._path} could not be read: {error}") from error
+            raise unreadable(self.path, error) from error
         finally:
             self._free.append(connection)
 
@@ -69,6 +74,11 @@ class Readers:
             await self._limiter.acquire_on_behalf_of(object())
         for connection in self._free:
             connection.close()
+
+
+def unreadable(path: str, error: sqlite3.Error) -> StoreUnusable:
+    """What a failed read is told."""
+    return StoreUnusable(f"{path} could not be read: {error}")
 
 
 class RowSnapshot:
