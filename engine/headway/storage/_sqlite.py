@@ -35,6 +35,7 @@ from headway.storage._sqlite_reader import (
     read_many,
     read_owned,
 )
+from headway.storage._sqlite_url import check_history
 from headway.storage._sqlite_writer import GroupWriter
 from headway.storage._tail import LogWatch, Pulse
 
@@ -50,11 +51,13 @@ class SqliteBackend:
         max_changes: how many changes of history are kept for watchers that resume, after a restart too.
         max_age: for how many seconds.
 
-    Opening raises StoreUnusable when the file is held by a process (named), foreign, damaged, newer than this
-    program, or can't be reached; the file is then as it was.
+    Raises InvalidArgument for bounds that are none. Opening raises StoreUnusable when the file is held by a process
+    (named), foreign, a backup, damaged, newer than this program, or can't be reached; the file is then as it was. One
+    of an earlier format is brought to this program's, all of it or nothing.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
+        check_history(max_changes, max_age)
         self._path = path
         self._max_changes = max_changes
         self._max_age = max_age

@@ -17,14 +17,14 @@ from headway.resource import Key, Kind, pb
 from headway.storage import _sqlite_schema as sql
 from headway.storage._backend import Within
 from headway.storage._log import CommitLog
-from headway.storage._sqlite_commit import LogChange, resource_from
-from headway.storage._sqlite_file import connect
+from headway.storage._sqlite_connect import connect, explained
+from headway.storage._sqlite_rows import LogChange, resource_from
 from headway.storage._tail import SNAPSHOT_CHUNK
 
 R = TypeVar("R")
 
-Row = tuple[int, bytes]
-"""(revision, body) of a stored resource."""
+Row = tuple[int, int, bytes]
+"""(revision, seal, body) of a stored resource."""
 
 CONNECTIONS = 4
 """Reads at the same time; more wait."""
@@ -78,7 +78,7 @@ class Readers:
 
 def unreadable(path: str, error: sqlite3.Error) -> StoreUnusable:
     """What a failed read is told."""
-    return StoreUnusable(f"{path} could not be read: {error}")
+    return StoreUnusable(f"{path} could not be read: {explained(error)}")
 
 
 class RowSnapshot:
@@ -173,11 +173,19 @@ def read_log(
     newest_not_kept = connection.execute(sql.NEWEST_NOT_KEPT, (max_changes,)).fetchone()
     if newest_not_kept is not None:
         floor = max(floor, newest_not_kept[0])
-    log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
     now, wall = clock
-    for revision, commit in groupby(connection.execute(sql.READ_HISTORY, (floor,)), key=lambda row: row[0]):
-        rows = list(commit)
-        log.append(revision, list(_changes(rows)), now - max(0.0, wall - rows[0][5]))
+    commits: list[tuple[int, list[LogChange], float]] = []
+    for revision, group in groupby(connection.execute(sql.READ_HISTORY, (floor,)), key=lambda row: row[0]):
+        rows = list(group)
+        try:
+            commits.append((revision, list(_changes(rows)), now - max(0.0, wall - rows[0][5])))
+        except StoreUnusable:
+            # What is damaged is gone, and with it what precedes it, as if it had grown too old: whoever stands before
+            # it takes a new snapshot, and is not told less than happened.
+            commits, floor = [], revision
+    log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
+    for revision, changes, at in commits:
+        log.append(revision, changes, at)
     head = read_head(connection)
     if head > log.head:
         # The last revisions may be fences', which have no changes and no rows.
@@ -185,6 +193,6 @@ def read_log(
     return log
 
 
-def _changes(rows: Sequence[tuple[int, str, str, int, int, float, bytes]]) -> Iterator[LogChange]:
-    for _, group, kind, deleted, version, _, body in rows:
-        yield (group, kind), resource_from(version, body), bool(deleted)
+def _changes(rows: Sequence[tuple[int, str, str, int, int, float, int, bytes]]) -> Iterator[LogChange]:
+    for _, group, kind, deleted, version, _, sealed, body in rows:
+        yield (group, kind), resource_from(version, sealed, body), bool(deleted)
