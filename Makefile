@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 FOR ?=
 
-.PHONY: help setup run test prove lint type check bench schema schema-check clean
+.PHONY: help setup run test prove crash lint type check bench schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ type: .venv/ready ## mypy, strict
 ##@ Deeper
 prove: .venv/ready ## the stateful tests with many more examples, and the long tests
 	HYPOTHESIS_PROFILE=deep $(BIN)/pytest --timeout 3000 tests
+
+crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times at random moments
+	$(BIN)/pytest -s -m deep --timeout 3000 tests/storage/test_sqlite_crash.py
 
 bench: .venv/ready ## the numbers, as a table and in benchmarks/results.json
 	$(BIN)/python -m benchmarks
