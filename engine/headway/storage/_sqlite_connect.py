@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ _FULL = "there is no room on its disk; make some, and writes go on"
 _REFUSED = "its disk took no more: a quota, a limit on the size of files, or the disk itself"
 _LOCKED = "another program keeps it locked; end that, or its transaction (`fuser` names who has a file open)"
 _DAMAGED = "`headway store check` finds what is damaged, and `headway restore` brings a backup back"
-_READ_ONLY = "this process may not write to it, or its file system is read-only"
+READ_ONLY = "this process may not write to it, or its file system is read-only"
 _NO_WAY = "this process may not open it, or may not make files beside it"
 
 _BY_CODE = {
@@ -22,7 +23,7 @@ _BY_CODE = {
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_NOTADB: _DAMAGED,
-    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
     sqlite3.SQLITE_CANTOPEN: _NO_WAY,
     sqlite3.SQLITE_PERM: _NO_WAY,
 }
@@ -33,6 +34,11 @@ def connect(path: str, *, read_only: bool = False, immutable: bool = False) -> s
     mode = "ro" if read_only else "rw"
     uri = f"file:{quote(path)}?mode={mode}{'&immutable=1' if immutable else ''}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT)
+
+
+def may_write(path: str) -> bool:
+    """Whether this process may write to what is there."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def code_of(error: BaseException) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headway.errors import StoreUnusable
 from headway.storage import _sqlite_schema as sql
-from headway.storage._sqlite_connect import connect, explained
+from headway.storage._sqlite_connect import READ_ONLY, connect, explained, may_write
 from headway.storage._sqlite_inspect import check_content, is_new
 from headway.storage._sqlite_lock import FileLock
 from headway.storage._sqlite_migrate import migrate
@@ -67,6 +67,9 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
             _make(real)
         else:
             check_content(real)
+            # SQLite would open it to read, make files beside it, and fail at the first write.
+            if not may_write(real):
+                raise StoreUnusable(f"{real} can't be opened for writing: {READ_ONLY}")
         return _enter(real, lock)
     except BaseException:
         lock.release()

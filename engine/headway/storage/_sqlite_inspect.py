@@ -7,7 +7,7 @@ import sqlite3
 
 from headway.errors import StoreUnusable
 from headway.storage import _sqlite_schema as sql
-from headway.storage._sqlite_connect import code_of, connect
+from headway.storage._sqlite_connect import code_of, connect, may_write
 from headway.storage._sqlite_migrate import format_of
 
 _MAGIC = b"SQLite format 3\0"
@@ -120,7 +120,7 @@ def open_to_read(path: str, *, backup: bool = False) -> sqlite3.Connection:
     """
     if not has_bytes(path):
         raise StoreUnusable(f"{path}: there is no store")
-    writable = os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
+    writable = may_write(path) and may_write(os.path.dirname(os.path.abspath(path)))
     # Where that can be it is opened as by any other user: the last of them to close it then leaves nothing beside it.
     connection = connect(path, read_only=not writable, immutable=not writable and not has_bytes(path + "-wal"))
     try:
