@@ -26,6 +26,7 @@ PRINTS = {
     "[('core', 'changed')]\n['ada', 'grace']\nTrue []\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
+    "docs/guides/stores.md": "True True []\n['ada']\n",
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",
     "docs/guides/access.md": "True False\naccess.yaml:1:1: others than its owner can reach this file (mode 0644): "
     "chmod 600 access.yaml\nTrue\nFalse\nTrue\nthe token is not valid here: it may be mistyped, expired or revoked\n"

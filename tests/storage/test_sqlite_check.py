@@ -135,6 +135,18 @@ async def test_damaged_pages_are_found_and_the_rest_is_looked_at(tmp_path: Path)
     assert len(found) > 1
 
 
+async def test_an_open_store_checks_itself(tmp_path: Path) -> None:
+    """In sentences, while it is written to."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("a"))
+        assert await backend.check_itself() == []
+        with opened_plainly(tmp_path / "a.db") as plain:
+            plain.execute("UPDATE resources SET owner_uid = 'somebody'")
+        (found,) = await backend.check_itself()
+        assert found.endswith("a: its row says that somebody owns it, and holds another")
+        await put(backend, thing("b"))
+
+
 async def test_what_is_no_store_cannot_be_checked(tmp_path: Path) -> None:
     """Nothing there, something else, a store in memory, and one that has to be opened first."""
     (tmp_path / "diary").write_text("Dear diary, " * 100)

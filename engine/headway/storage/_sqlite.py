@@ -21,6 +21,7 @@ from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
+from headway.storage._sqlite_check import check_file
 from headway.storage._sqlite_commit import RaiseRequest, Request, SettleRequest, WriteRequest
 from headway.storage._sqlite_file import OpenedFile, open_file
 from headway.storage._sqlite_gather import GatheredReads
@@ -214,6 +215,11 @@ class SqliteBackend:
         finally:
             log.release(pin)
         return LogWatch(log, opened.pulse, opened.at, cursor, within, RowSnapshot(rows))
+
+    async def check_itself(self) -> Sequence[str]:
+        """What is wrong with the file, each in a sentence; nothing when it is whole. Writes nothing."""
+        path = self._use().file.path
+        return [str(finding) for finding in await trio.to_thread.run_sync(check_file, path)]
 
 
 class _Opened:

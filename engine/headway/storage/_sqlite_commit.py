@@ -210,6 +210,7 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
             raise _nothing_written(file, error) from error
         _roll_back(connection)
         raise _outcome_unknown(file, explained(error)) from error
+    file.log.bound(connection)
     return revision
 
 

@@ -20,9 +20,7 @@ from headway.storage._sqlite_connect import READ_ONLY, connect, explained, may_w
 from headway.storage._sqlite_inspect import check_content, is_new
 from headway.storage._sqlite_lock import FileLock
 from headway.storage._sqlite_migrate import migrate
-
-WAL_LIMIT = 16 * 2**20
-"""Bytes to which the write-ahead log is cut back when a reader, or a backup, has made it longer."""
+from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ class OpenedFile:
     inode: tuple[int, int]
     lock: FileLock
     writer: sqlite3.Connection
+    log: WriteAheadLog
     store_id: str
     incarnation: str
     head: int
@@ -141,7 +140,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         connection = connect(path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+        connection.execute(f"PRAGMA journal_size_limit = {CUT_BACK_TO}")
         connection.execute("BEGIN IMMEDIATE")
         migrate(connection)
         meta = dict(connection.execute(sql.READ_META).fetchall())
@@ -152,7 +151,15 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         found = os.stat(path)
         where = (found.st_dev, found.st_ino)
         return OpenedFile(
-            path, where, lock, connection, meta["store_id"], incarnation, meta["head"], meta["history_floor"]
+            path,
+            where,
+            lock,
+            connection,
+            WriteAheadLog(path),
+            meta["store_id"],
+            incarnation,
+            meta["head"],
+            meta["history_floor"],
         )
     except (OSError, sqlite3.Error) as error:
         if connection is not None:
