@@ -40,7 +40,7 @@ prove: .venv/ready ## the stateful tests with many more examples, and the long t
 	HYPOTHESIS_PROFILE=deep $(BIN)/pytest --timeout 3000 tests
 
 crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times at random moments
-	$(BIN)/pytest -s -m deep --timeout 3000 tests/storage/test_sqlite_crash.py
+	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/storage/test_sqlite_crash.py
 
 bench: .venv/ready ## the numbers, as a table and in benchmarks/results.json
 	$(BIN)/python -m benchmarks

@@ -120,18 +120,20 @@ async def test_a_file_that_is_there_is_replaced_only_when_told(tmp_path: Path) -
 async def test_what_cannot_be_backed_up_is_said_by_name(tmp_path: Path) -> None:
     """No file's url, no store, not a store, the store itself, no directory."""
     await filled(tmp_path / "a.db")
+    await filled(tmp_path / "other.db")
     (tmp_path / "text").write_text("Dear diary, " * 100)
     for url, file, kind, message in (
         ("memory:", "b", InvalidArgument, r"'memory:' names no store in a file; write \"sqlite:PATH\""),
         (f"sqlite:{tmp_path}/none.db", "b", StoreUnusable, "none.db: there is no store"),
         (f"sqlite:{tmp_path}/text", "b", StoreUnusable, "text is no store of Headway"),
         (f"sqlite:{tmp_path}/a.db", "a.db", InvalidArgument, "is the store itself"),
+        (f"sqlite:{tmp_path}/a.db", "other.db", InvalidArgument, r"is a store, as .*other\.db\.lock shows"),
         (f"sqlite:{tmp_path}/a.db", "none/b", StoreUnusable, "there is no directory .*none; make it first"),
         (f"sqlite:{tmp_path}/a.db", "", StoreUnusable, "is a directory"),
     ):
         with pytest.raises(kind, match=message):
-            await backup_store(url, tmp_path / file)
-    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "text"]
+            await backup_store(url, tmp_path / file, replace=True)
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "other.db", "other.db.lock", "text"]
 
 
 async def test_a_cancelled_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

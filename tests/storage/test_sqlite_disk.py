@@ -16,7 +16,7 @@ import trio
 import headway
 from headway.errors import HistoryGone, NotStored, OutcomeUnknown, StoreUnusable
 from headway.resource import Key
-from headway.storage import Backend, check_store, open_sqlite
+from headway.storage import Backend, backup_store, check_store, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, KIND, name_of, names, put, reading, thing, told
 from tests.helpers.resources import Account
 from tests.storage.sqlite_kit import filled, opened_plainly
@@ -108,6 +108,20 @@ async def test_on_a_full_disk_reads_go_on_and_writes_when_there_is_room(small_di
         await reader.until(at.revision)
         assert [fact[1] for fact in told(reader.changes) if fact[1] == "more"] == ["more"]
     assert await check_store(f"sqlite:{path}") == []
+
+
+async def test_a_backup_that_finds_no_room_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
+    """And what was backed up there before stays."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("small"))
+        await backup_store(f"sqlite:{tmp_path}/a.db", small_disk / "b")
+        before = (small_disk / "b").read_bytes()
+        await put(backend, thing("large", "x" * 3_000_000))
+        with pytest.raises(StoreUnusable, match="there is no room on its disk"):
+            await backup_store(f"sqlite:{tmp_path}/a.db", small_disk / "b", replace=True)
+        assert os.listdir(small_disk) == ["b"]
+        assert (small_disk / "b").read_bytes() == before
+        await put(backend, thing("more"))
 
 
 async def test_a_client_is_told_that_a_write_was_not_done(small_disk: Path) -> None:

@@ -93,10 +93,10 @@ async def test_controllers_begin_anew_on_a_store_that_was_restored(rig: Rig, tmp
             await backup_store(f"sqlite:{rig.path}", tmp_path / "b")
             await engine.client.write(rig.pool.new("lost"))
             await rig.until(lambda: "lost" in rig.seen[-1])
-        left = (await restore_store(tmp_path / "b", f"sqlite:{rig.path}", replace=True)).backup
+        left = (await restore_store(tmp_path / "b", f"sqlite:{rig.path}", replace=True)).from_store
         before, term = len(rig.seen), max(rig.terms)
         async with rig.serving() as engine:
-            await rig.until(lambda: any(f"not {left.store_id} any more" in why for why in rig.streams_ended()))
+            await rig.until(lambda: any(f"not {left} any more" in why for why in rig.streams_ended()))
             await engine.client.write(rig.pool.new("new"))
             await rig.until(lambda: set(rig.seen[-1]) == {"kept", "new"})
     # Whichever is noticed first: the stream is another store's, or the lease isn't held there.

@@ -48,7 +48,7 @@ def restore(file: str, url: str, replace: bool) -> None:
             raise Usage(str(error)) from error
         click.echo(
             f"{url}: store {made.store_id}, which begins at revision {made.revision}, "
-            f"with what store {made.backup.store_id} had at {made.backup.revision}"
+            f"with what store {made.from_store} had at {made.from_revision}"
         )
         if made.replaced:
             click.echo(f"what was there is in {made.replaced}")

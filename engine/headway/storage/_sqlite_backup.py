@@ -58,13 +58,15 @@ class Restored(NamedTuple):
     Attributes:
         store_id: its own, a new one.
         revision: at which it begins.
-        backup: the store and the revision that the backup is of.
+        from_store: the id of the store that the backup is of.
+        from_revision: up to which the backup has everything.
         replaced: where the file that was there before is now; empty when there was none.
     """
 
     store_id: str
     revision: int
-    backup: BackedUp
+    from_store: str
+    from_revision: int
     replaced: str
 
 
@@ -74,6 +76,8 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp
     _refuse_no_folder(target)
     if source == target:
         raise InvalidArgument(f"{file} is the store itself; give the backup a path of its own")
+    if os.path.exists(f"{target}.lock"):
+        raise InvalidArgument(f"{file} is a store, as {target}.lock shows; give the backup a path of its own")
     if os.path.lexists(target) and not replace:
         raise FailedPrecondition(f"{file} is there already; give another path, or replace it (--replace)")
     with _building(target) as building:
@@ -130,6 +134,8 @@ def _building(target: str) -> Iterator[str]:
     building = f"{target}.new"
     _remove(building)
     try:
+        # Empty, and nobody else's to read before it has the rights that it is to have.
+        os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield building
     except (OSError, sqlite3.Error) as error:
         raise StoreUnusable(f"{target} can't be made: {explained(error)}. What was there is as it was") from error
@@ -220,15 +226,14 @@ def _renew(connection: sqlite3.Connection, former: _Former) -> Restored:
     term = max(_highest_term(connection), former.term) + TERM_LEAP
     if max(revision, term) > HIGHEST // 2:
         raise StoreUnusable(f"revision {revision} and term {term} would be too close to {HIGHEST}, the last there is")
-    backup = BackedUp(meta["store_id"], meta["head"], 0)
-    made = Restored(uuid.uuid4().hex, revision, backup, "")
+    made = Restored(uuid.uuid4().hex, revision, meta["store_id"], meta["head"], "")
     connection.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
     connection.execute("DELETE FROM meta WHERE key = 'backup_at'")
     for key, value in {
         "store_id": made.store_id,
         "head": revision,
         "term_floor": term,
-        "restored_from": f"{backup.store_id} at {backup.revision}",
+        "restored_from": f"{made.from_store} at {made.from_revision}",
     }.items():
         connection.execute(sql.REPLACE_META, (key, value))
     # Whoever holds a lease, or bears a fence, has it of the other store.
