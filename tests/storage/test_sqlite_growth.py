@@ -11,7 +11,17 @@ from trio.testing import MockClock
 
 from headway.errors import HistoryGone, InvalidArgument
 from headway.resource import Position
-from headway.storage import Backend, SqliteBackend, _sqlite_wal, _sqlite_writer, open_sqlite, open_store
+from headway.storage import (
+    Backend,
+    SqliteBackend,
+    StoreMismatch,
+    _sqlite_file,
+    _sqlite_wal,
+    _sqlite_writer,
+    check_store,
+    open_sqlite,
+    open_store,
+)
 from headway.testing._conformance_tools import EVERYTHING, KIND, put, reading, thing
 from tests.storage.sqlite_kit import opened_plainly
 
@@ -154,3 +164,25 @@ async def test_the_log_does_not_grow_while_there_is_always_somebody_who_reads(
         finally:
             stop.set()
     assert longest < 3 * 2**20, "15 MB were written to the log"
+
+
+async def test_a_file_that_is_opened_again_and_again_does_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows its last openings, whether or not anything was written in them; a position of an earlier is refused."""
+    monkeypatch.setattr(_sqlite_file, "OPENINGS_KEPT", 5)
+    positions: list[Position] = []
+    for index in range(20):
+        async with open_sqlite(tmp_path / "a.db") as backend:
+            if index % 3 == 0:
+                await put(backend, thing(f"n{index}"))
+            positions.append(backend.position)
+            if index >= 5:
+                for known in positions[-5:]:
+                    await _resumable(backend, known)
+                with pytest.raises(StoreMismatch):
+                    await backend.watch(KIND, EVERYTHING, positions[-6])
+    with opened_plainly(tmp_path / "a.db") as plain:
+        (count,) = plain.execute("SELECT count(*) FROM incarnations").fetchone()
+    assert count == 5
+    assert await check_store(f"sqlite:{tmp_path}/a.db") == []

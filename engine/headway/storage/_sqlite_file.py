@@ -22,6 +22,10 @@ from headway.storage._sqlite_lock import FileLock
 from headway.storage._sqlite_migrate import migrate
 from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
 
+OPENINGS_KEPT = 1000
+"""How many openings a file knows: a server that is restarted without end would let it grow without end. A position of
+an earlier one is refused, as one of another store's is."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
@@ -146,6 +150,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         meta = dict(connection.execute(sql.READ_META).fetchall())
         incarnation = uuid.uuid4().hex
         connection.execute(sql.LEAVE_INCARNATION, (meta["head"],))
+        connection.execute(sql.FORGET_INCARNATIONS, (OPENINGS_KEPT - 1,))
         connection.execute(sql.ENTER_INCARNATION, (incarnation, meta["head"] + 1, time.time()))
         connection.execute("COMMIT")
         found = os.stat(path)

@@ -85,6 +85,11 @@ LEAVE_INCARNATION = "UPDATE incarnations SET last_revision = ? WHERE last_revisi
 ENTER_INCARNATION = (
     "INSERT INTO incarnations (incarnation, first_revision, last_revision, opened_at) VALUES (?, ?, NULL, ?)"
 )
+FORGET_INCARNATIONS = """
+    DELETE FROM incarnations WHERE incarnation IN (
+        SELECT incarnation FROM incarnations ORDER BY first_revision DESC, opened_at DESC LIMIT -1 OFFSET ?
+    )
+"""
 READ_INCARNATION = "SELECT incarnation, last_revision FROM incarnations WHERE incarnation = ?"
 
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
