@@ -12,7 +12,7 @@ COMMANDS = {
     "backup": (
         "_backup",
         "backup",
-        "Back the store at URL (sqlite:PATH) up into FILE, also while a server runs on it.",
+        "Back the store at URL up into FILE, also while a server runs on it.",
     ),
     "completion": ("_completion", "completion", "Print the script by which a shell completes commands."),
     "delete": (
