@@ -8,7 +8,7 @@ SEED ?=
 
 ETCD := .venv/etcd/etcd
 
-.PHONY: help setup run test test-cluster prove mutants lint type check bench etcd any-etcd schema schema-check clean
+.PHONY: help setup run test test-cluster prove mutants crash lint type check bench etcd any-etcd schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ prove: .venv/ready ## the kill rate of the simulation, the stateful tests with m
 
 mutants: .venv/ready ## make Headway wrong in thirty places, one at a time, and see the tests notice each (WHICH="stream lease")
 	$(BIN)/python -m tests.mutants $(WHICH)
+
+crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times at random moments
+	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/storage/test_sqlite_crash.py
 
 bench: .venv/ready ## the numbers, as a table and in benchmarks/results.json
 	$(BIN)/python -m benchmarks

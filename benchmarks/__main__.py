@@ -21,6 +21,7 @@ from benchmarks import (
     projection,
     reconcile,
     share,
+    sqlite,
     trickle,
     wire,
     write,
@@ -31,7 +32,7 @@ SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
         *(prime, reconcile, trickle, noop, controllers, flat),
-        *(etcd, etcd_prime, write, fanout, wire, memory, share, projection, importing),
+        *(write, sqlite, etcd, etcd_prime, fanout, wire, memory, share, projection, importing),
     )
 }
 

@@ -94,6 +94,7 @@ from headway.errors import NonsenseResult as NonsenseResult
 from headway.errors import NotDeclared as NotDeclared
 from headway.errors import NotFound as NotFound
 from headway.errors import NotPrimed as NotPrimed
+from headway.errors import NotStored as NotStored
 from headway.errors import NotWatched as NotWatched
 from headway.errors import OutcomeUnknown as OutcomeUnknown
 from headway.errors import PayloadError as PayloadError

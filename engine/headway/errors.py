@@ -154,6 +154,13 @@ class StoreUnusable(RemoteError):
     """A store's file can't be used: it is held by another process, foreign, corrupt or newer than this program."""
 
 
+class NotStored(StoreUnusable, Unavailable):
+    """The store's disk did not take a commit: it is full, say, or another program has the file locked.
+
+    Nothing was written. Reads and watches go on, and so do writes, without a restart, once it takes them again.
+    """
+
+
 # --- The reconciler's way of saying things -----------------------------------
 
 

@@ -11,6 +11,9 @@ import trio
 import trio.testing
 
 from headway.errors import StoreUnusable
+from headway.resource import Position
+from headway.storage import open_sqlite
+from headway.testing._conformance_tools import put, remove, thing
 
 
 class Gate:
@@ -43,3 +46,11 @@ def opened_plainly(path: Path) -> Iterator[sqlite3.Connection]:
 async def expect_unusable(attempt: Callable[[], object]) -> None:
     with pytest.raises(StoreUnusable):
         await attempt()  # type: ignore[misc]  # each of them is async
+
+
+async def filled(path: Path) -> Position:
+    """Make a store of n0 to n8; n9 was removed again. Returns where it stands."""
+    async with open_sqlite(path) as backend:
+        for index in range(10):
+            at = await put(backend, resource := thing(f"n{index}", "x" * 500))
+        return await remove(backend, resource, str(at.revision))

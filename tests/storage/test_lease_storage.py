@@ -130,16 +130,6 @@ async def test_terms_grow_over_a_kill(tmp_path: Path) -> None:
             await put(backend, thing("late"), fence=Fence("c", "", term, 1))
 
 
-async def test_a_file_from_before_there_were_leases_is_opened(tmp_path: Path) -> None:
-    """It gets the table, and its fences are what terms go above."""
-    async with open_sqlite(tmp_path / "a.db") as backend:
-        await backend.raise_fence("c", "", 41, 0)
-    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
-        connection.execute("DROP TABLE leases")
-    async with open_sqlite(tmp_path / "a.db") as backend:
-        assert (await backend.acquire_lease("c", "a", 10)).held.lease.term == 42
-
-
 async def test_what_is_settled_outlives_leases(tmp_path: Path) -> None:
     """Taking and leaving a lease raises its fence, and changes nothing that is noted beside it."""
     for opened in (MemoryBackend(), open_sqlite(tmp_path / "a.db")):

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from headway.errors import OutcomeUnknown, StoreUnusable
+from headway.errors import NotStored, OutcomeUnknown, StoreUnusable
 from headway.storage import Backend, VersionConflict, _sqlite_commit, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, KIND, Reader, names, put, reading, thing
 from tests.storage.sqlite_kit import Gate, expect_unusable, opened_plainly
@@ -19,7 +19,7 @@ async def test_without_room_nothing_is_written_and_all_are_told(tmp_path: Path) 
     refusals: list[str] = []
 
     async def write(name: str) -> None:
-        with pytest.raises(StoreUnusable, match=r"full\. Nothing was written") as caught:
+        with pytest.raises(NotStored, match=r"full \(there is no room on .*\)\. Nothing was written") as caught:
             await put(backend, thing(name, "x" * 100_000))
         refusals.append(str(caught.value))
 

@@ -168,7 +168,7 @@ async def test_the_file_holds_what_the_backend_says(tmp_path: Path) -> None:
     async with open_sqlite(path) as backend:
         second = backend.position.incarnation
     header = path.read_bytes()[:100]
-    assert (header[68:72], header[60:64]) == (b"HdWy", b"\0\0\0\1")
+    assert (header[68:72], header[60:64]) == (b"HdWy", b"\0\0\0\2")
     with opened_plainly(path) as plain:
         rows = plain.execute("SELECT incarnation, first_revision, last_revision FROM incarnations").fetchall()
         (mode,) = plain.execute("PRAGMA journal_mode").fetchone()

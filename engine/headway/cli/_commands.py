@@ -9,6 +9,11 @@ import click
 # The command's module and its name there; the sentence is the first of its docstring, for `--help`.
 COMMANDS = {
     "apply": ("_apply", "apply", "Store what manifests say, where it differs from what is stored."),
+    "backup": (
+        "_backup",
+        "backup",
+        "Back the store at URL up into FILE, also while a server runs on it.",
+    ),
     "completion": ("_completion", "completion", "Print the script by which a shell completes commands."),
     "delete": (
         "_delete",
@@ -23,6 +28,7 @@ COMMANDS = {
     "get": ("_read", "get", "Show one resource."),
     "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
     "list": ("_read", "list_", "Show all resources of a type."),
+    "restore": ("_backup", "restore", "Make a store at URL of FILE, a backup."),
     "serve": ("_serve", "serve", "Run the controllers of APP (module:attribute), and offer its resources to clients."),
     "status": ("_status", "status", "Show the conditions of a resource, by who wrote them."),
     "store": (

@@ -15,13 +15,14 @@ from headway.errors import (
     InvalidArgument,
     LeaseLost,
     NotFound,
+    NotStored,
     OutcomeUnknown,
     PermissionDenied,
     StoreChanged,
     TooLarge,
     Unavailable,
 )
-from headway.service import FENCED, LEASE_LOST
+from headway.service import FENCED, LEASE_LOST, NOT_STORED
 
 _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -51,6 +52,8 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
         return Fenced(message.removeprefix(FENCED))
     if error.status is Status.FAILED_PRECONDITION and message.startswith(LEASE_LOST):
         return LeaseLost(message.removeprefix(LEASE_LOST))
+    if error.status is Status.UNAVAILABLE and message.startswith(NOT_STORED):
+        return NotStored(message.removeprefix(NOT_STORED))
     known = _KNOWN.get(error.status)
     if known is not None:
         return known(message)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import HistoryGone, InvalidArgument, OutcomeUnknown, PayloadError, StoreUnusable, Unavailable
+from headway.errors import (
+    HistoryGone,
+    InvalidArgument,
+    NotStored,
+    OutcomeUnknown,
+    PayloadError,
+    StoreUnusable,
+    Unavailable,
+)
 from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, VersionConflict, WrongUid
 
 FENCED = "fenced: "
@@ -13,6 +21,10 @@ FENCED = "fenced: "
 
 LEASE_LOST = "lease lost: "
 """How the message begins when a term of a lease has ended (its status is FAILED_PRECONDITION)."""
+
+NOT_STORED = "not stored: "
+"""How the message begins when a write has certainly not happened (its status is UNAVAILABLE, which else leaves that
+open over a network)."""
 
 STORE_ERRORS = (
     VersionConflict,
@@ -69,4 +81,6 @@ def refusal(error: Exception) -> GRPCError:
         return GRPCError(Status.OUT_OF_RANGE, text)
     if isinstance(error, OutcomeUnknown):
         return GRPCError(Status.INTERNAL, text)
+    if isinstance(error, NotStored):
+        return GRPCError(Status.UNAVAILABLE, NOT_STORED + text)
     return GRPCError(Status.UNAVAILABLE, text)

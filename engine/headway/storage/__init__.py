@@ -37,10 +37,16 @@ from headway.storage._leases import lease_of as lease_of
 from headway.storage._leases import scope_of as scope_of
 from headway.storage._log import CommitLog as CommitLog
 from headway.storage._log import Cursor as Cursor
+from headway.storage._maintain import backup_store as backup_store
+from headway.storage._maintain import check_store as check_store
+from headway.storage._maintain import restore_store as restore_store
 from headway.storage._memory import MemoryBackend as MemoryBackend
 from headway.storage._open import open_store as open_store
 from headway.storage._sqlite import SqliteBackend as SqliteBackend
 from headway.storage._sqlite import open_sqlite as open_sqlite
+from headway.storage._sqlite_backup import BackedUp as BackedUp
+from headway.storage._sqlite_backup import Restored as Restored
+from headway.storage._sqlite_check import Finding as Finding
 from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
 from headway.storage._verify import Verified as Verified
 from headway.storage._verify import verify_store as verify_store

@@ -8,11 +8,14 @@ from headway.errors import InvalidArgument
 from headway.storage._backend import Backend
 from headway.storage._memory import MemoryBackend
 from headway.storage._sqlite import SqliteBackend
+from headway.storage._sqlite_url import parse_url
 
 
 def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
     """The store at ``url``, to be entered: ``memory:``, ``sqlite:PATH`` with a relative or an absolute path, or
     ``etcd://HOST:PORT,HOST:PORT/PREFIX``.
+
+    What is kept of its history may be said there: ``sqlite:PATH?max_changes=100000&max_age=3600``.
 
     Raises InvalidArgument for another url; entering it raises StoreUnusable when the store can't be opened, and
     Unavailable when its servers can't be reached.
@@ -20,8 +23,8 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
     scheme, colon, path = url.partition(":")
     if colon and scheme == "memory" and not path:
         return MemoryBackend()
-    if colon and scheme == "sqlite" and path:
-        return SqliteBackend(path)
+    if (sqlite := parse_url(url)) is not None:
+        return SqliteBackend(sqlite.path, max_changes=sqlite.max_changes, max_age=sqlite.max_age)
     if colon and scheme == "etcd":
         # Loaded when it is asked for: an engine on another store does without a network's libraries.
         from headway.storage._etcd import EtcdBackend

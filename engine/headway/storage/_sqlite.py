@@ -22,8 +22,10 @@ from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
+from headway.storage._sqlite_check import check_file
 from headway.storage._sqlite_commit import RaiseRequest, Request, SettleRequest, WriteRequest
 from headway.storage._sqlite_file import OpenedFile, open_file
+from headway.storage._sqlite_gather import GatheredReads
 from headway.storage._sqlite_lease import AcquireRequest, EndRequest, read_leases
 from headway.storage._sqlite_reader import (
     Readers,
@@ -34,9 +36,9 @@ from headway.storage._sqlite_reader import (
     read_kinds,
     read_log,
     read_many,
-    read_one,
     read_owned,
 )
+from headway.storage._sqlite_url import check_history
 from headway.storage._sqlite_writer import GroupWriter
 from headway.storage._tail import LogWatch, Pulse
 
@@ -52,11 +54,13 @@ class SqliteBackend:
         max_changes: how many changes of history are kept for watchers that resume, after a restart too.
         max_age: for how many seconds.
 
-    Opening raises StoreUnusable when the file is held by a process (named), foreign, damaged, newer than this
-    program, or can't be reached; the file is then as it was.
+    Raises InvalidArgument for bounds that are none. Opening raises StoreUnusable when the file is held by a process
+    (named), foreign, a backup, damaged, newer than this program, or can't be reached; the file is then as it was. One
+    of an earlier format is brought to this program's, all of it or nothing.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
+        check_history(max_changes, max_age)
         self._path = path
         self._max_changes = max_changes
         self._max_age = max_age
@@ -105,7 +109,7 @@ class SqliteBackend:
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """See `Backend.read`."""
         opened = self._use()
-        resource, revision = await opened.readers.run(partial(read_one, kind=kind, key=key))
+        resource, revision = await opened.gathered.read(kind, key)
         return resource, opened.seen(revision)
 
     async def list(
@@ -218,6 +222,11 @@ class SqliteBackend:
             log.release(pin)
         return LogWatch(log, opened.pulse, opened.at, cursor, within, RowSnapshot(rows))
 
+    async def check_itself(self) -> Sequence[str]:
+        """What is wrong with the file, each in a sentence; nothing when it is whole. Writes nothing."""
+        path = self._use().file.path
+        return [str(finding) for finding in await trio.to_thread.run_sync(check_file, path)]
+
 
 class _Opened:
     """What there is while a store is open."""
@@ -227,6 +236,7 @@ class _Opened:
         self.log = log
         self.pulse = Pulse()
         self.readers = Readers(file.path)
+        self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
         self.writer = GroupWriter(file, log, self.pulse, self._ends)
         # Invariant: no revision above this one and the log's head has been shown to anybody. A read may see a

@@ -11,16 +11,15 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 
-from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable
-from headway.resource import Kind, decode, encode, pb
+from headway.errors import HeadwayError, InvalidArgument, NotStored, OutcomeUnknown, StoreUnusable
+from headway.resource import encode, pb
 from headway.storage import _sqlite_schema as sql
 from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
 from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
 from headway.storage._leases import check_raise
+from headway.storage._sqlite_connect import code_of, explained
 from headway.storage._sqlite_file import OpenedFile, inode_of
-
-LogChange = tuple[Kind, pb.Resource, bool]
-"""(kind, resource, whether deleted), as `CommitLog.append` takes them."""
+from headway.storage._sqlite_rows import LogChange, resource_from, seal
 
 HIGHEST = 2**63 - 1
 """The highest number that a file can hold."""
@@ -67,8 +66,8 @@ class WriteRequest(Request):
         # Made here, in the caller's task, while another batch may be on its way to the disk; and what can't be
         # encoded is refused before it can spoil the others' batch. By operation: (uid, owner's uid, body) of a put.
         self._rows = [_row(operation.resource) if isinstance(operation, Put) else None for operation in operations]
-        # By operation: (version, body, resource) of what is removed.
-        self._removed: dict[int, tuple[int, bytes, pb.Resource]] = {}
+        # By operation: (version, seal, body, resource) of what is removed.
+        self._removed: dict[int, tuple[int, int, bytes, pb.Resource]] = {}
 
     def check(self, connection: sqlite3.Connection) -> bool:
         """See `Request.check`."""
@@ -94,16 +93,17 @@ class WriteRequest(Request):
             row = self._rows[index]
             if row is not None and isinstance(operation, Put):
                 uid, owner_uid, body = row
-                place = (*operation.kind, *operation.key)
-                connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, self.revision, body))
                 version, resource, deleted = self.revision, operation.resource, False
+                sealed = seal(version, body)
+                place = (*operation.kind, *operation.key)
+                connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, version, sealed, body))
             elif index in self._removed and isinstance(operation, Remove):
-                version, body, resource = self._removed[index]
+                version, sealed, body, resource = self._removed[index]
                 deleted = True
                 connection.execute(sql.DELETE_RESOURCE, (*operation.kind, *operation.key))
             else:
                 continue
-            history = (self.revision, len(self.changes), *operation.kind, deleted, version, now, body)
+            history = (self.revision, len(self.changes), *operation.kind, deleted, version, now, sealed, body)
             connection.execute(sql.INSERT_HISTORY, history)
             self.changes.append((operation.kind, resource, deleted))
 
@@ -199,16 +199,18 @@ def run_batch(file: OpenedFile, requests: Sequence[Request], head: int, floor: i
         _roll_back(connection)
         raise
     except Exception as error:  # whatever it is, nobody may be left waiting
-        raise _nothing_written(file, str(error)) from error
+        raise _nothing_written(file, error) from error
     try:
         end_transaction(connection)
     except Exception as error:
-        # Without room, or without its turn, the mark that makes a transaction count was not written.
-        code = error.sqlite_errorcode & 0xFF if isinstance(error, sqlite3.Error) else sqlite3.SQLITE_ERROR
-        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
-            raise _nothing_written(file, str(error)) from error
+        # Where the disk didn't take it, or another program had its turn, the mark that makes a transaction count was
+        # not written: it is the last thing that is. What fails later, as the flush does, may have left it there.
+        code = code_of(error)
+        if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY) or code == sqlite3.SQLITE_IOERR_WRITE:
+            raise _nothing_written(file, error) from error
         _roll_back(connection)
-        raise _outcome_unknown(file, str(error)) from error
+        raise _outcome_unknown(file, explained(error)) from error
+    file.log.bound(connection)
     return revision
 
 
@@ -217,11 +219,13 @@ def end_transaction(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def resource_from(revision: int, body: bytes) -> pb.Resource:
-    """A stored resource from its row."""
-    resource = decode(pb.Resource, body)
-    resource.version = str(revision)
-    return resource
+def read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:
+    """(term, number, settled) of a fence; of one that has not been raised yet, where its terms begin."""
+    stored: tuple[int, int, int] | None = connection.execute(sql.READ_FENCE, (controller, member)).fetchone()
+    if stored is not None:
+        return stored
+    (floor,) = connection.execute(sql.READ_TERM_FLOOR).fetchone()
+    return floor, 0, 0
 
 
 def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: int) -> int:
@@ -253,9 +257,9 @@ def _refuse_strangers(file: OpenedFile, head: int) -> None:
     raise BatchFailed(lambda: StoreUnusable(text), unusable=True)
 
 
-def _nothing_written(file: OpenedFile, why: str) -> BatchFailed:
-    text = f"{file.path} could not be written to: {why}. Nothing was written"
-    return BatchFailed(lambda: StoreUnusable(text), unusable=not _roll_back(file.writer))
+def _nothing_written(file: OpenedFile, why: Exception) -> BatchFailed:
+    text = f"{file.path} could not be written to: {explained(why)}. Nothing was written"
+    return BatchFailed(lambda: NotStored(text), unusable=not _roll_back(file.writer))
 
 
 def _outcome_unknown(file: OpenedFile, why: str) -> BatchFailed:
@@ -297,17 +301,17 @@ def _check_owns_nothing(connection: sqlite3.Connection, uid: str) -> None:
         raise StillOwns(f"{uid} owns something")
 
 
-def _check_remove(connection: sqlite3.Connection, operation: Remove) -> tuple[int, bytes] | None:
+def _check_remove(connection: sqlite3.Connection, operation: Remove) -> tuple[int, int, bytes] | None:
     stored = connection.execute(sql.CHECK_REMOVED, (*operation.kind, *operation.key)).fetchone()
     if stored is None or stored[0] != operation.uid:
         return None
     if str(stored[1]) != operation.expected:
         raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-    return stored[1], stored[2]
+    return stored[1], stored[2], stored[3]
 
 
 def _stored_fence(connection: sqlite3.Connection, fence: Fence) -> tuple[int, int, int]:
-    return connection.execute(sql.READ_FENCE, (fence.controller, fence.member)).fetchone() or (0, 0, 0)
+    return read_fence(connection, fence.controller, fence.member)
 
 
 def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:

@@ -13,15 +13,18 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from headway.errors import StoreUnusable
 from headway.storage import _sqlite_schema as sql
+from headway.storage._sqlite_connect import READ_ONLY, connect, explained, may_write
+from headway.storage._sqlite_inspect import check_content, is_new
 from headway.storage._sqlite_lock import FileLock
+from headway.storage._sqlite_migrate import migrate
+from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
 
-_MAGIC = b"SQLite format 3\0"
-_HEADER = 100
-_NOTHING_TOUCHED = "Nothing was changed"
+OPENINGS_KEPT = 1000
+"""How many openings a file knows: a server that is restarted without end would let it grow without end. A position of
+an earlier one is refused, as one of another store's is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class OpenedFile:
     inode: tuple[int, int]
     lock: FileLock
     writer: sqlite3.Connection
+    log: WriteAheadLog
     store_id: str
     incarnation: str
     head: int
@@ -59,24 +63,20 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
     lock = FileLock(real)
     try:
         lock.take_if_there()
-        _is_new(real)
+        is_new(real)
         lock.take()
         # Again, since another process may have come between; from here on the file is ours.
-        if _is_new(real):
+        if is_new(real):
             _make(real)
         else:
-            _check_content(real)
+            check_content(real)
+            # SQLite would open it to read, make files beside it, and fail at the first write.
+            if not may_write(real):
+                raise StoreUnusable(f"{real} can't be opened for writing: {READ_ONLY}")
         return _enter(real, lock)
     except BaseException:
         lock.release()
         raise
-
-
-def connect(path: str, *, read_only: bool = False, immutable: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit that any one thread at a time may use."""
-    mode = "ro" if read_only else "rw"
-    uri = f"file:{quote(path)}?mode={mode}{'&immutable=1' if immutable else ''}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
 
 
 def inode_of(path: str) -> tuple[int, int] | None:
@@ -100,99 +100,6 @@ def _refuse_no_file(path: str) -> None:
         raise StoreUnusable(f"{path} can't be made: there is no directory {parent}; make it first")
 
 
-def _is_new(path: str) -> bool:
-    """Whether there is nothing yet, by a plain read of the header. Raises StoreUnusable for what isn't ours."""
-    try:
-        with open(path, "rb") as file:
-            header = file.read(_HEADER)
-            size = os.fstat(file.fileno()).st_size
-    except FileNotFoundError:
-        header, size = b"", 0
-    except OSError as error:
-        raise StoreUnusable(f"{path} can't be read ({error.strerror}); give this process the right to") from error
-    log = _has_bytes(path + "-wal")
-    if size == 0:
-        if log:
-            raise StoreUnusable(
-                f"{path} is missing or empty, but {path}-wal holds changes of a store that was there: put that "
-                f"store's file back, or move {path}-wal away to begin a new one. {_NOTHING_TOUCHED}"
-            )
-        return True
-    _refuse_foreign(path, header)
-    _refuse_cut_off(path, header, size, log)
-    return False
-
-
-def _refuse_foreign(path: str, header: bytes) -> None:
-    advice = f"give another path, or move the file away. {_NOTHING_TOUCHED}"
-    if not header.startswith(_MAGIC[: len(header)]):
-        raise StoreUnusable(f"{path} is no store of Headway: it isn't an SQLite file; {advice}")
-    if len(header) < _HEADER:
-        raise StoreUnusable(f"{path} has been cut off: it ends within its header; restore a copy. {_NOTHING_TOUCHED}")
-    application = int.from_bytes(header[68:72], "big")
-    if application != sql.APPLICATION_ID:
-        raise StoreUnusable(
-            f"{path} is no store of Headway: it is an SQLite file of another program "
-            f"(application_id {application:#x}, not {sql.APPLICATION_ID:#x}); {advice}"
-        )
-    found = int.from_bytes(header[60:64], "big")
-    if found > sql.FORMAT:
-        raise StoreUnusable(
-            f"{path} has format {found}; this program knows formats up to {sql.FORMAT}: "
-            f"use a newer Headway. {_NOTHING_TOUCHED}"
-        )
-
-
-def _refuse_cut_off(path: str, header: bytes, size: int, log: bool) -> None:
-    page = int.from_bytes(header[16:18], "big")
-    expected = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
-    # With a write-ahead log the file may be shorter for good: a crash interrupted the log's copying into it.
-    if size < expected and not log:
-        raise StoreUnusable(
-            f"{path} has been cut off: it has {size} bytes and says it has {expected}; restore a copy. "
-            f"{_NOTHING_TOUCHED}"
-        )
-
-
-def _has_bytes(path: str) -> bool:
-    try:
-        return os.stat(path).st_size > 0
-    except OSError:
-        return False
-
-
-def _check_content(path: str) -> None:
-    # Without a log SQLite is told that nobody writes, and then makes no files beside this one.
-    connection = connect(path, read_only=True, immutable=not _has_bytes(path + "-wal"))
-    try:
-        found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
-        problem = "" if found == ["ok"] else "; ".join(found)
-        problem = problem or _missing_rows(connection)
-    except sqlite3.Error as error:
-        problem = str(error)
-    finally:
-        connection.close()
-    if problem:
-        raise StoreUnusable(
-            f"{path} is damaged: {problem}. Restore a copy, or see what `sqlite3 {path} .recover` saves. "
-            f"{_NOTHING_TOUCHED}"
-        )
-
-
-def _missing_rows(connection: sqlite3.Connection) -> str:
-    """What is wrong with our own rows, or nothing."""
-    meta = dict(connection.execute(sql.READ_META).fetchall())
-    for key, kind in (("store_id", str), ("head", int), ("history_floor", int)):
-        if not isinstance(meta.get(key), kind):
-            return f"its table meta has no {key}"
-    for table in ("incarnations", "fences"):
-        connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-    (highest,) = connection.execute(sql.HIGHEST_REVISION).fetchone()
-    if highest > meta["head"]:
-        return f"it holds revision {highest}, above {meta['head']}, which it says is its last"
-    return ""
-
-
 def _make(path: str) -> None:
     """Make an empty store at ``path``, whole or not at all: it is built beside it and moved there."""
     building = path + ".new"
@@ -211,7 +118,7 @@ def _make(path: str) -> None:
         finally:
             os.close(directory)
     except (OSError, sqlite3.Error) as error:
-        raise StoreUnusable(f"{path} can't be made: {error}") from error
+        raise StoreUnusable(f"{path} can't be made: {explained(error)}") from error
 
 
 def _fill(path: str) -> None:
@@ -223,7 +130,7 @@ def _fill(path: str) -> None:
         connection.execute(f"PRAGMA user_version = {sql.FORMAT}")
         for statement in sql.TABLES:
             connection.execute(statement)
-        meta = {"store_id": uuid.uuid4().hex, "head": 0, "history_floor": 0}
+        meta = {"store_id": uuid.uuid4().hex, "head": 0, "history_floor": 0, "term_floor": 0}
         connection.executemany(sql.INSERT_META, meta.items())
         connection.execute("COMMIT")
     finally:
@@ -237,21 +144,31 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         connection = connect(path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {CUT_BACK_TO}")
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute(sql.LEASES_TABLE)
+        migrate(connection)
         meta = dict(connection.execute(sql.READ_META).fetchall())
         incarnation = uuid.uuid4().hex
         connection.execute(sql.LEAVE_INCARNATION, (meta["head"],))
+        connection.execute(sql.FORGET_INCARNATIONS, (OPENINGS_KEPT - 1,))
         connection.execute(sql.ENTER_INCARNATION, (incarnation, meta["head"] + 1, time.time()))
         connection.execute("COMMIT")
         found = os.stat(path)
         where = (found.st_dev, found.st_ino)
         return OpenedFile(
-            path, where, lock, connection, meta["store_id"], incarnation, meta["head"], meta["history_floor"]
+            path,
+            where,
+            lock,
+            connection,
+            WriteAheadLog(path),
+            meta["store_id"],
+            incarnation,
+            meta["head"],
+            meta["history_floor"],
         )
     except (OSError, sqlite3.Error) as error:
         if connection is not None:
             connection.close()
         raise StoreUnusable(
-            f"{path} can't be opened for writing: {error}; check the rights to it and to {Path(path).parent}"
+            f"{path} can't be opened for writing: {explained(error)}; check the rights to it and to {Path(path).parent}"
         ) from error

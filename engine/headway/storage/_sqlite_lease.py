@@ -10,7 +10,7 @@ from headway.errors import InvalidArgument
 from headway.storage import _sqlite_schema as sql
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Lease, lease_of, scope_of
-from headway.storage._sqlite_commit import HIGHEST, Request
+from headway.storage._sqlite_commit import HIGHEST, Request, read_fence
 
 
 class AcquireRequest(Request):
@@ -100,7 +100,7 @@ def _stored(connection: sqlite3.Connection, name: str) -> Lease | None:
 
 def _fence_of(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
     """The term of the fence that a lease governs, and what is settled beside it."""
-    term, _, settled = connection.execute(sql.READ_FENCE, scope_of(name)).fetchone() or (0, 0, 0)
+    term, _, settled = read_fence(connection, *scope_of(name))
     return term, settled
 
 

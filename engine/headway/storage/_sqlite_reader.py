@@ -17,14 +17,14 @@ from headway.resource import Key, Kind, pb
 from headway.storage import _sqlite_schema as sql
 from headway.storage._backend import Fence, Within
 from headway.storage._log import CommitLog
-from headway.storage._sqlite_commit import LogChange, resource_from
-from headway.storage._sqlite_file import connect
+from headway.storage._sqlite_connect import connect, explained
+from headway.storage._sqlite_rows import LogChange, resource_from
 from headway.storage._tail import SNAPSHOT_CHUNK
 
 R = TypeVar("R")
 
-Row = tuple[int, bytes]
-"""(revision, body) of a stored resource."""
+Row = tuple[int, int, bytes]
+"""(revision, seal, body) of a stored resource."""
 
 CONNECTIONS = 4
 """Reads at the same time; more wait."""
@@ -34,7 +34,7 @@ class Readers:
     """The reading connections. `run` lends one to a function in a worker thread."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._limiter = trio.CapacityLimiter(CONNECTIONS)
         # Invariant: holds every connection that no thread is using; there are never more than `CONNECTIONS`.
         self._free: list[sqlite3.Connection] = []
@@ -42,15 +42,20 @@ class Readers:
 
     async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
         """What ``read`` returns; once its thread has begun, a cancellation waits for its end."""
+        self._refuse_when_closed()
         return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
 
-    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
+    def _refuse_when_closed(self) -> None:
+        # Before the limiter, too: who closes takes all of it, and gives nothing back.
         if self._closed:
-            raise StoreUnusable(f"the store in {self._path} is closed")
+            raise StoreUnusable(f"the store in {self.path} is closed")
+
+    def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
+        self._refuse_when_closed()
         try:
             connection = self._free.pop()
         except IndexError:
-            connection = connect(self._path, read_only=True)
+            connection = connect(self.path, read_only=True)
         try:
             connection.execute("BEGIN")
             try:
@@ -58,7 +63,7 @@ class Readers:
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise StoreUnusable(f"{self._path} could not be read: {error}") from error
+            raise unreadable(self.path, error) from error
         finally:
             self._free.append(connection)
 
@@ -69,6 +74,11 @@ class Readers:
             await self._limiter.acquire_on_behalf_of(object())
         for connection in self._free:
             connection.close()
+
+
+def unreadable(path: str, error: sqlite3.Error) -> StoreUnusable:
+    """What a failed read is told."""
+    return StoreUnusable(f"{path} could not be read: {explained(error)}")
 
 
 class RowSnapshot:
@@ -168,11 +178,19 @@ def read_log(
     newest_not_kept = connection.execute(sql.NEWEST_NOT_KEPT, (max_changes,)).fetchone()
     if newest_not_kept is not None:
         floor = max(floor, newest_not_kept[0])
-    log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
     now, wall = clock
-    for revision, commit in groupby(connection.execute(sql.READ_HISTORY, (floor,)), key=lambda row: row[0]):
-        rows = list(commit)
-        log.append(revision, list(_changes(rows)), now - max(0.0, wall - rows[0][5]))
+    commits: list[tuple[int, list[LogChange], float]] = []
+    for revision, group in groupby(connection.execute(sql.READ_HISTORY, (floor,)), key=lambda row: row[0]):
+        rows = list(group)
+        try:
+            commits.append((revision, list(_changes(rows)), now - max(0.0, wall - rows[0][5])))
+        except StoreUnusable:
+            # What is damaged is gone, and with it what precedes it, as if it had grown too old: whoever stands before
+            # it takes a new snapshot, and is not told less than happened.
+            commits, floor = [], revision
+    log = CommitLog(floor, max_changes=max_changes, max_age=max_age)
+    for revision, changes, at in commits:
+        log.append(revision, changes, at)
     head = read_head(connection)
     if head > log.head:
         # The last revisions may be fences', which have no changes and no rows.
@@ -180,6 +198,6 @@ def read_log(
     return log
 
 
-def _changes(rows: Sequence[tuple[int, str, str, int, int, float, bytes]]) -> Iterator[LogChange]:
-    for _, group, kind, deleted, version, _, body in rows:
-        yield (group, kind), resource_from(version, body), bool(deleted)
+def _changes(rows: Sequence[tuple[int, str, str, int, int, float, int, bytes]]) -> Iterator[LogChange]:
+    for _, group, kind, deleted, version, _, sealed, body in rows:
+        yield (group, kind), resource_from(version, sealed, body), bool(deleted)

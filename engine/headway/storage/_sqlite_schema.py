@@ -1,59 +1,45 @@
 """The tables of a store's file, and every statement that is run on them.
 
 The file's header says what it is: `APPLICATION_ID` at offset 68 and `FORMAT` (SQLite's user_version) at offset 60.
-A change of the tables that an older program can't read raises `FORMAT`.
+A change of the tables, or of what their rows mean, raises `FORMAT`, and `_sqlite_migrate.py` gets a step to it.
 """
 
 from __future__ import annotations
 
 APPLICATION_ID = int.from_bytes(b"HdWy", "big")
-FORMAT = 1
+BACKUP_ID = int.from_bytes(b"HdWb", "big")
+"""In place of `APPLICATION_ID` in a backup, so that nothing opens it as the store that it was."""
+FORMAT = 2
 
-# A body never holds its version: the revision beside it is the version, known only inside the transaction.
-# Bodies stand last in their rows, so that reading what precedes them touches no overflow page.
-TABLES = (
-    "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE incarnations (
-        incarnation TEXT NOT NULL PRIMARY KEY,
-        first_revision INTEGER NOT NULL,
-        last_revision INTEGER,
-        opened_at REAL NOT NULL
-    ) WITHOUT ROWID""",
-    """CREATE TABLE resources (
-        type_group TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        partition TEXT NOT NULL,
-        namespace TEXT NOT NULL,
-        name TEXT NOT NULL,
-        uid TEXT NOT NULL,
-        owner_uid TEXT NOT NULL,
-        revision INTEGER NOT NULL,
-        body BLOB NOT NULL,
-        PRIMARY KEY (type_group, kind, partition, namespace, name)
-    ) WITHOUT ROWID""",
-    "CREATE INDEX resources_by_owner ON resources (owner_uid) WHERE owner_uid <> ''",
-    """CREATE TABLE history (
-        revision INTEGER NOT NULL,
-        seq INTEGER NOT NULL,
-        type_group TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        deleted INTEGER NOT NULL,
-        version INTEGER NOT NULL,
-        time REAL NOT NULL,
-        body BLOB NOT NULL,
-        PRIMARY KEY (revision, seq)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE fences (
-        controller TEXT NOT NULL,
-        member TEXT NOT NULL,
-        term INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        settled INTEGER NOT NULL,
-        PRIMARY KEY (controller, member)
-    ) WITHOUT ROWID""",
-)
-# By the fence that a lease governs. It came after the others: files without it get it when they are opened, and a
-# program that doesn't know it keeps what the fences say.
+# A body never holds its version: the revision beside it is the version, known only inside the transaction. A seal is
+# the checksum of both. Bodies stand last in their rows, so that reading what precedes them touches no overflow page.
+RESOURCES_TABLE = """CREATE TABLE resources (
+    type_group TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    partition TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    uid TEXT NOT NULL,
+    owner_uid TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    seal INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (type_group, kind, partition, namespace, name)
+) WITHOUT ROWID"""
+RESOURCES_BY_OWNER = "CREATE INDEX resources_by_owner ON resources (owner_uid) WHERE owner_uid <> ''"
+HISTORY_TABLE = """CREATE TABLE history (
+    revision INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    type_group TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    deleted INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    time REAL NOT NULL,
+    seal INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (revision, seq)
+) WITHOUT ROWID"""
+# By the fence that a lease governs.
 LEASES_TABLE = """CREATE TABLE IF NOT EXISTS leases (
     controller TEXT NOT NULL,
     member TEXT NOT NULL,
@@ -64,8 +50,32 @@ LEASES_TABLE = """CREATE TABLE IF NOT EXISTS leases (
     acquired_at REAL NOT NULL,
     PRIMARY KEY (controller, member)
 ) WITHOUT ROWID"""
+TABLES = (
+    # store_id; head, the last revision; history_floor, up to which history is gone; term_floor, above which every term
+    # of a fence is that has no row yet; in a backup, and in what was restored from one, facts about it.
+    "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE incarnations (
+        incarnation TEXT NOT NULL PRIMARY KEY,
+        first_revision INTEGER NOT NULL,
+        last_revision INTEGER,
+        opened_at REAL NOT NULL
+    ) WITHOUT ROWID""",
+    RESOURCES_TABLE,
+    RESOURCES_BY_OWNER,
+    HISTORY_TABLE,
+    """CREATE TABLE fences (
+        controller TEXT NOT NULL,
+        member TEXT NOT NULL,
+        term INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        settled INTEGER NOT NULL,
+        PRIMARY KEY (controller, member)
+    ) WITHOUT ROWID""",
+    LEASES_TABLE,
+)
 
 INSERT_META = "INSERT INTO meta (key, value) VALUES (?, ?)"
+REPLACE_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
 READ_META = "SELECT key, value FROM meta"
 READ_HEAD = "SELECT value FROM meta WHERE key = 'head'"
 WRITE_HEAD = "UPDATE meta SET value = ? WHERE key = 'head'"
@@ -75,40 +85,48 @@ LEAVE_INCARNATION = "UPDATE incarnations SET last_revision = ? WHERE last_revisi
 ENTER_INCARNATION = (
     "INSERT INTO incarnations (incarnation, first_revision, last_revision, opened_at) VALUES (?, ?, NULL, ?)"
 )
+FORGET_INCARNATIONS = """
+    DELETE FROM incarnations WHERE incarnation IN (
+        SELECT incarnation FROM incarnations ORDER BY first_revision DESC, opened_at DESC LIMIT -1 OFFSET ?
+    )
+"""
 READ_INCARNATION = "SELECT incarnation, last_revision FROM incarnations WHERE incarnation = ?"
 
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
 
 CHECK_RESOURCE = f"SELECT uid, revision FROM resources WHERE {_WHERE_KEY}"
-CHECK_REMOVED = f"SELECT uid, revision, body FROM resources WHERE {_WHERE_KEY}"
+CHECK_REMOVED = f"SELECT uid, revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 PUT_RESOURCE = """
-    INSERT INTO resources (type_group, kind, partition, namespace, name, uid, owner_uid, revision, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO resources (type_group, kind, partition, namespace, name, uid, owner_uid, revision, seal, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (type_group, kind, partition, namespace, name) DO UPDATE
-    SET uid = excluded.uid, owner_uid = excluded.owner_uid, revision = excluded.revision, body = excluded.body
+    SET uid = excluded.uid, owner_uid = excluded.owner_uid, revision = excluded.revision, seal = excluded.seal,
+        body = excluded.body
 """
 DELETE_RESOURCE = f"DELETE FROM resources WHERE {_WHERE_KEY}"
-READ_RESOURCE = f"SELECT revision, body FROM resources WHERE {_WHERE_KEY}"
-LIST_RESOURCES = "SELECT revision, body FROM resources WHERE type_group = ? AND kind = ?"
+READ_RESOURCE = f"SELECT revision, seal, body FROM resources WHERE {_WHERE_KEY}"
+LIST_RESOURCES = "SELECT revision, seal, body FROM resources WHERE type_group = ? AND kind = ?"
 NEXT_KIND = "SELECT type_group, kind FROM resources WHERE (type_group, kind) > (?, ?) ORDER BY type_group, kind LIMIT 1"
 AFTER_KEY = " AND (partition, namespace, name) > (?, ?, ?)"
 IN_ORDER_OF_KEY = " ORDER BY partition, namespace, name"
 LIST_OWNED = (
-    "SELECT revision, body FROM resources WHERE owner_uid = ? AND owner_uid <> ''"
+    "SELECT revision, seal, body FROM resources WHERE owner_uid = ? AND owner_uid <> ''"
     " ORDER BY type_group, kind, partition, namespace, name"
 )
 OWNS_SOMETHING = "SELECT 1 FROM resources WHERE owner_uid = ? AND owner_uid <> '' LIMIT 1"
 
 INSERT_HISTORY = """
-    INSERT INTO history (revision, seq, type_group, kind, deleted, version, time, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO history (revision, seq, type_group, kind, deleted, version, time, seal, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 TRIM_HISTORY = "DELETE FROM history WHERE revision <= ?"
 NEWEST_NOT_KEPT = "SELECT revision FROM history ORDER BY revision DESC, seq DESC LIMIT 1 OFFSET ?"
 READ_HISTORY = (
-    "SELECT revision, type_group, kind, deleted, version, time, body FROM history"
+    "SELECT revision, type_group, kind, deleted, version, time, seal, body FROM history"
     " WHERE revision > ? ORDER BY revision, seq"
 )
 
+READ_TERM_FLOOR = "SELECT value FROM meta WHERE key = 'term_floor'"
 READ_FENCE = "SELECT term, number, settled FROM fences WHERE controller = ? AND member = ?"
 LIST_FENCES = "SELECT controller, member, term, number FROM fences ORDER BY controller, member"
 WRITE_FENCE = """

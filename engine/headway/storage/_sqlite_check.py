@@ -1,0 +1,213 @@
+"""Whether a store's file is whole: what SQLite can tell, and what only we know of our rows.
+
+Reads alone, in one transaction, so that a server that writes to the same file meanwhile changes nothing of the answer.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+from headway.errors import StoreUnusable
+from headway.resource import pb, resource_key
+from headway.storage import _sqlite_schema as sql
+from headway.storage._leases import lease_of
+from headway.storage._sqlite_inspect import missing_rows, open_to_read
+from headway.storage._sqlite_migrate import format_of
+from headway.storage._sqlite_rows import resource_from
+
+_MOST_PAGES = 100
+"""Findings of SQLite's own check; of more, one is enough."""
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong with a store.
+
+    Attributes:
+        what: kind of thing: "pages", "meta", "resource", "history", "uid", "fence", "lease" or "incarnation".
+        where: which of them: a page or tree as SQLite names it, a key, a revision, a name.
+        problem: what is wrong with it, in a sentence.
+    """
+
+    what: str
+    where: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.where}: {self.problem}" if self.where else f"{self.what}: {self.problem}"
+
+
+def check_file(path: str) -> list[Finding]:
+    """What is wrong with the store's file, or backup, at ``path``; nothing when it is whole. Writes nothing.
+
+    A server may have the file open. Raises StoreUnusable when there is no store that could be checked.
+    """
+    try:
+        with closing(open_to_read(path, backup=True)) as connection:
+            connection.execute("PRAGMA query_only = 1")
+            if (found := format_of(connection)) < sql.FORMAT:
+                raise StoreUnusable(
+                    f"{path} has format {found}: opening it with this Headway brings it to {sql.FORMAT}, "
+                    "and then it can be checked"
+                )
+            connection.execute("BEGIN")
+            return _findings(connection)
+    except sqlite3.Error as error:
+        return [Finding("pages", "", str(error))]
+
+
+def _findings(connection: sqlite3.Connection) -> list[Finding]:
+    found = _safely(_pages, connection)
+    try:
+        if problem := missing_rows(connection):
+            # Without these rows there is nothing that the others could be held against.
+            return [*found, Finding("meta", "", problem)]
+    except sqlite3.Error:
+        pass  # SQLite has found why already; what can be looked at is.
+    for check in (_incarnations, _resources_and_history, _fences_and_leases):
+        found += _safely(check, connection)
+    return found
+
+
+def _safely(check: Callable[[sqlite3.Connection], Iterator[Finding]], connection: sqlite3.Connection) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        # One at a time: what was found before a page that can't be read is found all the same.
+        for each in check(connection):
+            found.append(each)
+    except sqlite3.Error as error:
+        found.append(Finding("pages", "", f"{error}, so that not everything could be looked at"))
+    return found
+
+
+def _pages(connection: sqlite3.Connection) -> Iterator[Finding]:
+    try:
+        lines = connection.execute(f"PRAGMA integrity_check({_MOST_PAGES})").fetchall()
+        yield from (Finding("pages", "", line) for (line,) in lines if line != "ok")
+    except sqlite3.Error:
+        # Where the first page of a table is damaged SQLite gives up: asked of one at a time, it says of which.
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            try:
+                connection.execute(f"PRAGMA integrity_check({table})").fetchall()
+            except sqlite3.Error as error:
+                yield Finding("pages", f"of table {table}", str(error))
+
+
+def _meta(connection: sqlite3.Connection) -> dict[str, int]:
+    return dict(connection.execute(sql.READ_META).fetchall())
+
+
+def _incarnations(connection: sqlite3.Connection) -> Iterator[Finding]:
+    head = _meta(connection)["head"]
+    # One that was opened and left without a commit begins where the next one does.
+    rows = connection.execute(
+        "SELECT incarnation, first_revision, last_revision FROM incarnations"
+        " ORDER BY first_revision, last_revision IS NULL, last_revision"
+    )
+    before, left = 0, True
+    for incarnation, first, last in rows:
+        if not left:
+            yield Finding("incarnation", incarnation, f"it begins at {first}, and an earlier one was never left")
+        if first < before:
+            yield Finding("incarnation", incarnation, f"it begins at {first}, below {before}, where another was left")
+        if (head if last is None else last) < first - 1 or (last or 0) > head:
+            yield Finding("incarnation", incarnation, f"it goes from {first} to {last}, and the store stands at {head}")
+        before, left = (before if last is None else last), last is not None
+
+
+class _Last(NamedTuple):
+    """What history has last of a key."""
+
+    revision: int
+    deleted: bool
+
+
+def _resources_and_history(connection: sqlite3.Connection) -> Iterator[Finding]:
+    meta = _meta(connection)
+    head, floor = meta["head"], meta["history_floor"]
+    if floor > head:
+        yield Finding("meta", "history_floor", f"it is {floor}, above {head}, the last revision")
+    last: dict[tuple[str, ...], _Last] = {}
+    yield from _history(connection, head, floor, last)
+    uids: dict[str, str] = {}
+    for *place, uid, owner_uid, revision, sealed, body in connection.execute(
+        "SELECT type_group, kind, partition, namespace, name, uid, owner_uid, revision, seal, body FROM resources"
+    ):
+        where = "/".join(place)
+        if revision < 1 or revision > head:
+            yield Finding("resource", where, f"its revision is {revision}, and the store's last is {head}")
+        if uid in uids:
+            yield Finding("uid", uid, f"both {uids[uid]} and {where} have it")
+        uids[uid] = where
+        told = last.pop(tuple(place), None)
+        if told is not None and (told.deleted or told.revision != revision):
+            what = "removed" if told.deleted else "written"
+            yield Finding("resource", where, f"it is of revision {revision}; history has it {what} at {told.revision}")
+        elif told is None and revision > floor:
+            yield Finding("resource", where, f"it is of revision {revision}, and history, from {floor}, has no such")
+        try:
+            resource = resource_from(revision, sealed, body)
+        except StoreUnusable as error:
+            yield Finding("resource", where, str(error))
+            continue
+        if (kept := _place(resource)) != tuple(place):
+            yield Finding("resource", where, f"its row holds {'/'.join(kept)}")
+        if resource.id is None or resource.id.uid != uid:
+            yield Finding("resource", where, f"its row says uid {uid}, and holds another")
+        if (resource.owner.uid if resource.owner is not None else "") != owner_uid:
+            yield Finding("resource", where, f"its row says that {owner_uid or 'nobody'} owns it, and holds another")
+    for key, told in last.items():
+        if not told.deleted:
+            yield Finding("resource", "/".join(key), f"history has it written at {told.revision}, and it is not there")
+
+
+def _history(
+    connection: sqlite3.Connection, head: int, floor: int, last: dict[tuple[str, ...], _Last]
+) -> Iterator[Finding]:
+    expected = (0, 0)
+    for revision, seq, group, kind, deleted, version, sealed, body in connection.execute(
+        "SELECT revision, seq, type_group, kind, deleted, version, seal, body FROM history ORDER BY revision, seq"
+    ):
+        where = f"{revision}/{seq}"
+        if revision <= floor or revision > head:
+            yield Finding("history", where, f"it is not above {floor} and at most {head}, where history is")
+        if seq != (expected[1] if revision == expected[0] else 0):
+            yield Finding("history", where, "a change of the same commit is missing before it")
+        expected = (revision, seq + 1)
+        if version >= revision if deleted else version != revision:
+            yield Finding("history", where, f"it has version {version} of what was {'removed' if deleted else 'put'}")
+        try:
+            place = _place(resource_from(version, sealed, body))
+        except StoreUnusable as error:
+            yield Finding("history", where, str(error))
+            continue
+        if place[:2] != (group, kind):
+            yield Finding("history", where, f"it is under {group}.{kind} and holds {'/'.join(place)}")
+        last[place] = _Last(revision, bool(deleted))
+
+
+def _place(resource: pb.Resource) -> tuple[str, ...]:
+    if resource.id is None or resource.id.type is None:
+        return ("", "", "", "", "")
+    return (resource.id.type.group, resource.id.type.kind, *resource_key(resource))
+
+
+def _fences_and_leases(connection: sqlite3.Connection) -> Iterator[Finding]:
+    head = _meta(connection)["head"]
+    terms: dict[tuple[str, str], int] = {}
+    for controller, member, term, number, settled in connection.execute(
+        "SELECT controller, member, term, number, settled FROM fences"
+    ):
+        name = lease_of(controller, member)
+        terms[controller, member] = term
+        if term < 1 or number < 0:
+            yield Finding("fence", name, f"it stands at ({term}, {number}), where none can")
+        if settled > head:
+            yield Finding("fence", name, f"it is settled up to {settled}, above {head}, the last revision")
+    for controller, member, holder, term, *_ in connection.execute(sql.READ_LEASES):
+        below = terms.get((controller, member), 0)
+        if below < term:
+            name = lease_of(controller, member)
+            yield Finding("lease", name, f"{holder} holds it in term {term}, and its fence stands at {below}")

@@ -1,0 +1,54 @@
+"""Connections to a store's file, and what the errors of SQLite mean for who runs the store."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from urllib.parse import quote
+
+BUSY_TIMEOUT = 10.0
+"""Seconds for which a transaction waits for another program that has locked the file."""
+
+_FULL = "there is no room on its disk; make some, and writes go on"
+_REFUSED = "its disk took no more: a quota, a limit on the size of files, or the disk itself"
+_LOCKED = "another program keeps it locked; end that, or its transaction (`fuser` names who has a file open)"
+_DAMAGED = "`headway store check` finds what is damaged, and `headway restore` brings a backup back"
+READ_ONLY = "this process may not write to it, or its file system is read-only"
+_NO_WAY = "this process may not open it, or may not make files beside it"
+
+_BY_CODE = {
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR_WRITE: _REFUSED,
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: _NO_WAY,
+    sqlite3.SQLITE_PERM: _NO_WAY,
+}
+
+
+def connect(path: str, *, read_only: bool = False, immutable: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit that any one thread at a time may use."""
+    mode = "ro" if read_only else "rw"
+    uri = f"file:{quote(path)}?mode={mode}{'&immutable=1' if immutable else ''}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT)
+
+
+def may_write(path: str) -> bool:
+    """Whether this process may write to what is there."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def code_of(error: BaseException) -> int:
+    """SQLite's extended code of an error; SQLITE_ERROR for one that is none of SQLite's."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code if isinstance(code, int) else sqlite3.SQLITE_ERROR
+
+
+def explained(error: BaseException) -> str:
+    """What SQLite says, and what it means where that is known."""
+    code = code_of(error)
+    meaning = _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF)
+    return f"{error} ({meaning})" if meaning else str(error)

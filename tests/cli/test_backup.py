@@ -1,0 +1,76 @@
+"""`headway backup` and `headway restore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cli.conftest import CORE, Started, address_of, interrupt
+from tests.cli.terminal import Terminal, address
+
+SERVE = ("serve", "tests.cli.served:app", "--store", "sqlite:staff.db", "--listen", "127.0.0.1:0")
+
+
+async def test_a_running_server_is_backed_up_and_its_store_restored(
+    start: Started, terminal: Terminal, tmp_path: Path
+) -> None:
+    """By another process than the server's; and what a later server has is what the backup had."""
+    serving = start(*SERVE)
+    server = await trio.to_thread.run_sync(address_of, serving)
+    assert (await terminal("apply", "-f", "-", stdin=CORE, server=server)).returncode == 0
+    done = await terminal("backup", "sqlite:staff.db", "nightly")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("nightly: store ")
+    assert (await terminal("delete", "team", "core", server=server)).returncode == 0
+    refused = await terminal("restore", "nightly", "sqlite:staff.db", "--replace")
+    assert refused.returncode == 5
+    assert f"staff.db is held by process {serving.pid} on " in refused.stderr
+    assert interrupt(serving)[0] == 0
+
+    assert (await terminal("restore", "nightly", "sqlite:staff.db")).returncode == 1
+    done = await terminal("restore", "nightly", "sqlite:staff.db", "--replace")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"what was there is in {tmp_path}/staff.db.replaced" in done.stdout
+    again = terminal.start(*SERVE)
+    assert (await terminal("get", "team", "core", "-o", "yaml", server=await address(again))).stdout == CORE
+
+
+async def test_a_backup_is_whole_and_says_of_what(terminal: Terminal) -> None:
+    """The store's id, the revision up to which it is, and its size; then the id and revision of what is made of it."""
+    serving = terminal.start(*SERVE)
+    await terminal("apply", "-f", "-", stdin=CORE, server=await address(serving))
+    made = await terminal("backup", "sqlite:staff.db", "nightly")
+    words = made.stdout.split()
+    assert words[:2] == ["nightly:", "store"]
+    assert words[3:6] == ["up", "to", "revision"]
+    restored = await terminal("restore", "nightly", "sqlite:other.db")
+    assert restored.stdout.startswith("sqlite:other.db: store ")
+    assert restored.stdout.endswith(f"with what store {words[2]} had at {words[6].rstrip(',')}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("backup", "memory:", "b"), 2, "'memory:' names no store in a file; write \"sqlite:PATH\""),
+        (("backup", "sqlite:none.db", "b"), 5, "none.db: there is no store"),
+        (("backup", "sqlite:staff.db", "staff.db"), 2, "is the store itself"),
+        (("backup", "sqlite:staff.db", "here"), 1, "here is there already; give another path, or replace it (--replac"),
+        (("restore", "here", "sqlite:new.db"), 5, "is no store of Headway"),
+        (("restore", "staff.db", "memory:"), 2, "names no store in a file"),
+        (("restore", "staff.db", "sqlite:staff.db"), 2, "is the store itself"),
+        (("backup", "sqlite:staff.db"), 2, "Missing argument 'FILE'"),
+    ],
+)
+async def test_what_cannot_be_done_is_said(
+    terminal: Terminal, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """In one sentence, with the exit code that the error has everywhere."""
+    serving = terminal.start(*SERVE)
+    await address(serving)
+    (tmp_path / "here").write_text("mine, " * 100)
+    done = await terminal(*arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert (tmp_path / "here").read_text() == "mine, " * 100

@@ -1,0 +1,175 @@
+"""Backups of the store in an SQLite file."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
+from headway.storage import (
+    _sqlite_backup,
+    backup_store,
+    check_store,
+    open_sqlite,
+    restore_store,
+)
+from headway.storage._sqlite_inspect import open_to_read
+from headway.testing._conformance_tools import EVERYTHING, KIND, put, putting, thing
+from tests.storage.sqlite_kit import filled, opened_plainly
+
+BACKED_UP = """
+import sys, trio
+from headway.storage import backup_store
+print(trio.run(backup_store, sys.argv[1], sys.argv[2]).revision)
+"""
+
+
+async def test_a_backup_is_taken_while_the_store_is_open_and_written_to(tmp_path: Path) -> None:
+    """By this process: it has everything that was acknowledged before it began, at one revision, and nothing torn."""
+    backups: list[int] = []
+
+    async def write(writer: int) -> None:
+        version = ""
+        for index in range(1_000_000):
+            # Both are of one commit, so no backup may have one of them alone.
+            pair = [thing(f"{side}{writer}", str(index), uid=f"{side}{writer}") for side in "ab"]
+            at = await backend.commit([putting(each, version) for each in pair])
+            version = str(at.revision)
+            if len(backups) == 3:
+                return
+
+    async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
+        for writer in range(4):
+            nursery.start_soon(write, writer)
+        for index in range(3):
+            before = backend.position.revision
+            while backend.position.revision < before + 20:
+                await trio.lowlevel.checkpoint()
+            before = backend.position.revision
+            made = await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / f"{index}.backup")
+            assert before <= made.revision <= backend.position.revision
+            backups.append(made.revision)
+    assert backups == sorted(backups)
+    assert backups[-1] > backups[0]
+    for index in range(3):
+        assert await check_store(f"sqlite:{tmp_path}/{index}.backup") == []
+        await restore_store(tmp_path / f"{index}.backup", f"sqlite:{tmp_path}/{index}.db")
+        async with open_sqlite(tmp_path / f"{index}.db") as restored:
+            found, _ = await restored.list(KIND, EVERYTHING)
+            versions = {each.id.name: each.version for each in found if each.id is not None}
+            assert all(versions[f"a{name[1:]}"] == version for name, version in versions.items())
+            assert max(int(version) for version in versions.values()) == backups[index]
+
+
+async def test_another_process_backs_up_a_store_that_is_open(tmp_path: Path) -> None:
+    """The server's lock keeps other servers out and no backup; it goes on as if nothing were."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        at = await put(backend, thing("a"))
+        command = [sys.executable, "-W", "error", "-c", BACKED_UP, f"sqlite:{tmp_path}/a.db", str(tmp_path / "b")]
+        done = await trio.run_process(command, capture_stdout=True, stderr=subprocess.STDOUT, check=False)
+        assert done.stdout.decode() == f"{at.revision}\n"
+        await put(backend, thing("b"))
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
+
+
+async def test_a_backup_of_a_store_that_nobody_has_open_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    """Nor is the store's file changed by it."""
+    at = await filled(tmp_path / "a.db")
+    before = (tmp_path / "a.db").read_bytes()
+    made = await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
+    assert (made.store_id, made.revision, made.size) == (at.store_id, at.revision, (tmp_path / "b").stat().st_size)
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
+    assert (tmp_path / "a.db").read_bytes() == before
+
+
+async def test_a_backup_is_never_opened_as_a_store(tmp_path: Path) -> None:
+    """Copied over the store, as one does in a hurry, it is refused untouched, with the command that restores it."""
+    await filled(tmp_path / "a.db")
+    await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
+    shutil.copy(tmp_path / "b", tmp_path / "a.db")
+    with pytest.raises(
+        StoreUnusable, match=r"a\.db is a backup: .*`headway restore .*a\.db sqlite:PATH` makes a store"
+    ):
+        async with open_sqlite(tmp_path / "a.db"):
+            pass
+    assert (tmp_path / "a.db").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+async def test_a_file_that_is_there_is_replaced_only_when_told(tmp_path: Path) -> None:
+    """And only by a backup that is whole."""
+    await filled(tmp_path / "a.db")
+    (tmp_path / "b").write_text("yesterday's")
+    with pytest.raises(FailedPrecondition, match=r"is there already; give another path, or replace it"):
+        await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
+    assert (tmp_path / "b").read_text() == "yesterday's"
+    await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b", replace=True)
+    good = (tmp_path / "b").read_bytes()
+    with opened_plainly(tmp_path / "a.db") as plain:
+        plain.execute("UPDATE resources SET body = x'00' WHERE name = 'n3'")
+    with pytest.raises(StoreUnusable, match=r"is damaged, and no backup was made of it: .*n3.*headway store check"):
+        await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b", replace=True)
+    assert (tmp_path / "b").read_bytes() == good
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
+
+
+async def test_what_cannot_be_backed_up_is_said_by_name(tmp_path: Path) -> None:
+    """No file's url, no store, not a store, the store itself, no directory."""
+    await filled(tmp_path / "a.db")
+    await filled(tmp_path / "other.db")
+    (tmp_path / "text").write_text("Dear diary, " * 100)
+    for url, file, kind, message in (
+        ("memory:", "b", InvalidArgument, r"'memory:' names no store in a file; write \"sqlite:PATH\""),
+        (f"sqlite:{tmp_path}/none.db", "b", StoreUnusable, "none.db: there is no store"),
+        (f"sqlite:{tmp_path}/text", "b", StoreUnusable, "text is no store of Headway"),
+        (f"sqlite:{tmp_path}/a.db", "a.db", InvalidArgument, "is the store itself"),
+        (f"sqlite:{tmp_path}/a.db", "other.db", InvalidArgument, r"is a store, as .*other\.db\.lock shows"),
+        (f"sqlite:{tmp_path}/a.db", "none/b", StoreUnusable, "there is no directory .*none; make it first"),
+        (f"sqlite:{tmp_path}/a.db", "", StoreUnusable, "is a directory"),
+    ):
+        with pytest.raises(kind, match=message):
+            await backup_store(url, tmp_path / file, replace=True)
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "other.db", "other.db.lock", "text"]
+
+
+async def test_a_cancelled_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What SQLite is at is interrupted, however long it would take."""
+    await filled(tmp_path / "a.db")
+    begun = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def endless(path: str, *, backup: bool) -> sqlite3.Connection:
+        connection = open_to_read(path, backup=backup)
+        # As VACUUM INTO of a store that is never copied to its end.
+        connection.create_function("told", 0, lambda: token.run_sync_soon(begun.set))
+        return _Endless(connection)
+
+    monkeypatch.setattr(_sqlite_backup, "open_to_read", endless)
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(backup_store, f"sqlite:{tmp_path}/a.db", tmp_path / "b")
+            await begun.wait()
+            nursery.cancel_scope.cancel()
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock"]
+
+
+class _Endless(sqlite3.Connection):
+    def __init__(self, inner: sqlite3.Connection) -> None:
+        super().__init__(":memory:", check_same_thread=False)
+        self._inner = inner
+
+    def execute(self, *_: object) -> sqlite3.Cursor:  # whatever is asked
+        return self._inner.execute(
+            "WITH RECURSIVE n(x) AS (SELECT told() UNION ALL SELECT x FROM n) SELECT count(*) FROM n"
+        )
+
+    def interrupt(self) -> None:
+        self._inner.interrupt()
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()

@@ -1,0 +1,162 @@
+"""The store in an SQLite file: what is found of damage, in each of its tables, and that nothing is found without."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headway.errors import InvalidArgument, StoreUnusable
+from headway.storage import check_store, open_sqlite
+from headway.testing._conformance_tools import names, put, putting, remove, removing, thing
+from tests.storage.sqlite_kit import opened_plainly
+from tests.storage.test_sqlite_formats import FORMATS
+
+
+async def _store(path: Path) -> None:
+    async with open_sqlite(path) as backend:
+        at = await put(backend, owner := thing("owner", uid="u-owner"))
+        await put(backend, thing("owned", owner_uid="u-owner", uid="u-owned"))
+        await put(backend, owner, str(at.revision))
+        await backend.commit([putting(thing(f"n{index}", "x" * 300)) for index in range(60)])
+        at = await put(backend, gone := thing("gone"))
+        await remove(backend, gone, str(at.revision))
+        await backend.raise_fence("c", "m", 0, 0)
+        await backend.acquire_lease("c#held", "web-1", 3600)
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("later"))
+
+
+async def _found(path: Path) -> list[str]:
+    return [str(finding) for finding in await check_store(f"sqlite:{path}")]
+
+
+async def test_nothing_is_found_in_a_whole_store(tmp_path: Path) -> None:
+    """Closed, open and written to, left by a crash, with history trimmed away, and restored."""
+    path = tmp_path / "a.db"
+    await _store(path)
+    assert await _found(path) == []
+    async with open_sqlite(path, max_changes=3) as backend:
+        at = await put(backend, resource := thing("more"))
+        await backend.commit([removing(resource, str(at.revision)), putting(thing("one more"))])
+        assert await _found(path) == []
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{tmp_path}/crashed.db{suffix}")
+        assert await _found(tmp_path / "crashed.db") == []
+        assert "one more" in await names(backend), "the check has taken no lock away from the store"
+    with opened_plainly(path) as plain:
+        plain.execute("DELETE FROM history WHERE revision <= 4")
+        plain.execute("UPDATE meta SET value = 4 WHERE key = 'history_floor'")
+    assert await _found(path) == []
+
+
+RESOURCE = "UPDATE resources SET {} WHERE name = 'owned'"
+HISTORY = "UPDATE history SET {} WHERE revision = 2"
+FENCE = "UPDATE fences SET {} WHERE member = '{}'"
+FLOOR = "UPDATE meta SET value = {} WHERE key = 'history_floor'"
+DAMAGED = "owned: what was stored at revision 2 is damaged"
+DAMAGE: dict[str, tuple[str, str]] = {
+    "a body": (RESOURCE.format("body = x'0a03666f6f' || body"), DAMAGED),
+    "a body's end": (RESOURCE.format("body = CAST(body || x'00' AS BLOB)"), DAMAGED),
+    "a revision": (RESOURCE.format("revision = 5"), "owned: it is of revision 5; history has it written at 2"),
+    "a revision too high": (RESOURCE.format("revision = 99"), "meta: it holds revision 99, above 9"),
+    "a uid": (RESOURCE.format("uid = 'other'"), "owned: its row says uid other, and holds another"),
+    "a uid twice": (RESOURCE.format("uid = 'u-owner'"), "uid u-owner: both .*owned and .*owner have it"),
+    "an owner": (RESOURCE.format("owner_uid = ''"), "owned: its row says that nobody owns it"),
+    "a name": (RESOURCE.format("name = 'owner2'"), "owner2: its row holds .*/owned"),
+    "a resource lost": (
+        "DELETE FROM resources WHERE name = 'n7'",
+        "n7: history has it written at 4, and it is not there",
+    ),
+    "a resource brought back": (
+        "INSERT INTO resources SELECT type_group, kind, 'default', 'default', 'gone', 'u', '', version, seal, body"
+        " FROM history WHERE deleted",
+        "gone: it is of revision 5; history has it removed at 6",
+    ),
+    "a change's body": (HISTORY.format("body = x'00'"), "history 2/0: what was stored at revision 2 is damaged"),
+    "a change's kind": (HISTORY.format("kind = 'Other'"), "history 2/0: it is under conformance.Other and holds"),
+    "a change's version": (HISTORY.format("deleted = 1"), "history 2/0: it has version 2 of what was removed"),
+    "a change of a commit lost": (
+        "DELETE FROM history WHERE revision = 4 AND seq = 3",
+        "history 4/4: a change of the same commit is missing before it",
+    ),
+    "a commit lost": (
+        "DELETE FROM history WHERE revision = 2",
+        "owned: it is of revision 2, and history, from 0, has no such",
+    ),
+    "a floor above history": (FLOOR.format(2), "history 1/0: it is not above 2 and at most 9"),
+    "a floor above the head": (FLOOR.format(99), "meta history_floor: it is 99, above 9"),
+    "no head": ("DELETE FROM meta WHERE key = 'head'", "meta: its table meta has no head"),
+    "no floor of terms": ("DELETE FROM meta WHERE key = 'term_floor'", "meta: its table meta has no term_floor"),
+    "a fence below its lease": (FENCE.format("term = 0", "held"), "lease c#held: web-1 holds it in term 1"),
+    "no fence of a lease": ("DELETE FROM fences WHERE member = 'held'", "lease c#held: web-1 holds it in term 1"),
+    "a fence nobody has": (FENCE.format("number = -1", "m"), r"fence c#m: it stands at \(1, -1\)"),
+    "a settled mark": (FENCE.format("settled = 99", "m"), "fence c#m: it is settled up to 99, above 9"),
+    "an incarnation never left": (
+        "UPDATE incarnations SET last_revision = NULL",
+        "incarnation .*: it begins at 9, and an earlier one was never left",
+    ),
+    "incarnations that overlap": (
+        "UPDATE incarnations SET first_revision = 3 WHERE first_revision = 9",
+        "incarnation .*: it begins at 3, below 8, where another was left",
+    ),
+    "an incarnation beyond the head": (
+        "UPDATE incarnations SET last_revision = 99 WHERE last_revision IS NULL",
+        "incarnation .*: it goes from 9 to 99, and the store stands at 9",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statement", "message"), DAMAGE.values(), ids=DAMAGE)
+async def test_each_kind_of_damage_is_found(tmp_path: Path, statement: str, message: str) -> None:
+    """By its name and what is wrong with it; the file stays as it is."""
+    path = tmp_path / "a.db"
+    await _store(path)
+    with opened_plainly(path) as plain:
+        assert plain.execute(statement).rowcount > 0
+    before = path.read_bytes()
+    found = await check_store(f"sqlite:{path}")
+    assert any(re.search(message, str(each)) for each in found), found
+    assert path.read_bytes() == before
+
+
+async def test_damaged_pages_are_found_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+    """SQLite's findings come first, with the table that they are of."""
+    path = tmp_path / "a.db"
+    await _store(path)
+    with opened_plainly(path) as plain:
+        plain.execute("UPDATE fences SET settled = 99 WHERE member = 'm'")
+        (root,) = plain.execute("SELECT rootpage FROM sqlite_master WHERE name = 'history'").fetchone()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: 4096 * (root - 1)] + b"\xaa" * 4096 + whole[4096 * root :])
+    found = await check_store(f"sqlite:{path}")
+    assert (found[0].what, found[-1].what) == ("pages", "fence"), list(map(str, found))
+    assert found[0].where == "of table history"
+    assert len(found) > 1
+
+
+async def test_an_open_store_checks_itself(tmp_path: Path) -> None:
+    """In sentences, while it is written to."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("a"))
+        assert await backend.check_itself() == []
+        with opened_plainly(tmp_path / "a.db") as plain:
+            plain.execute("UPDATE resources SET owner_uid = 'somebody'")
+        (found,) = await backend.check_itself()
+        assert found.endswith("a: its row says that somebody owns it, and holds another")
+        await put(backend, thing("b"))
+
+
+async def test_what_is_no_store_cannot_be_checked(tmp_path: Path) -> None:
+    """Nothing there, something else, a store in memory, and one that has to be opened first."""
+    (tmp_path / "diary").write_text("Dear diary, " * 100)
+    shutil.copy(FORMATS / "1.db", tmp_path / "old.db")
+    for name, message in {
+        "none.db": "there is no store",
+        "diary": "is no store of Headway",
+        "old.db": "has format 1: opening it with this Headway brings it to",
+    }.items():
+        with pytest.raises(StoreUnusable, match=message):
+            await check_store(f"sqlite:{tmp_path}/{name}")
+    with pytest.raises(InvalidArgument, match="'memory:' names no store in a file"):
+        await check_store("memory:")

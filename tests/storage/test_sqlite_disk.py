@@ -1,0 +1,325 @@
+"""The store in an SQLite file on a disk that is full, read-only, locked by others or damaged; with real ones."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+import headway
+from headway.errors import HistoryGone, NotStored, OutcomeUnknown, StoreUnusable
+from headway.resource import Key
+from headway.storage import Backend, backup_store, check_store, open_sqlite
+from headway.testing._conformance_tools import EVERYTHING, KIND, name_of, names, put, reading, thing, told
+from tests.helpers.resources import Account
+from tests.storage.sqlite_kit import filled, opened_plainly
+
+LIMITED = """
+import resource, sys, trio
+from headway.errors import NotStored
+from headway.storage import check_store, open_sqlite
+from headway.testing._conformance_tools import names, put, thing
+
+async def main():
+    async with open_sqlite(sys.argv[1]) as backend:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        written = 0
+        try:
+            while written < 100:
+                await put(backend, thing(f"n{written}", "x" * 5000))
+                written += 1
+        except NotStored as error:
+            print(error)
+        assert len(await names(backend)) == written == backend.position.revision
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        at = await put(backend, thing("again", "x" * 5000))
+        assert at.revision == written + 1
+    async with open_sqlite(sys.argv[1]) as backend:
+        assert len(await names(backend)) == written + 1
+    assert await check_store(f"sqlite:{sys.argv[1]}") == []
+    print(written)
+
+trio.run(main)
+"""
+
+
+def _key(name: str) -> Key:
+    return ("default", "default", name)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory on a file system of its own with 2 MB, where this process may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this process may mount nothing")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+# --- Full ----------------------------------------------------------------------
+
+
+async def _fill(backend: Backend) -> tuple[int, NotStored]:
+    for index in range(10_000):
+        try:
+            await put(backend, thing(f"f{index}", "x" * 5000))
+        except NotStored as error:
+            return index, error
+    raise AssertionError("the disk is larger than was said")
+
+
+async def test_on_a_full_disk_reads_go_on_and_writes_when_there_is_room(small_disk: Path) -> None:
+    """A commit that finds no room is refused as not done; watches and reads go on; then so do writes, unasked."""
+    path = small_disk / "a.db"
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_000_000))
+    async with open_sqlite(path) as backend:
+        reader = await reading(backend)
+        written, error = await _fill(backend)
+        assert "there is no room on its disk" in str(error)
+        assert str(error).endswith("Nothing was written")
+        here = backend.position
+        assert here.revision == written
+        await reader.until(written)
+        for _ in range(3):
+            with pytest.raises(NotStored):
+                await put(backend, thing("more", "x" * 50_000))
+        with pytest.raises(NotStored):
+            await backend.raise_fence("c", "m" * 50_000, 0, 0)
+        found, _ = await backend.read(KIND, _key("f0"))
+        assert found is not None
+        ballast.unlink()
+        here = backend.position
+        at = await put(backend, thing("more", "x" * 50_000))
+        assert at.revision == here.revision + 1, "what was refused has used up no revision"
+        await reader.until(at.revision)
+        assert [fact[1] for fact in told(reader.changes) if fact[1] == "more"] == ["more"]
+    assert await check_store(f"sqlite:{path}") == []
+
+
+async def test_a_backup_that_finds_no_room_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
+    """And what was backed up there before stays."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("small"))
+        await backup_store(f"sqlite:{tmp_path}/a.db", small_disk / "b")
+        before = (small_disk / "b").read_bytes()
+        await put(backend, thing("large", "x" * 3_000_000))
+        with pytest.raises(StoreUnusable, match="there is no room on its disk"):
+            await backup_store(f"sqlite:{tmp_path}/a.db", small_disk / "b", replace=True)
+        assert os.listdir(small_disk) == ["b"]
+        assert (small_disk / "b").read_bytes() == before
+        await put(backend, thing("more"))
+
+
+async def test_a_client_is_told_that_a_write_was_not_done(small_disk: Path) -> None:
+    """By the same error, in the process and over the network, where a lost reply would be an unknown outcome."""
+    app = headway.App("staff")
+    account = app.type("staff", "v1", "Account", Account)
+    async with (
+        headway.open_engine(f"sqlite:{small_disk}/a.db", app, listen=["127.0.0.1:0"], insecure=True) as engine,
+        headway.connect(engine.addresses[0], app) as remote,
+    ):
+        await engine.client.write(account.new("ada", Account(login="ada")))
+        for client in (engine.client, remote):
+            with pytest.raises(NotStored, match="there is no room on its disk"):
+                await client.write(account.new("large", Account(login="x" * 3_000_000)))
+            assert (await client.read(account, "ada")).data.login == "ada"
+        await remote.write(account.new("grace", Account(login="grace")))
+
+
+async def test_beyond_a_limit_of_its_process_a_store_goes_on_as_on_a_full_disk(tmp_path: Path) -> None:
+    """A limit on the size of files, as a quota, is another error of the system: the commit is refused all the same."""
+    done = await trio.run_process(
+        [sys.executable, "-W", "error", "-c", LIMITED, str(tmp_path / "a.db")],
+        capture_stdout=True,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    said, written = done.stdout.decode().splitlines()[-2:]
+    assert "its disk took no more: a quota, a limit on the size of files, or the disk itself" in said, said
+    assert said.endswith("Nothing was written")
+    assert 0 < int(written) < 100
+
+
+async def test_a_disk_that_fails_to_flush_leaves_the_outcome_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the commit's mark may be on the disk already, so nobody is told that nothing was written."""
+
+    def failing(_: sqlite3.Connection) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        raise error
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        monkeypatch.setattr("headway.storage._sqlite_commit.end_transaction", failing)
+        with pytest.raises(OutcomeUnknown):
+            await put(backend, thing("a"))
+        with pytest.raises(StoreUnusable, match="can't be used any more"):
+            await names(backend)
+
+
+# --- Not to be written, or locked ----------------------------------------------
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[Path]:
+    """A directory of another user, who the process is for the test's time if it may change that."""
+    folder = Path(tempfile.mkdtemp(prefix="headway-disk-"))
+    changed = os.geteuid() == 0
+    if changed:
+        os.chown(folder, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        if changed:
+            os.seteuid(0)
+        os.chmod(folder, 0o700)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="rights are POSIX's")
+async def test_without_the_right_to_write_the_store_is_refused_untouched(as_nobody: Path) -> None:
+    """A file that can't be read, or written to, and a directory in which nothing can be made: each is said."""
+    path = as_nobody / "a.db"
+    await filled(path)
+    before = path.read_bytes()
+    path.chmod(0)
+    with pytest.raises(StoreUnusable, match=r"a\.db can't be read \(Permission denied\); give this process the right"):
+        await _opened(path)
+    path.chmod(0o400)
+    with pytest.raises(StoreUnusable, match=r"can't be opened for writing: .*this process may not write to it"):
+        await _opened(path)
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(as_nobody)) == ["a.db", "a.db.lock"]
+    path.chmod(0o600)
+    os.chmod(as_nobody, 0o500)
+    with pytest.raises(StoreUnusable, match=r"can't be (opened for writing|made)"):
+        await _opened(path)
+    with pytest.raises(StoreUnusable, match=r"b\.db\.lock, the lock of the store, can't be opened \(Permission denied"):
+        await _opened(as_nobody / "b.db")
+    # It can be looked at all the same.
+    assert await check_store(f"sqlite:{path}") == []
+    assert path.read_bytes() == before
+
+
+async def _opened(path: Path) -> None:
+    async with open_sqlite(path):
+        pass
+
+
+async def test_a_store_that_another_program_has_locked_waits_and_then_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has done nothing then, reads go on meanwhile, and writes afterwards."""
+    monkeypatch.setattr("headway.storage._sqlite_connect.BUSY_TIMEOUT", 0.05)
+    path = tmp_path / "a.db"
+    await filled(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnusable, match=r"can't be opened for writing: .*another program keeps it locked"):
+            await _opened(path)
+        other.execute("ROLLBACK")
+        async with open_sqlite(path) as backend:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(NotStored, match=r"another program keeps it locked; end that.*Nothing was written"):
+                await put(backend, thing("a"))
+            assert len(await names(backend)) == 9
+            other.execute("ROLLBACK")
+            await put(backend, thing("a"))
+
+
+# --- Damaged -------------------------------------------------------------------
+
+
+async def test_a_page_that_is_damaged_while_the_store_is_open_spoils_only_what_is_on_it(tmp_path: Path) -> None:
+    """Reads of it say what it is and what to do; what is on other pages is read and written as before."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        for index in range(60):
+            await put(backend, thing(f"n{index:02}", f"{index:02}" * 300))
+    content = path.read_bytes()
+    # A leaf of the table; the body of the same resource stands in the history, too.
+    pages = {content.index(b"32" * 300) // 4096, content.rindex(b"32" * 300) // 4096}
+    with opened_plainly(path) as plain:
+        roots = {row[0] - 1 for row in plain.execute("SELECT rootpage FROM sqlite_master")}
+    assert not pages & roots
+    async with open_sqlite(path) as backend:
+        with open(path, "r+b") as file:  # noqa: ASYNC230  # as some other program would
+            for page in pages:
+                file.seek(4096 * page)
+                file.write(b"\xaa" * 4096)
+        with pytest.raises(StoreUnusable, match=r"malformed \(`headway store check` finds what is damaged, and `h"):
+            await backend.read(KIND, _key("n32"))
+        found, _ = await backend.read(KIND, _key("n59"))
+        assert name_of(found or thing("")) == "n59"
+        at = await put(backend, thing("new"))
+        reader = await reading(backend, after=at)
+        await put(backend, thing("newer"))
+        await reader.until(at.revision + 1)
+    with pytest.raises(StoreUnusable, match="is damaged"):
+        await _opened(path)
+
+
+async def test_a_damaged_row_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    """Damage that SQLite doesn't see: one bit of one body. Who reads just that is told, at once and by name."""
+    path = tmp_path / "a.db"
+    await filled(path)
+    with opened_plainly(path) as plain:
+        (body,) = plain.execute("SELECT body FROM resources WHERE name = 'n3'").fetchone()
+        at = body.index(b"x" * 100) + 50
+        plain.execute("UPDATE resources SET body = ? WHERE name = 'n3'", (body[:at] + b"y" + body[at + 1 :],))
+    async with open_sqlite(path) as backend:
+        named = r"what was stored at revision 4 is damaged \(Thing 'n3', as far as it can be read\).*headway restore"
+        with pytest.raises(StoreUnusable, match=named):
+            await backend.read(KIND, _key("n3"))
+        with pytest.raises(StoreUnusable, match=named):
+            await backend.list(KIND, EVERYTHING)
+        async with trio.open_nursery() as nursery:
+            for index in (0, 1, 2, 4, 5):
+                nursery.start_soon(_read_whole, backend, f"n{index}")
+        # It can be written anew by whoever knows what it was.
+        (resource, _) = await backend.read(KIND, _key("n4"))
+        assert resource is not None
+        with opened_plainly(path) as plain:
+            (uid,) = plain.execute("SELECT uid FROM resources WHERE name = 'n3'").fetchone()
+        await put(backend, thing("n3", "mended", uid=uid), "4")
+        assert len(await names(backend)) == 9
+
+
+async def _read_whole(backend: Backend, name: str) -> None:
+    found, _ = await backend.read(KIND, _key(name))
+    assert found is not None
+    assert name_of(found) == name
+
+
+async def test_damaged_history_is_gone_by_name_and_the_rest_is_kept(tmp_path: Path) -> None:
+    """A watch that would need it takes a new snapshot; one that stands behind it resumes; no change is told wrongly."""
+    path = tmp_path / "a.db"
+    await filled(path)
+    async with open_sqlite(path) as backend:
+        old = backend.position._replace(revision=3)
+        new = old._replace(revision=6)
+    with opened_plainly(path) as plain:
+        plain.execute("UPDATE history SET body = CAST(body || 'x' AS BLOB) WHERE revision = 5")
+    async with open_sqlite(path) as backend:
+        with pytest.raises(HistoryGone):
+            await backend.watch(KIND, EVERYTHING, old)
+        reader = await reading(backend, after=new)
+        await reader.until(11)
+        assert [fact[0] for fact in told(reader.changes)] == list(range(7, 12 + 1))[: len(reader.changes)]
+        assert len(await names(backend)) == 9

@@ -1,0 +1,143 @@
+"""The store in an SQLite file: files that earlier programs have written, as those programs wrote them.
+
+Both files in `formats` have: kept (owned by o), gone (removed at revision 3), a raised fence, changed (written twice),
+and long (whose body doesn't fit a page). The first is of before there were leases; the other's reports/web-1 holds one.
+"""
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from headway.errors import StoreUnusable
+from headway.resource import Position
+from headway.storage import Fence, FenceLowered, _sqlite_file, _sqlite_schema, open_sqlite
+from headway.storage._sqlite_connect import connect
+from headway.testing._conformance_tools import EVERYTHING, put, reading, thing, told
+from tests.storage.sqlite_kit import opened_plainly
+
+FORMATS = Path(__file__).parent / "formats"
+EVERY_FORMAT = pytest.mark.parametrize("name", sorted(path.name for path in FORMATS.glob("*.db")))
+LONG_AGO = 10 * 365 * 86_400.0
+KIND_THEN = ("test", "Thing")
+
+
+def copied(name: str, folder: Path) -> Path:
+    shutil.copy(FORMATS / name, folder / "a.db")
+    return folder / "a.db"
+
+
+def _shape(path: Path) -> list[tuple[str, ...]]:
+    with opened_plainly(path) as plain:
+        rows = plain.execute("SELECT name, type, sql FROM sqlite_master ORDER BY name").fetchall()
+        return [(name, type, " ".join((sql or "").split())) for name, type, sql in rows]
+
+
+@EVERY_FORMAT
+async def test_a_file_of_an_earlier_format_goes_on_with_all_it_has(tmp_path: Path, name: str) -> None:
+    """Resources, owners, history, positions, fences and the store's id are as they were left, in today's tables."""
+    path = copied(name, tmp_path)
+    with opened_plainly(path) as plain:
+        meta = dict(plain.execute("SELECT key, value FROM meta").fetchall())
+        ((left, last),) = plain.execute(
+            "SELECT incarnation, first_revision FROM incarnations WHERE last_revision IS NULL"
+        )
+    async with open_sqlite(path, max_age=LONG_AGO) as backend:
+        here = backend.position
+        assert (here.store_id, here.revision) == (meta["store_id"], meta["head"])
+        found, _ = await backend.list(KIND_THEN, EVERYTHING)
+        texts = {each.id.name: each.metadata["text"] for each in found if each.id is not None}
+        assert texts == {"kept": "first words", "changed": "two", "long": "x" * 6000}
+        assert [each.version for each in (await backend.list_by_owner("o"))[0]] == ["1"]
+        old = here._replace(incarnation=left)
+        watch = await backend.watch(KIND_THEN, EVERYTHING, old._replace(revision=last))
+        watch.close()
+        reader = await reading(backend, after=await _first_position(path), kind=KIND_THEN)
+        await reader.until(here.revision)
+        assert [(fact[1], fact[2]) for fact in told(reader.changes)] == [
+            ("gone", False),
+            ("gone", True),
+            ("changed", False),
+            ("changed", False),
+            ("long", False),
+        ]
+        with pytest.raises(FenceLowered):
+            await put(backend, thing("late"), fence=Fence("staff/teams", "m", 0, 9))
+        assert (await backend.raise_fence("staff/teams", "m", 0, 0)).fence.term == 2
+        leases, _ = await backend.list_leases()
+        assert [each.lease.name for each in leases] == (["staff/reports"] if name == "1.db" else [])
+        assert (await put(backend, thing("new"))).revision == here.revision + 2
+    async with open_sqlite(tmp_path / "new.db"):
+        pass
+    assert _shape(path) == _shape(tmp_path / "new.db")
+
+
+async def _first_position(path: Path) -> Position:
+    with opened_plainly(path) as plain:
+        ((store_id,),) = plain.execute("SELECT value FROM meta WHERE key = 'store_id'")
+        ((incarnation,),) = plain.execute("SELECT incarnation FROM incarnations WHERE first_revision = 1")
+    return Position(store_id, incarnation, 1)
+
+
+@EVERY_FORMAT
+async def test_a_step_that_fails_leaves_the_file_in_its_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Wherever it fails, the file is of its old format with all it had, and the next opening takes the step."""
+    path = copied(name, tmp_path)
+    before = _shape(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(_sqlite_schema, "ENTER_INCARNATION", "SELECT 1 FROM no_such_table WHERE ? = ? AND ?")
+        with pytest.raises(StoreUnusable, match="no such table: no_such_table"):
+            async with open_sqlite(path):
+                pass
+    assert _shape(path) == before
+    async with open_sqlite(path) as backend:
+        assert len((await backend.list(KIND_THEN, EVERYTHING))[0]) == 3
+
+
+async def test_without_room_for_the_step_the_file_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says that the disk is full."""
+    path = copied("1.db", tmp_path)
+
+    def short_of_room(path: str) -> sqlite3.Connection:
+        connection = connect(path)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_sqlite_file, "connect", short_of_room)
+        with pytest.raises(StoreUnusable, match="there is no room on its disk"):
+            async with open_sqlite(path):
+                pass
+    async with open_sqlite(path) as backend:
+        assert len((await backend.list(KIND_THEN, EVERYTHING))[0]) == 3
+
+
+async def test_a_newer_format_that_stands_only_in_the_log_is_refused_untouched(tmp_path: Path) -> None:
+    """A newer program that took its step and was killed has left the old number in the file's own header."""
+    path, crashed, log = tmp_path / "a.db", tmp_path / "crashed.db", tmp_path / "crashed.db-wal"
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("a"))
+    with opened_plainly(path) as newer:
+        newer.execute("PRAGMA user_version = 12")
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{crashed}{suffix}")
+    assert crashed.read_bytes()[60:64] != (12).to_bytes(4, "big")
+    before = log.read_bytes()
+    with pytest.raises(StoreUnusable, match="has format 12; this program knows formats up to"):
+        async with open_sqlite(crashed):
+            pass
+    assert log.read_bytes() == before
+
+
+async def test_a_program_that_is_older_than_the_file_knows_by_its_header(tmp_path: Path) -> None:
+    """Once a file is closed, its header has the number that makes an older program leave it alone."""
+    path = copied("1.db", tmp_path)
+    async with open_sqlite(path):
+        pass
+    assert path.read_bytes()[60:64] == _sqlite_schema.FORMAT.to_bytes(4, "big")

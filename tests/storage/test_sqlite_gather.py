@@ -1,0 +1,154 @@
+"""The store in an SQLite file: reads of single resources that share a transaction."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from headway.errors import StoreUnusable
+from headway.resource import Key
+from headway.storage import _sqlite_gather, open_sqlite
+from headway.testing._conformance_tools import KIND, put, thing
+from tests.storage.sqlite_kit import Gate
+
+
+def _key(name: str) -> Key:
+    return ("default", "default", name)
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many reads each transaction has had so far."""
+    seen: list[int] = []
+    lock = threading.Lock()
+    read_all = _sqlite_gather._read_all
+
+    def counted(path: str, batch: list[_sqlite_gather._Read], connection: object) -> None:
+        assert lock.acquire(blocking=False), "two lead at once"
+        seen.append(len(batch))
+        read_all(path, batch, connection)  # type: ignore[arg-type]  # passed through
+        lock.release()
+
+    monkeypatch.setattr(_sqlite_gather, "_read_all", counted)
+    return seen
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> Gate:  # noqa: ARG001  # counted inside the gate
+    """Every transaction of reads waits here before its first one."""
+    gate, read_all = Gate(), _sqlite_gather._read_all
+
+    def slow(path: str, batch: list[_sqlite_gather._Read], connection: object) -> None:
+        gate.pass_through()
+        read_all(path, batch, connection)  # type: ignore[arg-type]  # passed through
+
+    monkeypatch.setattr(_sqlite_gather, "_read_all", slow)
+    return gate
+
+
+async def test_reads_at_once_share_a_transaction(tmp_path: Path, gate: Gate, sizes: list[int]) -> None:
+    """Those that come while one is under way share the next, and each gets what it asked for."""
+    found: dict[str, tuple[str, int]] = {}
+
+    async def read(name: str) -> None:
+        resource, at = await backend.read(KIND, _key(name))
+        found[name] = ("" if resource is None else resource.version, at.revision)
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        for index in range(9):
+            await put(backend, thing(f"n{index}"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read, "n0")
+            await gate.reached()
+            for index in range(1, 10):
+                nursery.start_soon(read, f"n{index}")
+            await trio.testing.wait_all_tasks_blocked()
+            gate.open()
+    assert sizes == [1, 9]
+    assert found == {f"n{index}": (str(index + 1), 9) for index in range(9)} | {"n9": ("", 9)}
+
+
+async def test_a_read_sees_what_was_acknowledged_before_it_began(tmp_path: Path, gate: Gate) -> None:
+    """It never joins a transaction that has begun: a write that was acknowledged meanwhile is in its answer."""
+    found: list[str] = []
+
+    async def read() -> None:
+        resource, _ = await backend.read(KIND, _key("a"))
+        found.append("nothing" if resource is None else resource.version)
+
+    async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await gate.reached()
+        await put(backend, thing("a"))
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        gate.open()
+    assert found[1] == "1", "the first one's transaction may see it, the second one's must"
+
+
+async def test_a_cancelled_read_leaves_nobody_waiting(tmp_path: Path, gate: Gate) -> None:
+    """Whoever is cancelled, the leader or one of the others: all others get their answer."""
+    answers: list[int] = []
+
+    async def read() -> None:
+        answers.append((await backend.read(KIND, _key("a")))[1].revision)
+
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        await put(backend, thing("a"))
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as doomed:
+                    doomed.start_soon(read)
+                    await gate.reached()
+                    doomed.start_soon(read)
+                    await trio.testing.wait_all_tasks_blocked()
+                    nursery.start_soon(read)
+                    await trio.testing.wait_all_tasks_blocked()
+                    scope.cancel()
+                    gate.open()
+        assert len(answers) >= 1
+        assert (await backend.read(KIND, _key("a")))[1].revision == 1
+
+
+async def test_many_reads_are_bounded_to_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    """More than fit share several."""
+    monkeypatch.setattr(_sqlite_gather, "MOST_AT_ONCE", 4)
+
+    async def read() -> None:
+        for _ in range(5):
+            await backend.read(KIND, _key("a"))
+
+    async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
+        for _ in range(21):
+            nursery.start_soon(read)
+    assert (sum(sizes), max(sizes)) == (105, 4)
+
+
+async def test_all_who_wait_are_told_that_the_store_is_closed(tmp_path: Path, gate: Gate) -> None:
+    """Reads that have not begun when the store closes are refused; none of them is left waiting."""
+    told: list[str] = []
+
+    async def read() -> None:
+        try:
+            await backend.read(KIND, _key("a"))
+        except StoreUnusable as error:
+            told.append(str(error))
+
+    async with trio.open_nursery() as nursery, open_sqlite(tmp_path / "a.db") as backend:
+        nursery.start_soon(read)
+        await gate.reached()
+        for _ in range(3):
+            nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(_open_when_blocked, gate)
+    assert len(told) == 3
+    assert all("is closed" in each for each in told)
+
+
+async def _open_when_blocked(gate: Gate) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    gate.open()

@@ -1,0 +1,188 @@
+"""The store in an SQLite file: history kept by count and by age, and a file that doesn't grow with churn."""
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from headway.errors import HistoryGone, InvalidArgument
+from headway.resource import Position
+from headway.storage import (
+    Backend,
+    SqliteBackend,
+    StoreMismatch,
+    _sqlite_file,
+    _sqlite_wal,
+    _sqlite_writer,
+    check_store,
+    open_sqlite,
+    open_store,
+)
+from headway.testing._conformance_tools import EVERYTHING, KIND, put, reading, thing
+from tests.storage.sqlite_kit import opened_plainly
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"max_changes": 0}, "max_changes=0 must be a whole number of changes, 1 or more"),
+        ({"max_changes": -5}, "max_changes=-5 must be"),
+        ({"max_changes": 2.5}, "max_changes=2.5 must be"),
+        ({"max_changes": True}, "max_changes=True must be"),
+        ({"max_age": 0}, "max_age=0 must be a number of seconds above 0"),
+        ({"max_age": -1.0}, "max_age=-1.0 must be"),
+        ({"max_age": float("inf")}, "max_age=inf must be"),
+        ({"max_age": float("nan")}, "max_age=nan must be"),
+        ({"max_age": "1h"}, "max_age='1h' must be"),
+    ],
+)
+def test_bounds_that_are_none_are_refused_by_name(named: dict[str, object], message: str) -> None:
+    """Before anything is opened, with the value and what would be right."""
+    with pytest.raises(InvalidArgument, match=message):
+        SqliteBackend("a.db", **named)  # type: ignore[arg-type]  # what is wrong with it
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("max_changes=0", "max_changes=0 must be a whole number"),
+        ("max_changes=many", "max_changes='many' must be a whole number"),
+        ("max_age=1h", "max_age='1h' must be a number of seconds"),
+        ("max_ages=1", "'max_ages' is no option of it; known are max_changes and max_age, as in sqlite:staff.db"),
+        ("max_age=1&max_age=2", "'max_age' is given twice"),
+        ("", "'' is no option of it"),
+    ],
+)
+def test_options_of_a_url_that_are_none_are_refused_by_name(options: str, message: str) -> None:
+    """With what is known, and the url."""
+    with pytest.raises(InvalidArgument, match=message):
+        open_store(f"sqlite:a.db?{options}")
+
+
+async def test_a_url_says_how_much_history_is_kept(tmp_path: Path) -> None:
+    """By count: the changes after it can be resumed after, and what precedes them is gone by name."""
+    async with open_store(f"sqlite:{tmp_path}/a.db?max_changes=5&max_age=7200") as backend:
+        positions = [await put(backend, thing(f"n{index}")) for index in range(10)]
+        await _resumable(backend, positions[4])
+        await _gone(backend, positions[3])
+    assert (tmp_path / "a.db").exists()
+
+
+async def test_history_is_kept_by_age_over_a_restart_too(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Measured by the clock of the process while it runs, and by the wall's in between."""
+    url = f"sqlite:{tmp_path}/a.db?max_age=100"
+    async with open_store(url) as backend:
+        old = await put(backend, thing("old"))
+        mock_clock.jump(99)
+        new = await put(backend, thing("new"))
+        await _resumable(backend, old._replace(revision=0))
+        mock_clock.jump(2)
+        newest = await put(backend, thing("newest"))
+        await _gone(backend, old._replace(revision=0))
+        await _resumable(backend, old)
+    with opened_plainly(tmp_path / "a.db") as plain:
+        plain.execute("UPDATE history SET time = time - 101 WHERE revision <= ?", (new.revision,))
+    async with open_store(url) as backend:
+        await _resumable(backend, newest)
+        await _gone(backend, old)
+        await _resumable(backend, new)
+
+
+async def _resumable(backend: Backend, after: Position) -> None:
+    reader = await reading(backend, after=after)
+    await reader.until(backend.position.revision)
+
+
+async def _gone(backend: Backend, after: Position) -> None:
+    with pytest.raises(HistoryGone):
+        await backend.watch(KIND, EVERYTHING, after)
+
+
+async def test_the_file_does_not_grow_with_churn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times as much is written again as it takes to fill history: pages of what is gone are used again."""
+    monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 100)
+    path = tmp_path / "a.db"
+    sizes: list[int] = []
+    versions: dict[str, str] = {}
+
+    async def churn(writer: int) -> None:
+        for index in range(25):
+            name = f"n{writer}-{index % 5}"
+            at = await put(backend, thing(name, "x" * 400, uid=name), versions.get(name, ""))
+            versions[name] = str(at.revision)
+
+    async with open_sqlite(path, max_changes=400) as backend:
+        for _ in range(11):
+            async with trio.open_nursery() as nursery:
+                for writer in range(16):
+                    nursery.start_soon(churn, writer)
+            with opened_plainly(path) as plain:
+                (pages,) = plain.execute("PRAGMA page_count").fetchone()
+                sizes.append(pages)
+            assert Path(f"{path}-wal").stat().st_size < 6 * 2**20  # noqa: ASYNC240  # to look at
+    assert max(sizes) < 1.3 * sizes[1], sizes
+    assert sizes[-1] * 4096 < 1_500_000, "of 80 resources and about 500 changes of 700 bytes"
+
+
+async def test_the_log_does_not_grow_while_there_is_always_somebody_who_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite by itself begins it anew only when nobody reads: with readers that overlap that would be never."""
+    monkeypatch.setattr(_sqlite_wal, "LONGEST", 2**20)
+    path = tmp_path / "a.db"
+    longest = 0
+    stop = threading.Event()
+    began = threading.Event()
+
+    def read() -> None:
+        with (
+            closing(sqlite3.connect(path, isolation_level=None)) as one,
+            closing(sqlite3.connect(path, isolation_level=None)) as other,
+        ):
+            while not stop.is_set():
+                # Each begins before the other ends.
+                one.execute("BEGIN").execute("SELECT * FROM meta").fetchall()
+                if other.in_transaction:
+                    other.execute("ROLLBACK")
+                began.set()
+                stop.wait(0.01)
+                one, other = other, one
+
+    async with open_sqlite(path) as backend, trio.open_nursery() as nursery:
+        await put(backend, thing("first", uid="u"))
+        nursery.start_soon(trio.to_thread.run_sync, read)
+        try:
+            await trio.to_thread.run_sync(began.wait, 20)
+            for index in range(150):
+                await put(backend, thing("first", "x" * 50_000, uid="u"), str(backend.position.revision))
+                if index % 10 == 0:
+                    longest = max(longest, Path(f"{path}-wal").stat().st_size)  # noqa: ASYNC240  # to look at
+        finally:
+            stop.set()
+    assert longest < 3 * 2**20, "15 MB were written to the log"
+
+
+async def test_a_file_that_is_opened_again_and_again_does_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows its last openings, whether or not anything was written in them; a position of an earlier is refused."""
+    monkeypatch.setattr(_sqlite_file, "OPENINGS_KEPT", 5)
+    positions: list[Position] = []
+    for index in range(20):
+        async with open_sqlite(tmp_path / "a.db") as backend:
+            if index % 3 == 0:
+                await put(backend, thing(f"n{index}"))
+            positions.append(backend.position)
+            if index >= 5:
+                for known in positions[-5:]:
+                    await _resumable(backend, known)
+                with pytest.raises(StoreMismatch):
+                    await backend.watch(KIND, EVERYTHING, positions[-6])
+    with opened_plainly(tmp_path / "a.db") as plain:
+        (count,) = plain.execute("SELECT count(*) FROM incarnations").fetchone()
+    assert count == 5
+    assert await check_store(f"sqlite:{tmp_path}/a.db") == []
