@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME[=SIZE] ...]``: measure, print a table and write `results.json`.
+"""``python -m benchmarks [NAME[=SIZE] ...]``: measure, print a row of a table for each and write `results.json`.
 
 What is measured at another size than its own, as by ``flat=100000``, is printed and not written.
 """
@@ -25,7 +25,7 @@ from benchmarks import (
     wire,
     write,
 )
-from benchmarks._harness import RESULTS, table, write_results
+from benchmarks._harness import HEADER, RESULTS, NotHere, line, write_results
 
 SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
@@ -47,11 +47,16 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         print(f"unknown: {', '.join(unknown)}; known are {', '.join(SCENARIOS)}", file=sys.stderr)
         return 2
+    print(HEADER, flush=True)
     rows = []
     for name in wanted or SCENARIOS:
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        rows.append(SCENARIOS[name].run(size=int(wanted.get(name) or 0)))
-    print(table(rows))
+        try:
+            rows.append(SCENARIOS[name].run(size=int(wanted.get(name) or 0)))
+        except NotHere as missing:
+            print(f"{name}: not measured: {missing}", file=sys.stderr)
+            continue
+        # At once: a whole run takes minutes.
+        print(line(rows[-1]), flush=True)
     write_results(row for row in rows if not wanted.get(row.name))
     print(f"\nwritten to {RESULTS.name}; what is measured against what: the docstrings of benchmarks/*.py")
     return 0

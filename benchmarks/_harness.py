@@ -19,6 +19,10 @@ RESULTS = Path(__file__).parent / "results.json"
 Unit = Literal["us", "bytes"]
 
 
+class NotHere(Exception):
+    """What a scenario measures isn't on this machine; the text says what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """What a scenario found: our cost and the other's, in microseconds or bytes for each unit of work.
@@ -78,16 +82,14 @@ def interleaved(ours: Callable[[], float], against: Callable[[], float], rounds:
     return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
 
 
-def table(rows: Iterable[Row]) -> str:
-    """The rows for a reader."""
-    lines = [f"{'name':<12}{'ours':>13}{'against':>13}{'ratio':>8}{'at most':>9}  within"]
-    for row in rows:
-        unit = "µs" if row.unit == "us" else "B "
-        bound, within = ("-", "-") if row.bound is None else (f"{row.bound:.2f}", "yes" if row.within else "NO")
-        lines.append(
-            f"{row.name:<12}{row.ours:>10.2f} {unit}{row.against:>10.2f} {unit}{row.ratio:>8.2f}{bound:>9}  {within}"
-        )
-    return "\n".join(lines)
+HEADER = f"{'name':<12}{'ours':>13}{'against':>13}{'ratio':>8}{'at most':>9}  within"
+
+
+def line(row: Row) -> str:
+    """The row for a reader, below `HEADER`."""
+    unit = "µs" if row.unit == "us" else "B "
+    bound, within = ("-", "-") if row.bound is None else (f"{row.bound:.2f}", "yes" if row.within else "NO")
+    return f"{row.name:<12}{row.ours:>10.2f} {unit}{row.against:>10.2f} {unit}{row.ratio:>8.2f}{bound:>9}  {within}"
 
 
 def write_results(rows: Iterable[Row], path: Path = RESULTS) -> None:

@@ -93,8 +93,34 @@ def test_every_python_block_belongs_to_a_tested_page() -> None:
     assert {str(page.relative_to(ROOT)) for page in pages if "```python" in page.read_text()} == set(PRINTS)
 
 
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """Where the relative links of a page lead: the file, and the heading in it."""
+    found = re.findall(r"\]\((?!\w+:)([^)#]*)#?([^)]*)\)", page.read_text())
+    return [((page.parent / file).resolve() if file else page, heading) for file, heading in found]
+
+
 def test_every_link_between_pages_leads_somewhere() -> None:
-    """Relative links in the documents name files that exist."""
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    """To a file that exists, and a heading that is in it."""
+    for page in PAGES:
+        for file, heading in links(page):
+            assert file.exists(), f"{page.name} links to {file}"
+            if heading:
+                heads = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+                anchors = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+                assert heading in anchors, f"{page.name} links to {heading} in {file.name}"
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    """From one to the next; and to every guide at once."""
+    reached: set[Path] = set()
+    ahead = [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            ahead += [file for file, _ in links(page)]
+    assert set(PAGES) <= reached
+    assert set((ROOT / "docs/guides").glob("*.md")) <= {file for file, _ in links(ROOT / "README.md")}

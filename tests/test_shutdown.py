@@ -9,13 +9,15 @@ import threading
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 import headway
 from headway import DeclarationError, field
+from headway._shutdown import culprits
 from headway.events import ShutdownBlocked
 
 PROGRAM = """
-    import re, sys, trio, headway
+    import io, re, sys, trio, headway, headway.events
     from headway import field
 
     @headway.message
@@ -63,8 +65,18 @@ PROGRAM = """
 """
 
 
-def _end_of(refusal: str) -> subprocess.CompletedProcess[str]:
-    program = textwrap.dedent(PROGRAM).replace("{refusal}", refusal)
+DEAF = """
+def deaf(event):
+    if isinstance(event, headway.events.ShutdownBlocked):
+        raise ValueError(event)
+"""
+
+
+def _end_of(refusal: str, *changes: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+    program = textwrap.dedent(PROGRAM)
+    for old, new in (("{refusal}", refusal), *changes):
+        assert old in program
+        program = program.replace(old, new)
     return subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -85,6 +97,18 @@ def test_c10_a_hard_exit_ends_a_process_whose_reconcile_refuses_to(refusal: str)
     assert f"in {refusal}" in ended.stderr
     # What the log says before that, at the bound.
     assert "ShutdownBlocked" in ended.stdout
+
+
+@pytest.mark.parametrize("stderr", ["None", "io.StringIO()"])
+def test_c10_a_hard_exit_needs_nobody_who_hears_of_it(stderr: str) -> None:
+    """A report that raises, and a standard error that is no file, don't keep the process from its end."""
+    ended = _end_of(
+        "busy",
+        ('open_engine("memory:", app,', 'open_engine("memory:", app, report=deaf,'),
+        ("async def main", f"{DEAF}\nsys.stderr = {stderr}\n\nasync def main"),
+    )
+    assert ended.returncode == 70, ended.stderr
+    assert "worker 0 of things has not ended within 0.6 s of being told to" in ended.stderr
 
 
 def test_c10_a_hard_exit_ends_a_process_in_which_no_thread_runs_any_more() -> None:
@@ -142,6 +166,46 @@ async def test_c10_without_it_the_culprit_is_named_again_and_again() -> None:
     assert (first.seconds, second.seconds) == (0.05, 0.1)
 
 
+async def test_c10_what_the_engine_itself_waits_for_is_named_too() -> None:
+    """A task that is no child of its nursery but of one within it; and the engine's own, if there is no other."""
+    let_go = trio.Event()
+
+    async def stubborn() -> None:
+        with trio.CancelScope(shield=True):
+            await let_go.wait()
+
+    async with trio.open_nursery() as nursery:
+        assert [name for name, _ in culprits(nursery, threading.get_ident())] == [trio.lowlevel.current_task().name]
+        async with trio.open_nursery() as within:
+            within.start_soon(stubborn, name="a handler")
+            await wait_all_tasks_blocked()
+            ((name, stack),) = culprits(nursery, threading.get_ident())
+            assert name == "a handler"
+            assert "let_go.wait()" in stack
+            let_go.set()
+
+
+async def test_c10_a_report_that_never_returns_holds_up_no_end() -> None:
+    """It may be waiting for the engine to end; what has ended isn't kept by it."""
+    stubborn = Stubborn()
+    token = trio.lowlevel.current_trio_token()
+    ended, heard = threading.Event(), threading.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, ShutdownBlocked):
+            token.run_sync_soon(stubborn.let_go.set)
+            ended.wait(20)
+            heard.set()
+
+    with trio.fail_after(10):
+        async with headway.open_engine("memory:", stubborn.app, report=report, shutdown_bound=0.05) as engine:
+            await engine.client.apply(stubborn.thing.new("one", Thing()))
+            await stubborn.began.wait()
+    assert not heard.is_set()
+    ended.set()
+    assert heard.wait(10)
+
+
 async def test_c10_it_is_watched_however_the_block_ends() -> None:
     """An error and a deadline are no less of an end."""
     for ending in ("error", "deadline"):
@@ -169,6 +233,13 @@ async def test_an_end_in_time_reports_nothing_and_leaves_no_thread() -> None:
         await stubborn.began.wait()
     assert not [each for each in heard if isinstance(each, ShutdownBlocked)]
     assert "headway shutdown" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_a_hard_exit_needs_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that ends in time ends well without one."""
+    monkeypatch.setattr("sys.stderr", None)
+    async with headway.open_engine("memory:", report=headway.events.ignore, hard_exit=20):
+        pass
 
 
 @pytest.mark.parametrize("given", [0, -1, float("inf"), float("nan"), "10", True])

@@ -118,6 +118,8 @@ from headway.mapper import data_changed as data_changed
 from headway.mapper import deletion_begun as deletion_begun
 from headway.mapper import map_change as map_change
 from headway.mapper import map_index as map_index
+from headway.mapper import map_index_parents as map_index_parents
+from headway.mapper import map_index_prefix as map_index_prefix
 from headway.mapper import map_owned as map_owned
 from headway.mapper import map_owner as map_owner
 from headway.mapper import map_reference as map_reference

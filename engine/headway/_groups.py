@@ -28,7 +28,8 @@ def story(error: BaseException) -> str:
     """An error as class and text; of a group every one in it, alike ones once with their number."""
     told: dict[str, int] = {}
     for each in leaves(error):
-        text = f"{type(each).__name__}: {each}"
+        # Of one without a text, such as `trio.TooSlowError`, the class says it all.
+        text = f"{type(each).__name__}: {each}".removesuffix(": ")
         told[text] = told.get(text, 0) + 1
     lines = [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]
     return lines[0] if len(lines) == 1 else f"{sum(told.values())} errors: " + "; ".join(lines)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import socket
 import uuid
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -87,8 +88,12 @@ def _open(definition: Definition, hub: Hub) -> None:
 
 
 def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed) -> Run:
-    sharded = isinstance(definition.placement, Sharded)
-    run = partial(ShardedRun, process=placing.process or SERVER, lease_ttl=placing.lease_ttl) if sharded else Run
+    run: Callable[..., Run] = Run
+    member = "" if definition.placement == "singleton" or placing.process is None else placing.process
+    if isinstance(definition.placement, Sharded):
+        # A shard is a member as well, named as its number, and so may a process be.
+        member = f"members/{placing.process or SERVER}"
+        run = partial(ShardedRun, process=placing.process or SERVER, lease_ttl=placing.lease_ttl)
     return run(
         definition,
         hub=placing.hub,
@@ -96,7 +101,7 @@ def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed) 
         registry=placing.registry,
         report=placing.report,
         fence_name=fence_name,
-        member="" if definition.placement == "singleton" or placing.process is None else placing.process,
+        member=member,
         owed=owed,
         stall_limit=placing.stall_limit,
     )

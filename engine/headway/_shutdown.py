@@ -9,6 +9,7 @@ thread of Python runs any more: where the process is to be ended, `faulthandler`
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
@@ -16,7 +17,6 @@ import threading
 import traceback
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
 
 import trio
 
@@ -26,6 +26,8 @@ from headway.events import Report, ShutdownBlocked
 STATUS = 70
 """The exit status of a process that was ended because its engine didn't end."""
 _LAST_RESORT = 1.0
+_STDERR = 2
+"""The file itself: `sys.stderr` may be None, closed or something that isn't a file."""
 _OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.events, trio))
 
 
@@ -52,13 +54,14 @@ class ShutdownWatch:
             self._thread = threading.Thread(target=self._watch, name="headway shutdown", daemon=True)
             self._thread.start()
             if self._hard_exit is not None:
-                faulthandler.dump_traceback_later(self._hard_exit + _LAST_RESORT, exit=True)
+                faulthandler.dump_traceback_later(self._hard_exit + _LAST_RESORT, exit=True, file=_STDERR)
 
     def end(self) -> None:
         """The engine has ended, and so does the thread. Idempotent."""
         self._ended.set()
         if self._thread is not None:
-            self._thread.join()
+            # It doesn't wait for a report that may be waiting for this very task.
+            self._thread.join(_LAST_RESORT)
             if self._hard_exit is not None:
                 faulthandler.cancel_dump_traceback_later()
 
@@ -66,39 +69,53 @@ class ShutdownWatch:
         waited = 0.0
         while not self._ended.wait(self._next(waited) - waited):
             waited = self._next(waited)
-            for name, stack in culprits(self._nursery, self._loop):
-                self._report(ShutdownBlocked(name, stack, waited))
-                if self._hard_exit is not None and waited >= self._hard_exit:
-                    # Nobody may come to hear the report any more.
-                    sys.stderr.write(f"{name} has not ended within {waited} s of being told to:\n{stack}")
-            if self._hard_exit is not None and waited >= self._hard_exit and not self._ended.is_set():
-                _exit()
+            last = self._hard_exit is not None and waited >= self._hard_exit
+            try:
+                self._tell(waited, last)
+            except Exception:  # noqa: BLE001  # a report may raise anything; the end is watched, and comes, all the same
+                _say(traceback.format_exc())
+            if last and not self._ended.is_set():
+                os._exit(STATUS)
+
+    def _tell(self, waited: float, last: bool) -> None:
+        for name, stack in culprits(self._nursery, self._loop):
+            if last:
+                # Nobody may come to hear the report any more.
+                _say(f"{name} has not ended within {waited} s of being told to:\n{stack}")
+            self._report(ShutdownBlocked(name, stack, waited))
 
     def _next(self, waited: float) -> float:
         due = waited + self._bound
         return due if self._hard_exit is None or waited >= self._hard_exit else min(due, self._hard_exit)
 
 
-def _exit() -> NoReturn:
-    sys.stderr.flush()
-    os._exit(STATUS)
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(_STDERR, text.encode(errors="replace"))
 
 
 def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
     """The name and the stack of every task in a nursery that waits for no other of them; from any thread.
 
+    In a nursery is also what is in those that its own task has opened within it, and if there is nothing, that task.
     Those that stand in code which is neither Headway's nor Trio's, if there are such: the others wait for them.
     ``loop`` is the thread that Trio runs in.
     """
     for _ in range(10):
         try:
-            found = [(task.name, _stack(task, loop)) for task in _innermost(nursery)]
+            found = [(task.name, _stack(task, loop)) for task in _tasks(nursery)]
         except RuntimeError:
             # Trio has changed a set of tasks meanwhile.
             continue
         theirs = [each for each in found if any(not frame.filename.startswith(_OURS) for frame in each[1])]
         return [(name, "".join(stack.format())) for name, stack in theirs or found]
     return [("a task", "unknown: the tasks kept changing while they were looked at\n")]
+
+
+def _tasks(nursery: trio.Nursery) -> list[trio.lowlevel.Task]:
+    opened = list(nursery.parent_task.child_nurseries)
+    within = opened[opened.index(nursery) :] if nursery in opened else []
+    return [task for each in within for task in _innermost(each)] or [nursery.parent_task]
 
 
 def _innermost(nursery: trio.Nursery) -> Iterator[trio.lowlevel.Task]:

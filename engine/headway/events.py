@@ -101,7 +101,8 @@ class DeletionsUnknown:
 class Reconciled:
     """A key has been reconciled. ``outcome`` is done, requeue, failed or permanent; at the deadline it is failed.
 
-    It took ``seconds``, after the key had been ready for ``waited`` seconds.
+    It took ``seconds``, after the key had been ready for ``waited`` seconds. ``attempt`` is 1, or how often in a row it
+    has been tried; of many reasons the first three and the last five are told.
     """
 
     controller: str
@@ -112,6 +113,7 @@ class Reconciled:
     retry_after: float | None
     reasons: tuple[Any, ...]
     waited: float = 0.0
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)

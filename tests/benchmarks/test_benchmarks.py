@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import SCENARIOS, main
-from benchmarks._harness import RESULTS, Row, Scenario, table, write_results
+from benchmarks._harness import HEADER, RESULTS, Row, Scenario, line, write_results
 from tests.helpers.etcd_server import need_etcd
 
 
@@ -23,7 +23,7 @@ def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenar
     assert {f"ours_{unit}", f"against_{unit}", "ratio"} == row.as_json().keys()
     assert (scenario.name, scenario.bound) == (row.name, row.bound)
     assert row.against > 0
-    assert scenario.name in table([row])
+    assert line(row).startswith(scenario.name)
 
 
 def test_results_keep_the_rows_of_scenarios_that_were_not_run(tmp_path: Path) -> None:
@@ -37,12 +37,28 @@ def test_results_keep_the_rows_of_scenarios_that_were_not_run(tmp_path: Path) ->
     }
 
 
-def test_the_table_says_which_bound_is_not_held() -> None:
+def test_a_line_says_whether_the_bound_is_held() -> None:
     """A row above its bound is marked, and one without a bound is not judged."""
-    lines = table(
-        [Row("over", 4.0, 2.0, "us", 1.5), Row("under", 2.0, 2.0, "us", 1.5), Row("free", 9.0, 1.0, "us", None)]
-    )
-    assert [line.split()[-1] for line in lines.splitlines()[1:]] == ["NO", "yes", "-"]
+    rows = [Row("over", 4.0, 2.0, "us", 1.5), Row("under", 2.0, 2.0, "us", 1.5), Row("free", 9.0, 1.0, "us", None)]
+    assert [line(row).split()[-1] for row in rows] == ["NO", "yes", "-"]
+
+
+def test_a_row_is_printed_as_soon_as_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The header before anything is measured, and each row before the next one is."""
+    printed: list[str] = []
+
+    def scenario(name: str) -> Scenario:
+        def measure(*_: int) -> Row:
+            printed.append(capsys.readouterr().out)
+            return Row(name, 4.0, 2.0, "us", None)
+
+        return Scenario(name, None, measure, size=1, rounds=1)
+
+    monkeypatch.setattr("benchmarks.__main__.SCENARIOS", {name: scenario(name) for name in ("one", "two")})
+    assert main(["one=1", "two=1"]) == 0
+    assert printed == [f"{HEADER}\n", f"{line(Row('one', 4.0, 2.0, 'us', None))}\n"]
 
 
 def test_an_unknown_name_exits_with_2_and_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

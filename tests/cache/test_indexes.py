@@ -85,6 +85,7 @@ def test_an_index_of_metadata_reads_the_stored_message() -> None:
     """A resource without the entry is left out."""
     table, _ = table_of(index_metadata(TEAM, "colour"), painted("ada", 1, "red"), painted("grace", 2, None))
     assert content(table) == {"red": {ADA}}
+    assert [index_metadata(TEAM, "colour", name=name).name for name in ("", "hue")] == ["colour", "hue"]
 
 
 def test_an_index_of_owners_is_by_uid() -> None:

@@ -21,6 +21,7 @@ CHANGES: dict[str, Change] = {
     "data": lambda team: team.data.members.append("me"),
     "metadata": lambda team: team.metadata.update(mine="yes"),
     "status": lambda team: team.status.clear(),
+    "in a status": lambda team: setattr(team.status["ready"], "observed_generation", "mine"),
     "held": lambda team: team._message.metadata.update(mine="yes"),
 }
 
@@ -44,9 +45,20 @@ def app_with(where: str, change: Change) -> headway.App:
         change(team)
 
     def in_mapper(team: Resource[Team], _: headway.CacheReader) -> Iterable[headway.ResourceId]:
-        if where in ("mapper", "change mapper"):
+        if "predicate" not in where:
             change(team)
         return []
+
+    def innocent(_: object, __: headway.CacheReader) -> Iterable[headway.ResourceId]:
+        return [TEAM.id("core")]
+
+    def yields(team: Resource[Team], _: headway.CacheReader) -> Iterator[headway.ResourceId]:
+        yield ACCOUNT.id("ada")
+        change(team)
+
+    def condition(team: Resource[Team]) -> bool:
+        change(team)
+        return True
 
     def in_projection(team: Resource[Team]) -> Account:
         change(team)
@@ -63,7 +75,17 @@ def app_with(where: str, change: Change) -> headway.App:
         return old is None
 
     watched: Any = TEAM
-    mapper: Any = in_mapper
+    mappers: dict[str, Any] = {
+        "change mapper": headway.map_change(in_change_mapper),
+        "mapper that yields": yields,
+        "one of a union": headway.map_union(headway.map_owner(), headway.only_if(bool, in_mapper)),
+        "one of a union of both": headway.map_union(headway.map_owner(), headway.map_change(in_change_mapper)),
+        "change mapper under a condition": headway.only_if(bool, headway.map_change(in_change_mapper)),
+        "condition": headway.only_if(condition, headway.map_owner()),
+        "first": headway.map_through(TEAM, in_mapper, headway.map_owner()),
+        "second": headway.map_through(TEAM, innocent, in_mapper),
+    }
+    mapper: Any = mappers.get(where, in_mapper if where == "mapper" else lambda *_: [])
     when: Any = None
     indexes: list[Index[Any, Any]] = []
     if where == "index":
@@ -72,8 +94,6 @@ def app_with(where: str, change: Change) -> headway.App:
         indexes = [index_many(TEAM, "many", in_index_of_many)]
     elif where == "projection":
         watched = headway.projection(TEAM, Account, in_projection)
-    elif where == "change mapper":
-        mapper = headway.map_change(in_change_mapper)
     elif where == "predicate":
         when = headway.all_of(headway.any_of(in_predicate, in_predicate), headway.content_changed())
 
@@ -84,11 +104,20 @@ def app_with(where: str, change: Change) -> headway.App:
     return app
 
 
+IN_MAPPER = "mapper app_with.<locals>.in_mapper"
+IN_CHANGE_MAPPER = "mapper map_change(app_with.<locals>.in_change_mapper)"
 NAMED = {
     "index": "the function of <Index one on staff.v1.Team>",
     "index of many": "the function of <Index many on staff.v1.Team>",
-    "mapper": "mapper app_with.<locals>.in_mapper",
-    "change mapper": "mapper map_change(app_with.<locals>.in_change_mapper)",
+    "mapper": IN_MAPPER,
+    "mapper that yields": "mapper app_with.<locals>.yields",
+    "change mapper": IN_CHANGE_MAPPER,
+    "one of a union": IN_MAPPER,
+    "one of a union of both": IN_CHANGE_MAPPER,
+    "change mapper under a condition": IN_CHANGE_MAPPER,
+    "condition": "condition app_with.<locals>.condition",
+    "first": IN_MAPPER,
+    "second": IN_MAPPER,
     "predicate": "predicate app_with.<locals>.in_predicate",
     "projection": "the function of <Projection staff.v1.Team as Account>",
 }
@@ -109,7 +138,8 @@ async def test_who_changes_what_it_reads_is_named(where: str, change: str, autoj
     heard: list[object] = []
     with pytest.raises(headway.IsolationBroken) as caught:
         await run(app_with(where, CHANGES[change]), heard, check_isolation=True)
-    assert str(caught.value).startswith(f"{NAMED[where]} has changed what ")
+    what = "the cache holds" if change == "held" else "it was given to read"
+    assert str(caught.value).startswith(f"{NAMED[where]} has changed what {what}: ")
     assert "'core' at version" in str(caught.value)
     failures = (events.IndexFailed, events.MappingFailed, events.ProjectionFailed)
     assert any(isinstance(each, failures) and each.error is caught.value for each in heard)

@@ -185,6 +185,15 @@ def test_a_resource_is_found_by_name_and_by_id() -> None:
     assert reader.get(TEAM, "ada", namespace="elsewhere") is None
 
 
+def test_a_resource_is_found_by_the_id_of_another_version_of_its_type() -> None:
+    """All versions of a kind share their names."""
+    newer: ResourceType[Team] = ResourceType("staff", "v2", "Team", Team)
+    reader = reader_of(subscribed(stored("ada", 1)))
+    assert reader.get(TEAM, newer.id("ada")) == reader.get(TEAM, "ada")
+    with pytest.raises(InvalidArgument, match="is not a staff"):
+        reader.get(TEAM, ACCOUNT.id("ada"))
+
+
 def test_a_list_is_in_order_and_can_be_narrowed() -> None:
     """By partition, namespace and the beginning of the name."""
     elsewhere = TEAM.new("ada", namespace="apart").message()

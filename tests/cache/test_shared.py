@@ -247,8 +247,12 @@ async def test_a_store_that_went_back_stays_void(shared: SharedType) -> None:
 async def test_a_store_that_went_back_and_is_replaced_is_void_no_more() -> None:
     """Another id is the other way to mend it."""
     shared = SharedType(TEAM, ignore)
+    shared.interrupted("away")
     shared.void(StoreWentBack("back"), replaced=False)
+    assert shared.cut_off is not None
     shared.void(StoreChanged("replaced"), replaced=True)
+    # The other store's stream is another one, and isn't open yet.
+    assert shared.cut_off is None
     assert not shared.gate.primed
     assert not shared.went_back
     shared.check()

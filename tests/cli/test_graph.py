@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
+import headway
 from headway.cli import main
+from tests.cli.circular import Side
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -18,8 +21,8 @@ def test_it_is_shown_for_people() -> None:
     code, text = run("tests.cli.served:apps")
     assert code == 0
     assert text == (
-        "CONTROLLER            WHAT           BY\n"
-        "staff/teams  manages  staff.v1.Team\n"
+        "staff/teams\n"
+        "  manages  staff.v1.Team\n"
         "\n"
         "No controller has to do with bank.v1.Account, staff.v1.Account, staff.v1.Site.\n"
         "\n"
@@ -34,11 +37,44 @@ def test_a_cycle_is_shown_step_by_step() -> None:
     code, text = run("tests.cli.circular:app")
     assert code == 0
     assert (
-        "Cycle 1: ring.v1.Left -> ring.v1.Right -> ring.v1.Left\n"
-        "  a change of ring.v1.Left makes ring/rights write ring.v1.Right\n"
-        "  a change of ring.v1.Right makes ring/lefts write ring.v1.Left\n"
+        "Cycle 1: a change of ring.v1.Left\n"
+        "  makes ring/rights write ring.v1.Right\n"
+        "  makes ring/lefts write ring.v1.Left\n"
     ) in text
-    assert "ring/clock (timer)  manages  ring.v1.Left" in text
+    assert "ring/clock (timer)\n  manages  ring.v1.Left\n" in text
+    assert "  watches  ring.v1.Right, by map_same_name()\n" in text
+
+
+def test_it_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long names, mappers, predicates and lists go on in the next line; a name is never broken."""
+    app = headway.App("winding")
+    group = "a_group_with_a_long_name"
+    types = [app.type(group, "v1", f"Kind{number}", Side) for number in range(8)]
+    mapper = headway.map_union(headway.map_owner(), headway.map_same_name(), headway.map_self(), headway.map_owned())
+
+    async def knock(_: headway.Runtime, __: headway.controller.Enqueue) -> None: ...
+
+    for number in range(3):
+
+        @app.controller(
+            manages=types[number],
+            when=headway.content_changed(),
+            watches=[headway.watch(types[number + 1], mapper, when=headway.content_changed())],
+            sources={"knocks": knock},
+            name=f"one-that-also-has-a-long-name-{number}",
+        )
+        async def look(_: headway.Runtime, __: headway.Request[Side]) -> None:
+            """Only declared."""
+
+    monkeypatch.setattr("tests.cli.circular.app", app)
+    code, text = run("tests.cli.circular:app")
+    assert code == 0
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert "  manages  a_group_with_a_long_name.v1.Kind0 when content_changed()\n" in text
+    assert "  hears    knocks: " in text
+    for type in types:
+        assert str(type.name) in text
+    assert "winding/one-that-also-has-a-long-name-2.\n" in text
 
 
 def test_it_is_shown_for_programs() -> None:

@@ -13,7 +13,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import errors
-from headway.client import Client, LeaseClient, client_error
+from headway.client import Acknowledged, Client, LeaseClient, client_error
 from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable
 from headway.resource import Key, Position, Resource, ResourceId, ResourceType, pb
 from headway.rpc import Metadata
@@ -69,10 +69,8 @@ class Heard:
         self.unknowns: list[OutcomeUnknown | None] = []
         self.refusals: list[pb.Fence | None] = []
 
-    def acknowledged(
-        self, type: ResourceType[Any], key: Key, stored: pb.Resource | None, position: Position, **_: object
-    ) -> None:
-        self.acknowledgements.append((type, key, stored, position))
+    def acknowledged(self, write: Acknowledged) -> None:
+        self.acknowledgements.append(write[:4])
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         self.unknowns.append(error)

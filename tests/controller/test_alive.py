@@ -10,6 +10,7 @@ import headway
 from headway import events
 from headway.cache import Cache, SharedType
 from headway.controller._alive import Lives
+from headway.testing import one_shot
 from tests.helpers.resources import TEAM, Account, Team, changes, chunk, end, put, removed, stored
 from tests.helpers.staff import Staff
 
@@ -142,3 +143,29 @@ async def test_a_type_that_is_not_cached_has_no_scope(autojump_clock: MockClock)
         await staff.write_team("core")
         await staff.settle()
     assert "neither manages nor watches staff.v1.Account" in raised[0]
+
+
+async def test_a_resource_read_from_the_store_may_be_ahead_of_the_cache(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """What it says of itself counts, and an incarnation that the cache doesn't know yet is alive."""
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, name="lives")
+    async def lives(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    async with one_shot(staff.app, "lives") as shot:
+        (team,) = await shot.given(staff.team.new("core", Team()))
+
+        def is_over(*, uid: str = team.uid, version: int = int(team.version), marked: bool = False) -> bool:
+            message = team.message()
+            assert message.id is not None
+            message.id.uid, message.version = uid, str(version)
+            if marked:
+                message.metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            with shot.runtime.alive(staff.team.view(message)) as scope:
+                return scope.cancel_called
+
+        assert not is_over()
+        assert is_over(marked=True)
+        assert is_over(uid="former", version=1)
+        assert not is_over(uid="next", version=10_000)

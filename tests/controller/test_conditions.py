@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import ConditionState
-from headway.testing import ScriptedChannel
+from headway.testing import ScriptedChannel, one_shot
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
@@ -183,3 +183,24 @@ def test_a_condition_needs_a_type_and_a_state(type: str, state: Any) -> None:
     conditions = headway.Conditions(client, staff.team.new("core"), "say", None)
     with pytest.raises(headway.InvalidArgument, match="condition"):
         conditions.set(type, state)
+
+
+async def test_a_block_that_is_ended_from_outside_writes_nothing(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """What ends it says nothing of the resource."""
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, name="says")
+    async def says(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    async with one_shot(staff.app, "says") as shot:
+        (team,) = await shot.given(staff.team.new("core", Team()))
+
+        async def interrupted() -> None:
+            async with shot.runtime.conditions(team, failure="Ready") as conditions:
+                conditions.set("Seen", True)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            await interrupted()
+        assert (await shot.client.read(staff.team, "core")).status == {}

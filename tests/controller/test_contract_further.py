@@ -18,6 +18,7 @@ import headway
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import RunEnded, RunStarted
 from headway.service import FENCED
+from headway.storage import SqliteBackend, open_store
 from headway.testing import Fault
 from tests.helpers.pools import Member, Pool, PoolsApp
 from tests.helpers.rig import Rig
@@ -205,3 +206,13 @@ async def _write_until_killed(where: str, pools: PoolsApp, host: trio.Process, a
 
         for writer in range(4):
             nursery.start_soon(write, writer)
+
+
+async def test_c11_what_is_acknowledged_is_on_the_disk(tmp_path: Path) -> None:
+    """Each transaction is synced before it is answered, so that the machine may fail as well."""
+    async with open_store(f"sqlite:{tmp_path / 'c11.db'}") as store:
+        assert isinstance(store, SqliteBackend)
+        assert store._opened is not None
+        (synchronous,) = store._opened.file.writer.execute("PRAGMA synchronous").fetchone()
+        (journal,) = store._opened.file.writer.execute("PRAGMA journal_mode").fetchone()
+    assert (synchronous, journal) == (2, "wal")

@@ -1,4 +1,4 @@
-"""C5 for every way in which a write's outcome can be unknown, and every time at which the write may land."""
+"""C5 by the fewest steps, then for every way a write's outcome can be unknown, and every time at which it may land."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import trio
 from grpclib import GRPCError
 from trio.testing import MockClock
 
+import headway
 from headway.events import WriteSettled, WriteUnknown
 from headway.service import FENCED
 from headway.testing import Fault
+from tests.helpers.pools import Member, Summary
 from tests.helpers.rig import Rig
 from tests.helpers.settings import OVER_THE_NETWORK, Setting
 
@@ -63,6 +65,173 @@ async def test_c5_an_unknown_write_is_settled_before_any_key_is_reconciled(
             assert (late.error.message or "").startswith(FENCED)
             assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
         assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteSettled)) == 1
+
+
+async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """A replica that is behind the initialiser's write, though not behind the fence before it, is waited for."""
+    rig = Rig(autojump_clock, setting=setting)
+    pools, channel = rig.pools, rig.channel
+    pools.at_start = ["a"]
+    for type in pools.types:
+        channel.old_snapshot(type, 1)
+        channel.hold(type)
+
+    async def initialiser(rt: headway.Runtime) -> None:
+        await rt.client.apply(pools.member.new("m", Member(pool="a")))
+
+    async def look(rt: headway.Runtime, _: headway.Request) -> None:
+        seen.append(rt.cache.get(pools.member, "m") is not None)
+
+    seen: list[bool] = []
+    pools.replace(look, initialiser=initialiser)
+    async with rig.open():
+        await trio.sleep(10)
+        assert seen == []
+        for type in pools.types:
+            channel.release(type)
+        await rig.settle()
+    assert set(seen) == {True}
+
+
+async def test_c5_an_acknowledged_write_is_seen_by_the_next_reconcile(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """A reconcile that follows a write sees it, although the stream hasn't told it, and a deletion likewise."""
+    rig = Rig(autojump_clock, setting=setting)
+    pools, channel = rig.pools, rig.channel
+    seen: list[bool] = []
+
+    async def toggle(rt: headway.Runtime, _: headway.Request) -> headway.RequeueAfter | None:
+        there = rt.cache.get(pools.summary, "x")
+        seen.append(there is not None)
+        if len(seen) == 1:
+            channel.hold(pools.summary)
+            await rt.client.apply(pools.summary.new("x", Summary(members=["m"])))
+        elif there is not None:
+            await rt.client.delete(there)
+        return headway.requeue_after(1) if len(seen) < 3 else None
+
+    pools.replace(toggle)
+    async with rig.open() as engine:
+        await engine.client.apply(pools.pool.new("a"))
+        await trio.sleep(10)
+
+    assert seen == [False, True, False]
+
+
+async def test_c5_a_lost_answer_holds_every_key_until_it_is_settled(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """After a write with an unknown outcome no key is reconciled until the fence has been raised above it."""
+    rig = Rig(autojump_clock, setting=setting)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_pool("b")
+        await rig.settle()
+        rig.channel.writes(Fault.LOST)
+        rig.channel.raises(*[Fault.FAILED] * 5)
+        before = len(rig.names)
+        await rig.write_member("m", "a")
+        await trio.sleep(0.05)
+        await rig.write_member("n", "b")
+        while not rig.witness.heard(WriteSettled):
+            assert len(rig.names) == before + 1
+            await trio.sleep(0.01)
+        await rig.settle()
+        assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
+
+
+async def test_c5_a_late_write_is_refused_once_it_is_settled(autojump_clock: MockClock, setting: Setting) -> None:
+    """A write that seemed lost and arrives after the settling changes nothing."""
+    rig = Rig(autojump_clock, setting=setting)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        rig.channel.writes(Fault.LATE)
+        await rig.write_member("m", "a")
+        await rig.settle()
+
+        (late,) = await rig.channel.run_late()
+
+        assert late.error is not None
+        assert (late.error.message or "").startswith(FENCED)
+        assert await rig.summaries() == {"a": ["m"]}
+
+
+async def test_c5_settling_waits_until_the_cache_has_reached_the_commit(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """After a lost answer the keys wait for the settling commit to be in the cache of every type."""
+    rig = Rig(autojump_clock, setting=setting)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_member("m", "")
+        await rig.settle()
+        rig.channel.writes(Fault.LOST)
+        await rig.write_member("m", "a")
+        rig.pools.pause = 1.0
+        await trio.sleep(0.5)
+        rig.channel.hold(rig.pools.summary)
+        rig.pools.poke("a")
+        await trio.sleep(0.6)
+        before = len(rig.names)
+        await trio.sleep(20)
+        assert len(rig.names) == before
+
+        rig.channel.release(rig.pools.summary)
+        await rig.settle()
+        assert await rig.summaries() == {"a": ["m"]}
+
+
+async def test_c5_a_write_that_is_lost_amid_a_settling_is_settled_too(
+    autojump_clock: MockClock, setting: Setting
+) -> None:
+    """The fence that settled the first one is below it: the keys wait for another commit."""
+    rig = Rig(autojump_clock, setting=setting, concurrency=2)
+    channel = rig.channel
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.write_pool("b")
+        await rig.settle()
+        channel.writes(Fault.LATE, Fault.LATE)
+        rig.pools.pause = 2.0
+        await rig.write_member("m", "a")
+        await trio.sleep(1)
+        await rig.write_member("n", "b")
+        await trio.sleep(0.5)
+        # The first is settled by a commit at 2 s, for which the keys wait when the second is lost.
+        channel.hold(rig.pools.summary)
+        await trio.sleep(1)
+        assert len(channel.unknown) == 1
+        channel.raises(*[Fault.FAILED] * 4)
+        await trio.sleep(1.5)
+        assert len(channel.unknown) == 2
+        rig.pools.pause = 0.0
+        before = len(rig.names)
+        channel.release(rig.pools.summary)
+        while not rig.witness.heard(WriteSettled):
+            assert len(rig.names) == before
+            await trio.sleep(0.01)
+        late = await channel.run_late()
+        assert [(call.error.message or "").startswith(FENCED) for call in late if call.error] == [True, True]
+        await rig.settle()
+        assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
+
+
+async def test_c5_a_cancelled_write_is_settled_like_a_lost_one(autojump_clock: MockClock, setting: Setting) -> None:
+    """A write that is cancelled by the reconcile's deadline may have happened: the keys wait for its settling."""
+    rig = Rig(autojump_clock, setting=setting, deadline=5.0)
+    async with rig.open():
+        await rig.write_pool("a")
+        await rig.settle()
+        rig.channel.writes(Fault.SILENT)
+        await rig.write_member("m", "a")
+        await rig.settle()
+
+        assert len(rig.witness.heard(WriteSettled)) == 1
+        assert await rig.summaries() == {"a": ["m"]}
 
 
 async def _until_unknown(rig: Rig) -> None:

@@ -47,12 +47,18 @@ async def outputs(rt: headway.Runtime, staff: Staff, team: headway.Resource[Team
         await wanted.apply("ada", Account(login="ada"))
 
 
+async def no_outputs(rt: headway.Runtime, staff: Staff, team: headway.Resource[Team]) -> None:
+    async with rt.outputs(staff.account, owner=team):
+        """There is nothing to apply and nothing to prune; the next time there may be."""
+
+
 WRITES: list[Body] = [
     lambda rt, staff, _: rt.client.write(staff.account.new("ada")),
     lambda rt, staff, _: rt.client.apply(staff.account.new("ada")),
     lambda rt, staff, _: rt.apply(staff.account.new("ada")),
     lambda rt, staff, _: rt.client.delete(staff.account.id("ada")),
     outputs,
+    no_outputs,
 ]
 
 

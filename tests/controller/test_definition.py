@@ -102,6 +102,10 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("give it the very one that is read", {"watches": {OTHER: by_id()}, "indexes": [ANOTHER_BY_ID]}),
     ("to map to <Projection test.v1.Thing as Thing>", {"manages": PART, "watches": {OTHER: by_id()}}),
     ("reads <Index id on test.v1.Thing>", {"watches": {OTHER: headway.only_if(bool, by_id())}}),
+    (
+        "reads <Index name on test.v1.Thing>: add it",
+        {"watches": {OTHER: headway.map_index_parents(INDEX, lambda _: "x")}},
+    ),
     ("reads <Index id on test.v1.Thing>", {"watches": {OTHER: headway.map_union(headway.map_owner(), by_id())}}),
     (
         "reads <Index id on test.v1.Thing>",

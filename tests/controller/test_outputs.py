@@ -11,8 +11,11 @@ from trio.testing import MockClock
 import headway
 from headway.errors import Conflict, InvalidArgument
 from headway.events import Reconciled
+from headway.testing import one_shot
 from tests.helpers.pools import Member, Pool, Summary
+from tests.helpers.resources import Account, Team
 from tests.helpers.rig import Rig
+from tests.helpers.staff import Staff
 
 Body = Callable[[headway.Runtime, headway.Resource[Pool]], Awaitable[None]]
 
@@ -219,3 +222,53 @@ async def test_outputs_need_a_watched_type(autojump_clock: MockClock) -> None:
     await _run(rig, body, lambda engine: engine.client.apply(rig.pools.member.new("m", Member())))
 
     assert "add it to `watches`" in raised[0]
+
+
+async def test_outputs_are_in_the_owners_tenancy_as_far_as_they_have_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Or where they are wanted; wherever they are, what is no longer wanted is pruned."""
+    staff = Staff()
+    node = staff.app.type("staff", "v1", "Node", Account, scope=headway.Scope.CLUSTER)
+    refused: list[str] = []
+
+    @staff.app.controller(manages=staff.team, watches={each: headway.map_owner() for each in (staff.account, node)})
+    async def spread(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        async with rt.outputs(staff.account, owner=team) as accounts, rt.outputs(node, owner=team) as nodes:
+            await accounts.apply("beside", Account())
+            for namespace in team.data.members:
+                await accounts.apply("far", Account(), namespace=namespace)
+            await nodes.apply("node", Account())
+            with pytest.raises(InvalidArgument, match="cluster-scoped") as caught:
+                await nodes.apply("node", Account(), namespace="x")
+            refused.append(str(caught.value))
+
+    async with staff.open() as engine:
+        await engine.client.write(headway.NAMESPACE.new("apart"))
+        for members in (["apart", "default"], ["default"]):
+            await engine.client.apply(staff.team.new("core", Team(members=members), namespace="apart"))
+            await staff.settle()
+            there = {(each.id.namespace, each.name) for each in await engine.client.list(staff.account)}
+            assert there == {("apart", "beside"), *((namespace, "far") for namespace in members)}
+        assert [each.id.key for each in await engine.client.list(node)] == [("", "", "node")]
+    assert refused
+    assert not staff.errors()
+
+
+async def test_what_is_being_deleted_is_not_deleted_again(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It waits for its finalizers, and each call would say nothing new."""
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, name="prunes")
+    async def prunes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        async with rt.outputs(staff.account, owner=team):
+            """Nothing is wanted."""
+
+    async with one_shot(staff.app, "prunes") as shot:
+        (team,) = await shot.given(staff.team.new("core", Team()))
+        held = staff.account.new("ada", Account(), owner=team, metadata={"finalizers": "hold"})
+        await shot.given(held)
+        assert [each.what for each in (await shot.reconcile("core")).written] == ["delete"]
+        assert (await shot.reconcile("core")).written == ()

@@ -9,9 +9,12 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.controller._own_writes import KEPT, OwnWrites
+from headway.cache import Applied
+from headway.client import Acknowledged
+from headway.controller._own_writes import KEPT, RECONCILING, OwnWrites, Reconciling
 from headway.controller._request import Reason
 from headway.controller._self_triggers import FREE, SelfTriggers
+from headway.resource import pb
 from tests.helpers.resources import ACCOUNT, Account, Team, at, key, stored
 from tests.helpers.staff import Staff
 
@@ -210,7 +213,7 @@ async def test_a_change_of_others_ends_the_rest_of_a_failing_key(autojump_clock:
 
 
 def noted(own: OwnWrites, revision: int) -> None:
-    own.note(ACCOUNT.name, key("ada"), stored("ada", revision), at(revision), status_key="", deleted=False)
+    own.note(Acknowledged(ACCOUNT, key("ada"), stored("ada", revision), at(revision)))
 
 
 def test_so_many_writes_are_remembered_and_no_more() -> None:
@@ -239,3 +242,67 @@ def test_what_no_reconcile_wrote_is_nobodys_loop() -> None:
         noted(own, revision)
         reason = Reason("changed", ACCOUNT.name, key("ada"), revision)
         assert triggers.rest(key("ada"), [reason], 1, float(revision)) is None
+
+
+def caused(own: OwnWrites, revision: int) -> Reason:
+    """A change that a reconcile of ada's has made itself."""
+    reconciling = Reconciling()
+    reconciling.key = key("ada")
+    token = RECONCILING.set(reconciling)
+    noted(own, revision)
+    RECONCILING.reset(token)
+    return Reason("changed", ACCOUNT.name, key("ada"), revision)
+
+
+OTHER = Reason("changed", ACCOUNT.name, key("ada"), 10_000)
+
+
+def test_a_key_that_asks_to_be_called_again_triggers_nothing() -> None:
+    """However often: it has written nothing by which it is called."""
+    own = OwnWrites()
+    triggers = SelfTriggers(own)
+    caused(own, 1)
+    for _ in range(3 * FREE):
+        assert triggers.rest(key("ada"), [Reason("requeue")], 1, 0.0) is None
+    assert triggers.loops == {}
+
+
+def test_a_loop_is_one_although_it_also_asks_to_be_called_again() -> None:
+    own = OwnWrites()
+    triggers = SelfTriggers(own)
+    reasons = [[caused(own, revision), Reason("requeue")] for revision in range(1, FREE + 2)]
+    rests = [triggers.rest(key("ada"), each, 1, 0.0) for each in reasons]
+    assert [rest is not None for rest in rests] == [False] * FREE + [True]
+
+
+def test_a_reason_from_elsewhere_ends_the_count() -> None:
+    """Beside one of its own as well; in a later attempt it is an old one, and doesn't."""
+    own = OwnWrites()
+    for attempt, ends in ((1, True), (2, False)):
+        triggers = SelfTriggers(own)
+        for revision in range(1, FREE + 1):
+            assert triggers.rest(key("ada"), [caused(own, revision)], 1, 0.0) is None
+        rest = triggers.rest(key("ada"), [caused(own, FREE + 1), OTHER], attempt, 0.0)
+        assert (rest is None) is ends
+        assert (triggers.loops == {}) is ends
+
+
+def test_a_status_is_ours_where_nothing_else_has_changed_at_its_revision() -> None:
+    """It may have been so already, and the revision that of another writer's creation or change."""
+    ours, theirs = ({"ours": pb.Status(observed_generation="1")}, {"theirs": pb.Status(observed_generation="1")})
+    own = OwnWrites()
+    said = stored("ada", 7, status=ours)
+    own.note(Acknowledged(ACCOUNT, key("ada"), said, at(7), "ours"))
+    silent, other, same = (stored("ada", 6, status=status) for status in ({}, theirs, ours))
+    for old in (silent, other, same):
+        old.generation = said.generation
+
+    def is_own(old: pb.Resource | None, new: pb.Resource | None) -> bool:
+        return own.is_own(ACCOUNT.name, Applied(key("ada"), old, new, 7))
+
+    assert is_own(silent, said)
+    assert not is_own(same, said)
+    assert not is_own(other, said)
+    assert not is_own(None, said)
+    assert not is_own(said, None)
+    assert not is_own(stored("ada", 6), said)

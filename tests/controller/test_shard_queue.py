@@ -66,3 +66,56 @@ async def test_it_is_held_until_the_last_of_its_holders_lets_go() -> None:
     assert taken(queue) == ""
     first.release()
     assert [taken(queue), taken(queue)] == ["1-a", ""]
+
+
+async def test_an_open_shard_that_collects_again_owes_what_it_owed() -> None:
+    """What was ready, in hand or resting, and what comes then; it is handed out when the shard is open again."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.open_shard(1)
+    queue.open_shard(2)
+    for name in ("1-fails", "1-in-hand", "1-ready", "2-other"):
+        queue.add(key(name), REASON)
+    assert [taken(queue), taken(queue)] == ["1-fails", "1-in-hand"]
+    queue.failed(key("1-fails"), REASON)
+    queue.collect(1)
+    queue.collect(1)
+    queue.add(key("1-later"), REASON)
+    queue.dropped(key("1-in-hand"))
+    assert [taken(queue), taken(queue)] == ["2-other", ""]
+    queue.succeeded(key("2-other"))
+    assert sorted(name for *_, name in queue.owed()) == ["1-fails", "1-in-hand", "1-later", "1-ready"]
+    assert not queue.is_idle()
+    assert queue.owes(1)
+    queue.open_shard(1)
+    assert sorted(taken(queue) for _ in range(5)) == ["", "1-fails", "1-in-hand", "1-later", "1-ready"]
+
+
+async def test_a_closed_shard_is_owed_nothing() -> None:
+    """Neither what was collected for it, nor what is in hand still: another process does it."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.open_shard(1)
+    queue.collect(2)
+    queue.add(key("1-in-hand"), REASON)
+    queue.add(key("2-collected"), REASON)
+    assert taken(queue) == "1-in-hand"
+    assert sorted(name for *_, name in queue.owed()) == ["1-in-hand", "2-collected"]
+    queue.close_shard(1)
+    queue.close_shard(2)
+    assert queue.owed() == []
+    queue.dropped(key("1-in-hand"))
+    assert taken(queue) == ""
+    assert queue.is_idle()
+
+
+async def test_who_has_left_a_shard_holds_nothing_for_it() -> None:
+    """A write that is lost afterwards would hold every key, and nobody is there who settles it."""
+    queue = ShardQueue(WorkQueue(), shard)
+    queue.open_shard(1)
+    left = OneShard(queue, 1, shard)
+    left.hold()
+    assert left.held
+    left.leave()
+    left.hold()
+    assert not left.held
+    queue.add(key("1-a"), REASON)
+    assert taken(queue) == "1-a"

@@ -158,3 +158,18 @@ async def test_every_process_reconciles_under_a_fence_of_its_own(autojump_clock:
         fences = {commit.fence.member for commit in cluster.store.commits if commit.fence is not None}
         assert fences <= {"web-1", "web-2"}
         assert fences
+
+
+async def test_a_renewal_that_failed_is_told_of_until_one_succeeds(autojump_clock: MockClock) -> None:
+    """The status of a leader says why its lease can't be renewed, for as long as it can't."""
+    cluster = Cluster(autojump_clock, "singleton")
+    async with cluster.open("web-1"):
+        (first,) = cluster.members.values()
+        await cluster.until(lambda: first.status().phase == "running", 10)
+        for _ in range(2):
+            assert first.status().error == ""
+            first.wire.cut()
+            await cluster.until(lambda: "Unavailable" in first.status().error, TTL / 2)
+            first.wire.mend()
+            await cluster.until(lambda: first.status().error == "", TTL / 2)
+        assert first.heard(events.RunEnded) == []

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 import trio
+from grpclib import GRPCError
+from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
+from headway import ControllerStatus
+from headway.controller import TypeStatus
 from headway.controller._results import KEPT, NotDone, Results
+from headway.resource import TypeName
+from headway.rpc import Metadata
+from headway.testing import ScriptedChannel
 from tests.helpers.resources import TEAM, Team
 from tests.helpers.staff import Staff
+
+
+class Away(ScriptedChannel):
+    """A server that can go away, for streams."""
+
+    away = False
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """A stream, or none."""
+        if self.away:
+            raise GRPCError(Status.UNAVAILABLE, "gone fishing")
+        return super().stream(path, request, metadata=metadata)
 
 
 class Failing(Staff):
@@ -68,6 +91,56 @@ async def test_each_result_is_visible(autojump_clock: MockClock) -> None:  # noq
         assert status.settled > 0
 
 
+async def test_what_a_reconcilers_nursery_raises_is_unwrapped(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """One error is itself, and permanent if it is; several are one story."""
+    staff = Staff()
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    @staff.app.controller(manages=staff.team, backoff=headway.Backoff(10.0, 40.0))
+    async def wrapped(_: headway.Runtime, request: headway.Request[Team]) -> None:
+        async with trio.open_nursery() as nursery:
+            if request.id.name == "two":
+                nursery.start_soon(fail, LookupError("a"))
+                nursery.start_soon(fail, LookupError("b"))
+            nursery.start_soon(fail, headway.PermanentFailure("never"))
+
+    async with staff.open() as engine:
+        await staff.write_team("one")
+        await staff.write_team("two")
+        await trio.sleep(1)
+        one, two = engine.controllers["wrapped"].status().not_done
+    assert (one.outcome, one.error) == ("permanent", "PermanentFailure: never")
+    assert two.outcome == "failed"
+    told, _, errors = two.error.partition(": ")
+    assert told == "3 errors"
+    assert set(errors.split("; ")) == {"LookupError: a", "LookupError: b", "PermanentFailure: never"}
+
+
+@pytest.mark.parametrize(
+    ("primed", "revision", "waits_for"),
+    [
+        (False, 7, "x.v1.Y (3 resources, revision 7 of 7)"),
+        (True, 6, "x.v1.Y (3 resources, revision 6 of 7)"),
+        (True, 7, "the types to reach one revision"),
+    ],
+)
+def test_what_priming_waits_for_is_told(primed: bool, revision: int, waits_for: str) -> None:
+    """The types that aren't there yet, and no others."""
+    there = TypeStatus(TypeName("x", "v1", "There"), True, 7, 7, 3)
+    status = ControllerStatus(
+        "x", "priming", 4.0, types=(there, TypeStatus(TypeName("x", "v1", "Y"), primed, revision, 7, 3))
+    )
+    assert status.problem == f"has been priming for 4 s: waits for {waits_for}"
+
+
+@pytest.mark.parametrize(("seconds", "problem"), [(9.9, ""), (10.0, "has heard nothing of x.v1.Y for 10 s: why")])
+def test_a_type_may_be_without_a_stream_for_ten_seconds(seconds: float, problem: str) -> None:
+    kind = TypeStatus(TypeName("x", "v1", "Y"), True, 7, 7, 3, cut_off="why", cut_off_seconds=seconds)
+    assert ControllerStatus("x", "running", 4.0, types=(kind,)).problem == problem
+
+
 async def test_what_ended_the_run_before_is_told(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """Between two runs, and before the first is primed, none is running."""
     staff = Staff()
@@ -92,6 +165,78 @@ async def test_what_ended_the_run_before_is_told(autojump_clock: MockClock) -> N
         assert (supervisor.status().phase, supervisor.status().error) == ("resting", "LookupError: not yet")
         await trio.sleep(10)
         assert (supervisor.status().phase, supervisor.status().error) == ("running", "LookupError: not yet")
+
+
+async def test_without_a_stream_it_is_not_ready_for_long(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A server that is back soon is no trouble; of one that isn't, each type is named with why and for how long."""
+    staff, channel = Staff(), Away()
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()})
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    async with staff.open(through=channel.over) as engine:
+        await staff.settle()
+        status = engine.controllers["look"].status
+        assert [(each.cut_off, each.cut_off_seconds) for each in status().types] == [("", 0.0)] * 2
+        channel.away = True
+        channel.drop(staff.account)
+        await trio.sleep(8)
+        [team, account] = status().types
+        assert (team.cut_off, account.cut_off) == ("", "UNAVAILABLE: gone fishing")
+        assert account.cut_off_seconds == pytest.approx(8, abs=0.5)
+        assert status().problem == ""
+        await trio.sleep(8)
+        assert status().problem == "has heard nothing of staff.v1.Account for 16 s: UNAVAILABLE: gone fishing"
+        channel.away = False
+        await trio.sleep(10)
+        assert [(each.cut_off, each.cut_off_seconds) for each in status().types] == [("", 0.0)] * 2
+        assert status().problem == ""
+
+
+async def test_a_type_without_a_stream_is_primed_by_none(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Why there is none is told where it is waited for."""
+    staff, channel = Staff(), Away()
+    channel.away = True
+
+    @staff.app.controller(manages=staff.team)
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    async with staff.open(through=channel.over) as engine:
+        await trio.sleep(5)
+        problem = engine.controllers["look"].status().problem
+        assert problem.endswith("staff.v1.Team (0 resources, revision 0 of 5; UNAVAILABLE: gone fishing)")
+        await trio.sleep(56)
+        assert engine.controllers["look"].status().error.endswith("revision is 0 of 5; UNAVAILABLE: gone fishing")
+
+
+async def test_what_a_type_lags_and_refuses_is_told(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Behind the newest of the controller's types; and what came from a stream and was older than what is held."""
+    staff, channel = Staff(), ScriptedChannel()
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()})
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    async with staff.open(through=channel.over) as engine:
+        await staff.write_team("core")
+        await staff.settle()
+        status = engine.controllers["look"].status
+        assert [(each.lag, each.refused) for each in status().types] == [(0, 0), (0, 0)]
+        channel.stall(staff.account)
+        for name in "abc":
+            await staff.write_team(name)
+        await trio.sleep(1)
+        assert [each.lag for each in status().types] == [0, 3]
+        assert status().unmapped == 3
+        channel.release(staff.account)
+        channel.duplicate(staff.team)
+        await staff.write_team("d")
+        await trio.sleep(1)
+        [team, account] = status().types
+        assert (team.lag, account.lag, account.refused) == (0, 0, 0)
+        assert team.refused > 0
 
 
 async def test_two_controllers_of_one_name_are_told_apart() -> None:
@@ -120,6 +265,8 @@ def test_of_very_many_only_some_are_kept_and_all_are_counted() -> None:
     for number in range(KEPT + 10):
         results.note(NotDone(TEAM.id(f"t{number}"), "failed", "odd", 1, 0.0, None))
     assert (len(results.list()), len(results.not_done)) == (KEPT, KEPT + 10)
+    results.note(NotDone(TEAM.id("t0"), "failed", "odd", 2, 1.0, None))
+    assert sum(each.attempts for each in results.list()) == KEPT + 1
     for number in range(KEPT + 10):
         results.done(TEAM.id(f"t{number}").key)
     assert not results.not_done

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 import headway
-from headway.controller._supervisor import restart_delay
+from headway.controller._mapping import Owed
+from headway.controller._run import Run
+from headway.controller._supervisor import Supervisor, restart_delay
+from headway.errors import LeaseLost
 from headway.events import RunEnded
 from tests.helpers.pools import SourceFailed
 from tests.helpers.rig import Rig
@@ -53,6 +58,60 @@ async def test_runs_that_fail_at_once_are_delayed_until_one_lasts(autojump_clock
     assert 1 <= delays[1] <= 1.25
     assert 2 <= delays[2] <= 2.5
     assert delays[3:] == [0.0, 0.5]
+
+
+class _EndsAtOnce:
+    """A run that ends at once, by an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.began = trio.current_time()
+        self.lease = None
+
+    async def run(self) -> None:
+        await trio.lowlevel.checkpoint()
+        raise self.error
+
+    def owed(self) -> Owed:
+        return Owed()
+
+
+async def test_who_has_lost_the_lease_asks_for_it_at_once(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """That is no failure of the controller's: it delays no run, and what failed before it is forgotten."""
+    ends: list[Exception] = [SourceFailed(), SourceFailed(), LeaseLost("to web-2"), LeaseLost("again"), SourceFailed()]
+    delays: list[float | None] = []
+
+    def make(_: Owed) -> Any:
+        return _EndsAtOnce(ends[len(delays)])
+
+    def report(event: object) -> None:
+        assert isinstance(event, RunEnded)
+        delays.append(event.delay)
+        if len(delays) == len(ends):
+            scope.cancel()
+
+    with trio.CancelScope() as scope:
+        await Supervisor("pools", make, report).supervise()
+    assert delays[0] == 0.5
+    assert delays[1] is not None
+    assert delays[1] >= 1
+    assert delays[2:] == [0.0, 0.0, 0.5]
+
+
+async def test_c10_the_errors_of_many_tasks_are_one_readable_story(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """In the status each of them is named once, however they are nested, with how often it was raised."""
+    workers = ExceptionGroup("the workers", [ValueError("a"), ValueError("a"), KeyError("b")])
+    ended = ExceptionGroup("the run", [workers, SourceFailed("c")])
+    heard: list[RunEnded] = []
+    supervisor = Supervisor("pools", lambda _: cast("Run", _EndsAtOnce(ended)), heard.append)  # type: ignore[arg-type]  # it reports no other event
+    with trio.move_on_after(0.4):
+        await supervisor.supervise()
+    assert supervisor.status().error == "4 errors: ValueError: a (2 times); KeyError: 'b'; SourceFailed: c"
+    assert [each.error for each in heard] == [ended]
 
 
 async def test_one_controllers_crash_is_its_own(autojump_clock: MockClock) -> None:

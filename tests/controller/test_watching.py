@@ -60,7 +60,7 @@ async def test_a_predicate_turns_away_what_it_says_and_passes_the_rest(autojump_
 
 
 async def test_what_is_there_when_a_run_begins_passes(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A ready-made predicate turns nothing away at the start; a function is asked then."""
+    """All that is managed, and of what is watched all for which a function, which is asked then, lets it."""
     store = MemoryBackend()
     first = Staff()
     async with first.open(store):
@@ -78,7 +78,7 @@ async def test_what_is_there_when_a_run_begins_passes(autojump_clock: MockClock)
 
     @staff.app.controller(
         manages=staff.team,
-        when=headway.none_of(headway.content_changed()),
+        when=lambda old, new: old is new,
         watches=[headway.watch(staff.account, headway.map_owner(), when=only_ada)],
     )
     async def look(_: headway.Runtime, request: headway.Request) -> None:

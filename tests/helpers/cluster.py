@@ -150,11 +150,13 @@ class Cluster:
         placement: of the only controller, which copies each Job.
         reconciled: (when, member, job, term) of each reconcile's beginning.
         pause: seconds that a reconcile takes before it writes.
+        options: what else the controller of a member is declared with.
     """
 
     def __init__(self, clock: MockClock, placement: Any) -> None:
         self.clock = clock
         self.placement = placement
+        self.options: Callable[[str], dict[str, Any]] = lambda _: {}
         self.store = RecordingBackend()
         app = self.app("server")
         self.registry, _ = together([app])
@@ -167,6 +169,7 @@ class Cluster:
         self.pause = 0.0
         self.around: Around | None = None
         self.members: dict[str, Member] = {}
+        self._copied: tuple[int, dict[str, str]] = (-1, {})
 
     def app(self, member: str) -> headway.App:
         app = headway.App("staff")
@@ -174,7 +177,12 @@ class Cluster:
         self.copy = copy = app.type("staff", "v1", "Copy", Copy)
 
         @app.controller(
-            manages=job, watches={copy: headway.map_same_name()}, concurrency=4, placement=self.placement, name="copier"
+            manages=job,
+            watches={copy: headway.map_same_name()},
+            concurrency=4,
+            placement=self.placement,
+            name="copier",
+            **self.options(member),
         )
         async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
             name = request.id.name
@@ -247,7 +255,11 @@ class Cluster:
                 await trio.sleep(0.05)
 
     async def copied(self, **jobs: str) -> bool:
-        return await self.copies() == jobs
+        # It is asked for all the time, and nothing else can change it.
+        at = self.store.position.revision
+        if self._copied[0] != at:
+            self._copied = (at, await self.copies())
+        return self._copied[1] == jobs
 
     def check_fences(self) -> None:
         """Of each fence's member no write of a term comes after one of a later term (C8)."""

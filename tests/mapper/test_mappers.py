@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from headway.cache import Cache, CacheReader, Index, SharedType, index_many, index_references
+from headway.cache import Cache, CacheReader, Index, SharedType, index_many, index_references, projection
 from headway.errors import DeclarationError
 from headway.events import ignore
 from headway.mapper import ids_of, map_index, map_owner, map_same_name, mapper_name
-from headway.resource import Key, Resource, ResourceId, ResourceType
+from headway.resource import Key, Resource, ResourceId, ResourceType, Scope
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team, chunk, end, key, stored
 
 TEAM_2: ResourceType[Team] = ResourceType("staff", "v2", "Team", Team)
@@ -105,6 +105,17 @@ def test_what_is_no_list_is_named(result: object) -> None:
     keys, problems = ids_of(result, TEAM)
     assert keys == []
     assert len(problems) == 1
+
+
+def test_an_id_where_the_managed_type_can_not_be_is_named() -> None:
+    """It would be nobody's: one made by hand without its tenancy, or in a namespace that the scope doesn't have."""
+    by_hand = ResourceId(TEAM.name, "core")
+    assert ids_of([by_hand, TEAM.id("a")], TEAM)[0] == [key("a")]
+    assert "TYPE.id(name)" in ids_of([by_hand], TEAM)[1][0]
+    node: ResourceType[Account] = ResourceType("staff", "v1", "Node", Account, scope=Scope.CLUSTER)
+    assert "cluster-scoped" in ids_of([node.id("n")._replace(namespace="apart")], node)[1][0]
+    slim = projection(node, Account, lambda each: each.data)
+    assert ids_of([slim.id("n"), slim.id("n")._replace(partition="p")], slim)[0] == [("", "", "n")]
 
 
 def test_what_is_wrong_in_a_list_is_named_and_the_rest_is_kept() -> None:

@@ -18,6 +18,7 @@ from headway.cache import (
     index,
     index_many,
     index_owner,
+    index_references,
     projection,
 )
 from headway.errors import DeclarationError
@@ -29,6 +30,8 @@ from headway.mapper import (
     ids_of,
     map_change,
     map_index,
+    map_index_parents,
+    map_index_prefix,
     map_owned,
     map_owner,
     map_reference,
@@ -40,7 +43,7 @@ from headway.mapper import (
     mapper_name,
     only_if,
 )
-from headway.resource import Resource, ResourceType, Scope
+from headway.resource import Resource, ResourceType, Scope, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team, chunk, end, stored
 
 POD: ResourceType[Account] = ResourceType("staff", "v1", "Pod", Account)
@@ -127,11 +130,53 @@ def test_a_name_is_one_in_the_tenancy_of_who_refers_to_it() -> None:
     assert list(by_login(node, EMPTY)) == [TEAM.id("core")]
 
 
+def test_a_reference_without_tenancy_is_one_in_the_tenancy_of_who_refers() -> None:
+    """What it leaves out is filled from there, and a namespace only where the partition is the same."""
+    apart = ACCOUNT.view(ACCOUNT.new("ada", Account(), namespace="apart").message())
+
+    def given(**units: str) -> list[object]:
+        reference = pb.Reference(type=TEAM.message, name="core", tenancy=pb.Tenancy(**units))
+        return list(map_reference(lambda _: reference)(apart, EMPTY))
+
+    assert given() == [TEAM.id("core", namespace="apart")]
+    assert given(namespace="own") == [TEAM.id("core", namespace="own")]
+    assert given(partition="far") == [TEAM.id("core", partition="far")]
+
+
+def test_the_same_name_is_looked_for_where_the_managed_type_can_be() -> None:
+    """Of a cluster-scoped type in no tenancy, and from there in the default one."""
+    assert list(map_same_name().towards(account("n1"), EMPTY, NODE)) == [NODE.id("n1")]
+    node = NODE.view(NODE.new("core", Account()).message())
+    assert list(map_same_name()(node, EMPTY)) == [TEAM.id("core")]
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_an_index_is_asked_for_beginnings_too(texts: bool) -> None:
+    """Those that begin with a value, and those that are a beginning of it; None is nobody."""
+
+    def path(of: str) -> Any:
+        return of if texts else tuple(of)
+
+    by_path: Index[Any, Any] = index_many(TEAM, "path", lambda team: map(path, team.data.members))
+    teams = [stored(name, 1, data=Team(members=who)) for name, who in (("a", ["p"]), ("b", ["pq", "x"]), ("c", ["q"]))]
+    cache = reader({TEAM: teams}, {TEAM: [by_path]})
+    beginning = map_index_prefix(by_path, lambda each: path(each.data.login) if each.data.login else None)
+    parents = map_index_parents(by_path, lambda each: path(each.data.login) if each.data.login else None)
+    assert names(beginning, account("ada", "p"), cache=cache) == ["a", "b"]
+    assert names(parents, account("ada", "pqr"), cache=cache) == ["a", "b"]
+    assert names(parents, account("ada", "p"), cache=cache) == ["a"]
+    assert names(map_union(beginning, parents), account("ada"), cache=cache) == []
+    assert beginning.needs == parents.needs == {Need(None, by_path)}
+
+
 def test_an_index_may_hold_something_else_than_ids() -> None:
     """Then the function gives what is looked for; by default it is the changed one's id."""
     by_member = index_many(TEAM, "member", lambda team: team.data.members)
     cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member]})
     assert names(map_index(by_member, value=lambda each: each.name), account("bob"), cache=cache) == ["a"]
+    by_id = index_references(TEAM, "of", lambda team: map(ACCOUNT.id, team.data.members))
+    cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member, by_id]})
+    assert names(map_index(by_id, value=lambda _: None), account("bob"), cache=cache) == []
     assert names(map_index(by_member), account("bob"), cache=cache) == []  # type: ignore[arg-type]  # what is tested
 
 
@@ -213,6 +258,7 @@ def test_what_a_mapper_needs_is_known() -> None:
 
 
 BY_ID = index(TEAM, "b", lambda team: team.id)
+BY_NAME = index(TEAM, "name", lambda team: team.name)
 
 
 def of_login(each: Resource[Account]) -> str:
@@ -243,6 +289,9 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
     ("map_through goes through a type", lambda: map_through("Pod", map_owner(), map_owner())),  # type: ignore[arg-type]
     ("mappers of one state", lambda: map_through(POD, map_change(lambda *_: []), map_owner())),  # type: ignore[arg-type]
     ("map_index takes an index", lambda: map_index(3)),  # type: ignore[call-overload]
+    ("map_index_prefix takes an index", lambda: map_index_prefix("b", repr)),  # type: ignore[call-overload]
+    ("map_index_parents takes an index", lambda: map_index_parents("b", repr)),  # type: ignore[call-overload]
+    ("map_index_parents: value must be a function", lambda: map_index_parents(BY_NAME, "b")),  # type: ignore[call-overload]
 ]
 
 

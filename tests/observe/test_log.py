@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import structlog.testing
+import trio
 from trio.testing import MockClock
 
 import headway
@@ -52,6 +54,45 @@ def test_a_failed_reconcile_says_where_and_why() -> None:
     assert fields["id"] == "Team core"
 
 
+def test_a_line_of_a_library_is_not_the_programs() -> None:
+    """Neither Python's own nor Trio's."""
+    lines = Lines()
+    try:
+        json.loads("five")
+    except ValueError as error:
+        line = error.__traceback__.tb_lineno if error.__traceback__ else 0
+        log_report(lines)(failed(error))
+    try:
+        trio.run(trio.sleep, -1)
+    except ValueError as error:
+        other = error.__traceback__.tb_lineno if error.__traceback__ else 0
+        log_report(lines)(failed(error))
+    assert [fields["where"] for _, _, fields in lines.lines] == [f"{__file__}:{line}", f"{__file__}:{other}"]
+
+
+def test_an_error_that_is_nobodys_has_no_line() -> None:
+    lines = Lines()
+    log_report(lines)(failed(LookupError("never raised")))
+    assert "where" not in lines.lines[0][2]
+
+
+def test_alike_reasons_are_told_once() -> None:
+    """With their number, and with the attempt."""
+    lines = Lines()
+    retry = Reason("retry")
+    reasons = (Reason("started"), retry, retry, retry, Reason("changed", NAME, ID.key, 7), retry)
+    log_report(lines)(events.Reconciled("teams", ID, "failed", 0.1, FAILED, 0.005, reasons, 0.0, 5))
+    [(_, _, fields)] = lines.lines
+    assert fields["reasons"] == "started, retry (3 times), Team core changed at 7, retry"
+    assert fields["attempt"] == 5
+
+
+def test_a_key_is_told_as_a_path() -> None:
+    lines = Lines()
+    log_report(lines)(events.MappingFailed("teams", "owner", NAME, ID.key, FAILED, 0.0))
+    assert lines.lines[0][2]["key"] == "default/default/core"
+
+
 def test_the_errors_of_several_tasks_are_one_story() -> None:
     """However deep in groups; alike ones once, with their number and each with its line."""
     lines = Lines()
@@ -67,6 +108,12 @@ def test_the_errors_of_several_tasks_are_one_story() -> None:
     assert fields["error"] == "3 errors: LookupError: a (2 times); LookupError: b"
     lines_of = [error.__traceback__.tb_lineno for error in errors if error.__traceback__]
     assert fields["where"] == ", ".join(f"{__file__}:{line}" for line in lines_of)
+
+
+def test_an_error_without_a_text_is_its_class() -> None:
+    lines = Lines()
+    log_report(lines)(failed(trio.TooSlowError()))
+    assert lines.lines[0][2]["error"] == "TooSlowError"
 
 
 FAILED = LookupError("odd")

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog.testing
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 import headway
-from headway import events
+from headway import ControllerStatus, events
+from headway.controller import TypeStatus
 from headway.observe import Metrics, log_report, reports
 from headway.observe._metrics import _COUNTERS, _LABELS
+from headway.queue import QueueStatistics
+from headway.resource import TypeName
 from headway.testing import Fault
 from tests.helpers.rig import Rig
+
+GUIDE = (Path(__file__).parents[2] / "docs/guides/observing.md").read_text(encoding="utf-8")
 
 
 def value(metrics: Metrics, name: str, labels: dict[str, str]) -> float | None:
@@ -58,6 +66,164 @@ async def test_reconciles_are_counted_and_timed(autojump_clock: MockClock) -> No
         assert rig.value("workqueue_work_duration_seconds_bucket", le="1.0", **ours) == 0
         assert rig.value("workqueue_queue_duration_seconds_count", name="pools") == runs
         assert rig.value("controller_runtime_max_concurrent_reconciles", **ours) == 2
+
+
+async def test_what_can_be_counted_is_there_before_it_is(autojump_clock: MockClock) -> None:
+    """At zero: of a sample that begins at 1 Prometheus sees no rise."""
+    rig = Measured(autojump_clock)
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        ours = {"controller": "pools"}
+        for outcome in ("done", "requeue", "failed", "permanent"):
+            assert rig.value("headway_reconcile_total", outcome=outcome, **ours) == 0
+        for name in (
+            "headway_writes_unknown_total",
+            "headway_reconcile_timeouts_total",
+            "headway_self_triggers_total",
+            "headway_controller_restarts_total",
+            "headway_reconcile_seconds_count",
+            "controller_runtime_reconcile_errors_total",
+            "controller_runtime_terminal_reconcile_errors_total",
+            "workqueue_retries_total",
+        ):
+            assert rig.value(name, **ours) == 0, name
+
+
+async def test_no_sample_is_of_a_key(autojump_clock: MockClock) -> None:
+    """The page doesn't grow with the resources, whatever happens to them; no sample is there twice."""
+    rig = Measured(autojump_clock)
+
+    async def fail(_: headway.Runtime, request: headway.Request) -> None:
+        if request.attempt == 1:
+            raise LookupError(request.id.name)
+        if request.id.name.endswith("0"):
+            raise headway.PermanentFailure(request.id.name)
+
+    rig.pools.replace(fail)
+    async with rig.open() as engine:
+        rig.metrics.watch(engine.status)
+        counts = []
+        for start in (0, 20):
+            for number in range(start, start + 20):
+                await rig.write_pool(f"p{number}")
+            await rig.settle()
+            page = rig.metrics.text().decode()
+            samples = [
+                (sample.name, tuple(sorted(sample.labels.items())))
+                for family in text_string_to_metric_families(page)
+                for sample in family.samples
+            ]
+            assert len(samples) == len(set(samples))
+            assert "p0" not in page
+            assert "_created" not in page
+            counts.append(len(samples))
+        assert counts[0] == counts[1]
+
+
+async def test_the_guide_lists_every_metric(autojump_clock: MockClock) -> None:
+    """By its name on the page, under each of its labels, and nothing that there isn't."""
+    rig = Measured(autojump_clock)
+    async with rig.open() as engine:
+        rig.metrics.watch(lambda: [replace(status, shards=()) for status in engine.status()])
+        await rig.settle()
+        ours, others = {}, set()
+        for family in rig.metrics.collect():
+            name = family.name + ("_total" if family.type == "counter" else "")
+            if name.startswith("headway_"):
+                ours[name] = {label for sample in family.samples for label in sample.labels} - {"le"}
+                ours[name] |= set(_COUNTERS.get(family.name.removeprefix("headway_"), ("", []))[1])
+            else:
+                others.add(name)
+    listed: dict[str, set[str]] = {}
+    for names, labels in re.findall(r"^\| (`headway_.*?) \| (.*?) \|", GUIDE, re.MULTILINE):
+        listed |= {name: set(labels.split(", ")) for name in re.findall(r"`(\w+)`", names)}
+    assert listed.keys() == ours.keys()
+    for name, labels in ours.items():
+        assert labels <= listed[name], name
+    start = ""
+    aliased: set[str] = set()
+    for name in re.findall(r"`(\S+?)`", GUIDE[GUIDE.index("Dashboards made for") :].splitlines()[0]):
+        aliased.add(start + name.removeprefix("…") if name.startswith("…") else name)
+        if not name.startswith("…"):
+            start = re.match(r"controller_runtime_(?:reconcile_)?|workqueue_", name)[0]  # type: ignore[index]  # one of these it is
+    assert {re.sub("__+", "_", alias) for alias in aliased} == others
+
+
+def test_each_gauge_is_its_own_number() -> None:
+    """Of a status in which no two numbers are alike."""
+    kind = TypeStatus(TypeName("x", "v1", "Y"), True, 90, 80, 3, lag=0, refused=4, cut_off="away", cut_off_seconds=5.0)
+    late = TypeStatus(TypeName("x", "v1", "Z"), False, 70, 80, 6)
+    status = ControllerStatus(
+        "c",
+        "running",
+        seconds=7.0,
+        term=8,
+        types=(kind, late),
+        concurrency=9,
+        queue=QueueStatistics(10, 11, 12, 13, 14, 0.0, 15, 16),
+        running=(17.0, 18.0),
+        oldest_wait=19.0,
+        holding="a reason",
+        unmapped=20,
+        not_done_count=21,
+        restarts=22,
+        shards=(1, 2, 3, 5),
+    )
+    metrics = Metrics()
+    metrics.watch(lambda: [status])
+    for name, labels, expected in (
+        ("controller_phase", {"phase": "running"}, 1),
+        ("controller_phase", {"phase": "standby"}, 0),
+        ("controller_phase_seconds", {}, 7),
+        ("controller_ready", {}, 0),
+        ("controller_term", {}, 8),
+        ("controller_restarts_total", {}, 22),
+        ("shards_held", {}, 4),
+        ("concurrency", {}, 9),
+        ("cache_primed", {"type": "x.v1.Y"}, 1),
+        ("cache_primed", {"type": "x.v1.Z"}, 0),
+        ("cache_resources", {"type": "x.v1.Z"}, 6),
+        ("cache_revision", {"type": "x.v1.Z"}, 70),
+        ("cache_lag_revisions", {"type": "x.v1.Y"}, 0),
+        ("cache_lag_revisions", {"type": "x.v1.Z"}, 20),
+        ("stream_cut_off_seconds", {"type": "x.v1.Y"}, 5),
+        ("queue_keys", {"state": "ready"}, 10),
+        ("queue_keys", {"state": "backlog"}, 11),
+        ("queue_keys", {"state": "resting"}, 12),
+        ("queue_keys", {"state": "scheduled"}, 13),
+        ("queue_keys", {"state": "in hand"}, 14),
+        ("queue_adds_total", {}, 15),
+        ("queue_merged_total", {}, 16),
+        ("queue_oldest_seconds", {}, 19),
+        ("keys_held", {}, 10),
+        ("held", {}, 1),
+        ("unmapped", {}, 20),
+        ("keys_not_done", {}, 21),
+        ("reconcile_running_seconds", {}, 35),
+        ("reconcile_longest_seconds", {}, 18),
+    ):
+        assert value(metrics, f"headway_{name}", labels) == expected, name
+
+
+def test_where_to_look_is_where_it_is() -> None:
+    """Every metric, event and field of the guide's table exists; in brackets is what is logged at no warning."""
+    there = {f"headway_{name}_total" for name in _COUNTERS} | set(
+        re.findall(r"`(headway_\w+)`", GUIDE.split("## Metrics")[1])
+    )
+    fields_there = {each.name for kind in (ControllerStatus, TypeStatus) for each in fields(kind)}
+    table = GUIDE.split("## Where to look")[1].split("## Health")[0]
+    rows = re.findall(r"^\| (?!what \||---)(.*?) \| (.*?) \| (.*?) \|(.*)\|$", table, re.MULTILINE)
+    assert len(rows) == 12
+    for what, named, lines, status in rows:
+        assert set(re.findall(r"`(\w+)`", named)) <= there, what
+        assert set(re.findall(r"`(\w+)`", status)) <= fields_there, what
+        quiet = {name for names in re.findall(r"\((`.*?)\)", lines) for name in re.findall(r"`(\w+)`", names)}
+        for name in re.findall(r"`(\w+)`", lines):
+            event = getattr(events, name)
+            values = [LookupError(each) if each == "error" else each for each in event.__match_args__]
+            with structlog.testing.capture_logs() as logged:
+                log_report()(event(*values))
+            assert bool(logged) == (name not in quiet), name
 
 
 async def test_failures_are_counted_by_how_they_failed(autojump_clock: MockClock) -> None:
@@ -147,6 +313,7 @@ async def test_a_restart_is_counted_by_what_ended_the_run(autojump_clock: MockCl
         await rig.restart()
         await rig.settle()
         assert rig.value("headway_runs_ended_total", **ours) == 1
+        assert rig.value("headway_controller_restarts_total", **ours) == 1
         assert rig.value("headway_runs_started_total", **ours) == 2
         after = rig.value("headway_controller_term", **ours)
         assert before is not None

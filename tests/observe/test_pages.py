@@ -58,6 +58,7 @@ def _statuses(*given: ControllerStatus) -> Callable[[], Sequence[ControllerStatu
 
 
 FAILED = ControllerStatus("a", "resting", 1.0, restarts=3, error="KeyError: 'b'")
+LINES = ControllerStatus("a", "resting", 1.0, restarts=1, error="ValueError: one\n  two\n")
 STARTING = ControllerStatus("a", "starting", 4.0, error="Fenced: late")
 
 
@@ -65,6 +66,7 @@ STARTING = ControllerStatus("a", "starting", 4.0, error="Fenced: late")
     ("status", "line"),
     [
         (FAILED, "a rests after 3 failed runs, the last by KeyError: 'b'"),
+        (LINES, "a rests after a failed run by ValueError: one two"),
         (STARTING, "a has been starting for 4 s, after Fenced: late"),
         (ControllerStatus("a", "running", 4.0, holding="why"), "a holds back every key: why"),
     ],

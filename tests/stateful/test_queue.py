@@ -153,6 +153,18 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.add(key, reason, priority, now + delay if delay > 0 else None)
             self.unanswered[key] = reason
 
+    @precondition(lambda self: self.model.hand)
+    @rule(data=st.data(), adds=st.lists(st.tuples(PRIORITIES, SECONDS), min_size=2, max_size=3), failed=st.booleans())
+    def is_put_off_again_in_hand(self, data: st.DataObject, adds: list[tuple[Priority, float]], failed: bool) -> None:
+        """Of several delays the earliest counts, and the best of their priorities, also beside a key in hand."""
+        key = self.some_in_hand(data)
+        for priority, delay in adds:
+            self.add_after_one(key, priority, delay)
+        if failed:
+            self.fail_key(key)
+        else:
+            self.finish_key(key, dropped=False)
+
     @rule(seconds=SECONDS)
     def time_passes(self, seconds: float) -> None:
         self.model.now += seconds

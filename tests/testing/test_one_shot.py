@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog.testing
 import trio
 from trio.testing import MockClock
 
@@ -185,6 +187,214 @@ async def test_a_result_that_is_none_is_named(autojump_clock: MockClock) -> None
             await shot.reconcile("x")
 
 
+async def test_a_shards_reconcile_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Under the fence of the key's shard, and with its term, as a worker's would be."""
+    app = headway.App("spread")
+    team = app.type("spread", "v1", "Team", Team)
+    terms: list[int] = []
+    runtimes: list[headway.Runtime] = []
+
+    @app.controller(manages=team, placement=headway.sharded(shards=4))
+    async def spread(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        terms.append(rt.term)
+        runtimes.append(rt)
+        if found is not None:
+            await rt.client.write_status(found, "spread", [headway.Condition("Ready", headway.ConditionState.TRUE)])
+
+    async with one_shot(app, "spread") as shot:
+        await shot.given(*(team.new(f"t{number}", Team()) for number in range(9)))
+        fences = {written.request.fence.member for n in range(9) for written in (await shot.reconcile(f"t{n}")).written}
+        assert fences <= set("0123")
+        assert len(fences) > 1
+        [written] = (await shot.reconcile("t1")).written
+        assert written.request.fence.term == terms[-1] > 0
+        # Each shard has a runtime of its own, with its term.
+        assert shot.runtime not in runtimes
+
+
+async def test_what_a_reconcile_by_hand_writes_is_its_keys(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """The controller's own writes are no changes that it must reconcile for, as in production."""
+    app = headway.App("own")
+    team = app.type("own", "v1", "Team", Team)
+
+    @app.controller(manages=team, when=headway.not_own_writes())
+    async def own(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None:
+            await rt.client.write_status(found, "own", [headway.Condition("Ready", headway.ConditionState.TRUE)])
+
+    async with one_shot(app, "own") as shot:
+        [core] = await shot.given(team.new("core", Team()))
+        await shot.requests()
+        assert [each.what for each in (await shot.reconcile(core)).written] == ["status"]
+        assert await shot.requests() == []
+
+
+async def test_what_is_to_be_reconciled_must_be_of_the_managed_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A name, an id or a resource; anything else is named, and so is an attempt that there is not."""
+    staff = Staff()
+    async with one_shot(staff.app, "accounts") as shot:
+        [core] = await shot.given(staff.team.new("core", Team(members=["ada"])))
+        assert [each.id.name for each in (await shot.reconcile(core)).written] == ["ada", "core"]
+        wrong: list[Any] = [staff.account.id("core"), staff.account.new("ada", Account()), 7]
+        for given in wrong:
+            with pytest.raises(headway.InvalidArgument, match=r"is no staff\.v1\.Team: give its name, its id or the"):
+                await shot.reconcile(given)
+        with pytest.raises(headway.InvalidArgument, match="attempt is 0; the first one is 1"):
+            await shot.reconcile("core", attempt=0)
+
+
+async def test_what_was_stored_by_others_is_waited_for_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Before it is told what would be reconciled."""
+    staff = Staff()
+    async with one_shot(staff.app, "accounts") as shot:
+        await shot.client.apply(staff.team.new("core", Team(members=["ada"])))
+        assert [each.id.name for each in await shot.requests()] == ["core"]
+
+
+async def test_what_an_initialiser_raises_comes_out(autojump_clock: MockClock) -> None:
+    """At once, and not after as many runs as there is time for."""
+    app = headway.App("begun")
+
+    async def initialiser(_: headway.Runtime) -> None:
+        raise LookupError("nothing to begin with")
+
+    @app.controller(manages=app.type("begun", "v1", "Team", Team), initialiser=initialiser)
+    async def never(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    with pytest.raises(LookupError, match="nothing to begin with"):
+        async with one_shot(app, "never", report=lambda _: None):
+            pass
+    assert autojump_clock.current_time() < 1
+
+
+async def test_what_a_mapper_raises_comes_out(autojump_clock: MockClock) -> None:
+    """Of what gave it the change; a run that has begun and ends begins again, as in production."""
+    app = headway.App("mapped")
+    team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
+
+    broken = True
+
+    def team_of(found: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
+        if broken:
+            raise LookupError(f"{found.name} is nobody's")
+        return [team.id(found.data.login)]
+
+    @app.controller(manages=team, watches={account: team_of})
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    heard: list[object] = []
+    async with one_shot(app, "look", report=heard.append) as shot:
+        for _ in range(2):
+            with pytest.raises(LookupError, match="ada is nobody's"):
+                await shot.given(account.new("ada", Account(login="core")))
+        assert autojump_clock.current_time() < 1
+        assert any(isinstance(each, headway.events.MappingFailed) for each in heard)
+        broken = False
+        assert [each.id.name for each in await shot.requests()] == ["core"]
+
+
+async def test_what_a_mapper_must_not_return_is_told_once(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It isn't asked again, so nothing waits for it; the log names it."""
+    app = headway.App("mapped")
+    team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
+    wrong: Any = lambda found, _: [found.id]  # noqa: E731  # what it is declared as would be refused
+
+    @app.controller(manages=team, watches={account: wrong})
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    heard: list[object] = []
+    async with one_shot(app, "look", report=heard.append) as shot:
+        await shot.given(account.new("ada", Account()))
+        assert await shot.requests() == []
+    assert [each.retry_after for each in heard if isinstance(each, headway.events.MappingFailed)] == [0.0]
+
+
+async def test_a_reconcile_waits_for_what_is_stored(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """By whomever; and so does a mapper that is asked by hand."""
+    staff, script = Staff(), ScriptedChannel()
+    async with one_shot(staff.app, "accounts", through=script.over) as shot, trio.open_nursery() as nursery:
+        for wait in (lambda: shot.reconcile("core"), lambda: shot.mapped(staff.account)):
+            script.hold(staff.team)
+            await shot.client.apply(staff.team.new("core", Team(members=[f"m{trio.current_time():.0f}"])))
+            ended = trio.Event()
+
+            async def waits(wait: Any = wait, ended: trio.Event = ended) -> None:
+                await wait()
+                ended.set()
+
+            nursery.start_soon(waits)
+            await trio.sleep(5)
+            assert not ended.is_set()
+            script.release(staff.team)
+            await ended.wait()
+        await shot.reconcile("core")
+        assert len(await shot.client.list(staff.account)) == 1
+
+
+async def test_what_was_there_before_is_no_change(autojump_clock: MockClock, tmp_path: Path) -> None:  # noqa: ARG001
+    """Nothing is asked for because of it."""
+    staff, store = Staff(), f"sqlite:{tmp_path / 'staff.db'}"
+    async with one_shot(staff.app, "accounts", store=store) as shot:
+        await shot.given(staff.team.new("core", Team()))
+    async with one_shot(staff.app, "accounts", store=store) as shot:
+        assert await shot.requests() == []
+        assert [each.name for each in shot.runtime.cache.list(staff.team)] == ["core"]
+
+
+async def test_what_goes_wrong_is_logged_unless_somebody_hears_it(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """As in production: `on_start` has failed, and the run goes on."""
+    app = headway.App("logged")
+
+    async def on_start(_: headway.Runtime) -> None:
+        raise LookupError("no start")
+
+    @app.controller(manages=app.type("logged", "v1", "Team", Team), on_start=on_start)
+    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    with structlog.testing.capture_logs() as lines:
+        async with one_shot(app, "look") as shot:
+            await shot.reconcile("a")
+    assert [(line["event"], line["error"]) for line in lines] == [("CallbackFailed", "LookupError: no start")]
+
+
+async def test_a_daemon_is_no_call() -> None:
+    """It says so, and where it can be tested."""
+    app = headway.App("lived")
+    team = app.type("lived", "v1", "Team", Team)
+
+    @app.daemon(team)
+    async def watcher(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+        raise AssertionError("it ran")
+
+    with pytest.raises(DeclarationError, match=r"watcher is a daemon, .* test it in headway\.open_engine"):
+        async with one_shot(app, "watcher"):
+            pass
+
+
+async def test_a_timer_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """And says when it wants to be called again."""
+    app = headway.App("timed")
+    team = app.type("timed", "v1", "Team", Team)
+    called: list[str] = []
+
+    @app.timer(team, every=60, jitter=0)
+    async def tick(_: headway.Runtime, found: headway.Resource[Team]) -> None:
+        called.append(found.name)
+
+    async with one_shot(app, "tick") as shot:
+        await shot.given(team.new("core", Team()))
+        assert (await shot.reconcile("core")).requeue_after is not None
+        await trio.sleep(61)
+        assert (await shot.reconcile("core")).requeue_after == pytest.approx(60, abs=2)
+        assert set(called) == {"core"}
+
+
 def test_a_stored_resource_looks_like_one() -> None:
     """With a uid, a version, a generation, and what else is asked for."""
     type = Staff().team
@@ -196,3 +406,29 @@ def test_a_stored_resource_looks_like_one() -> None:
     assert headway.client.has_condition(made, "Ready", headway.ConditionState.TRUE, "accounts")
     assert not headway.client.has_condition(made, "Ready", headway.ConditionState.TRUE, "others")
     assert stored(made, version=8).generation != made.generation
+
+
+async def test_a_mapper_that_changes_what_it_reads_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """Where it is asked by the test, and where a change has asked it."""
+    staff = Staff()
+
+    def changes(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
+        account.data.login = "mine"
+        return []
+
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, changes)], name="changing")
+    async def changing(_: headway.Runtime, __: headway.Request[Team]) -> None:
+        """Nothing to do."""
+
+    async def ask() -> None:
+        async with one_shot(staff.app, "changing") as shot:
+            await shot.mapped(staff.account, new=staff.account.new("ada", Account(login="ada")))
+
+    async def change() -> None:
+        async with one_shot(staff.app, "changing") as shot:
+            await shot.client.write(staff.account.new("ada", Account(login="ada")))
+            await shot.requests()
+
+    for way in (ask, change):
+        with trio.move_on_after(10), pytest.raises(headway.IsolationBroken, match="changes has changed what it was"):
+            await way()

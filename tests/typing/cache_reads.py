@@ -37,6 +37,11 @@ def members(team: headway.Resource[Team]) -> list[str]:
     return team.data.members
 
 
+def name_of(team: headway.Resource[Team]) -> str:
+    """Gives a text."""
+    return team.name
+
+
 @headway.query(TEAM, BY_MEMBER)
 def teams_of(cache: headway.CacheReader, member: str, *, limit: int = 10) -> list[str]:
     """The names of the teams that somebody is in."""
@@ -96,4 +101,10 @@ headway.index_many(TEAM, "size", lambda team: len(team.data.members))  # type: i
 headway.index(SIZE, "name", lambda size: size.data.name)  # type: ignore[attr-defined]
 headway.projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]
 headway.map_index(BY_NAME)  # type: ignore[arg-type]
+headway.map_index(BY_SIZE, value=name_of)  # type: ignore[arg-type]
+headway.map_index_prefix(BY_SIZE, name_of)  # type: ignore[arg-type]
+headway.map_index_parents(BY_NAME, members)  # type: ignore[arg-type]
+headway.map_index_parents(BY_PATH, name_of)  # type: ignore[arg-type]
+headway.map_index_parents(BY_PATH, lambda team: (team.name,))
+headway.map_index_prefix(BY_NAME, lambda team: team.name or None)
 Query[[str], int]

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from headway.cache._cached_type import CachedType
+from headway.cache._isolation import Isolation
 from headway.cache._projection import Projection
 from headway.cache._query import Query
 from headway.cache._reader import CacheReader, Held
@@ -31,8 +32,10 @@ class Cache(CacheReader):
         manages: CachedType[Any],
         watches: Iterable[CachedType[Any]],
         queries: Collection[Query[Any, Any]] = (),
+        isolation: Isolation | None = None,
     ) -> None:
         self._controller = controller
+        self.isolation = isolation
         self.manages = manages
         self._queries = queries
         self._declared = {type.name: type for type in (manages, *watches)}

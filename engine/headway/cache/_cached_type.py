@@ -31,6 +31,10 @@ class CachedType(Protocol[R_co]):
         """The id of a resource of this type."""
         ...
 
+    def tenancy_problem(self, partition: str, namespace: str) -> str | None:
+        """What is wrong with tenancy units for the scope, or None."""
+        ...
+
     def view(self, message: pb.Resource) -> R_co:
         """A message that a cache holds, as user code sees it."""
         ...

@@ -33,12 +33,21 @@ class Isolation:
         """
         before = copy_message(message)
         try:
-            return call()
-        finally:
-            if not equal(before, message):
-                self._found(f"{who} has changed what the cache holds", before)
-            if given is not message and _differs(given, before):
-                self._found(f"{who} has changed what it was given to read", before)
+            answer = call()
+        except IsolationBroken:
+            # Whom it calls has done it, and is named.
+            raise
+        except BaseException:
+            self._compare(who, before, message, given)
+            raise
+        self._compare(who, before, message, given)
+        return answer
+
+    def _compare(self, who: str, before: pb.Resource, message: pb.Resource, given: Any) -> None:
+        if not equal(before, message):
+            self._found(f"{who} has changed what the cache holds", before)
+        if given is not message and _differs(given, before):
+            self._found(f"{who} has changed what it was given to read", before)
 
     def _found(self, what: str, before: pb.Resource) -> None:
         broken = IsolationBroken(f"{what}: {before.id.name if before.id else ''!r} at version {before.version}")

@@ -28,15 +28,14 @@ from headway.resource import (
     ResourceId,
     ResourceType,
     Scope,
+    Stored,
     TypeName,
     copy_message,
     decode,
     encode,
     equal,
     finalizers,
-    is_marked,
     pb,
-    resource_id,
 )
 
 T = TypeVar("T", bound=Payload)
@@ -49,53 +48,21 @@ _NO_METADATA: dict[str, str] = {}
 _NO_STATUS: dict[str, pb.Status] = {}
 
 
-class Projected(Generic[S]):
+class Projected(Stored, Generic[S]):
     """What is kept of a resource. It is read only: no client takes it for a write.
 
     To change the resource, read the whole of it by the client, and write that. To delete it as it was seen here:
-    ``rt.client.delete(slim.id, version=slim.version)``.
+    ``rt.client.delete(slim.id, version=slim.version)``; its version and generation are the whole resource's.
     """
 
-    # Invariant: the object behind `_message` is shared and never written to.
-    __slots__ = ("_data", "_message", "type")
+    __slots__ = ("_data", "type")
+
+    type: Projection[S]
 
     def __init__(self, type: Projection[S], message: pb.Resource) -> None:
         self.type = type
         self._message = message
         self._data: S | None = None
-
-    @property
-    def id(self) -> ResourceId:
-        """The id of the whole resource."""
-        return resource_id(self._message.id)._replace(type=self.type.name)
-
-    @property
-    def name(self) -> str:
-        """The name within type and tenancy."""
-        assert self._message.id is not None
-        return self._message.id.name
-
-    @property
-    def uid(self) -> str:
-        """The incarnation."""
-        assert self._message.id is not None
-        return self._message.id.uid
-
-    @property
-    def owner(self) -> ResourceId | None:
-        """The resource with which this one is deleted."""
-        owner = self._message.owner
-        return None if owner is None else resource_id(owner)
-
-    @property
-    def version(self) -> str:
-        """The decimal revision of the whole resource's last change, outside of the projection too."""
-        return self._message.version
-
-    @property
-    def generation(self) -> str:
-        """The whole resource's: changes with every Write and no WriteStatus."""
-        return self._message.generation
 
     @property
     def data(self) -> S:
@@ -121,11 +88,6 @@ class Projected(Generic[S]):
     def finalizers(self) -> frozenset[str]:
         """The names that hold this resource when it is deleted."""
         return finalizers(self._message.metadata)
-
-    @property
-    def is_deleting(self) -> bool:
-        """Whether it has been deleted and only finalizers still hold it."""
-        return is_marked(self._message.metadata)
 
     def __repr__(self) -> str:
         return f"<Projected {self.id} as {self.type.payload.__name__}, to read only>"
@@ -166,6 +128,10 @@ class Projection(Generic[S]):
     def id(self, name: str, *, partition: str = "", namespace: str = "", uid: str = "") -> ResourceId:
         """See `ResourceType.id`."""
         return self.of.id(name, partition=partition, namespace=namespace, uid=uid)
+
+    def tenancy_problem(self, partition: str, namespace: str) -> str | None:
+        """See `ResourceType.tenancy_problem`."""
+        return self.of.tenancy_problem(partition, namespace)
 
     def view(self, message: pb.Resource) -> Projected[S]:
         """What is held, as user code sees it."""

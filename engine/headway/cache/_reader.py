@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from headway.cache._cached_type import CachedType
 from headway.cache._indexes import Index, Path, Table
+from headway.cache._isolation import Isolation
 from headway.cache._projection import Projected
 from headway.cache._query import Query
 from headway.errors import IndexIncomplete, InvalidArgument, NotWatched
@@ -53,9 +54,11 @@ class CacheReader(ABC):
 
     Attributes:
         manages: the controller's managed type.
+        isolation: what checks the mappers that are given this; None: nothing does.
     """
 
     manages: CachedType[Any]
+    isolation: Isolation | None = None
     _controller: str
     _queries: Collection[Query[Any, Any]]
 

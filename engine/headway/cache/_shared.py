@@ -39,12 +39,14 @@ class SharedType:
     Attributes:
         gate: what is held. Another object after the store has been replaced by another one.
         heard: how many items its streams have brought so far.
+        cut_off: why there is no stream, and since when by Trio's clock; None: there is one, or will be the first.
     """
 
     def __init__(self, type: CachedType[Any], report: Report, isolation: Isolation | None = None) -> None:
         self.type = type
         self.gate = Gate()
         self.heard = 0
+        self.cut_off: tuple[str, float] | None = None
         self._projection = type if isinstance(type, Projection) else None
         self._report = report
         self._isolation = isolation
@@ -92,15 +94,22 @@ class SharedType:
         gate = self.gate
         if self._projection is not None:
             item = self._projected(item)
-        stale = gate.refused.changes + gate.refused.snapshots
+        stale = self.refused
         before = gate.frontier
         applied = gate.feed(item)
         if isinstance(item, EndOfSnapshot) and item.position.revision >= gate.frontier:
             self._distrusted = False
-        count = gate.refused.changes + gate.refused.snapshots
-        if count > stale:
-            self._report(StaleRefused(self.type.name, type(item).__name__, count))
+        if self.refused > stale:
+            self._report(StaleRefused(self.type.name, type(item).__name__, self.refused))
         self._tell(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
+
+    def interrupted(self, why: str) -> None:
+        """See `watch.Sink`."""
+        if not why:
+            self.cut_off = None
+        else:
+            since = trio.current_time() if self.cut_off is None else self.cut_off[1]
+            self.cut_off = why, since
 
     # --- for the runs ---
 
@@ -113,6 +122,11 @@ class SharedType:
         """Raise StoreWentBack if the store went back."""
         if self._failure is not None:
             raise self._failure
+
+    @property
+    def refused(self) -> int:
+        """How many items of its streams were refused, because they were older than what is held."""
+        return self.gate.refused.changes + self.gate.refused.snapshots
 
     @property
     def resources(self) -> int:
@@ -166,6 +180,7 @@ class SharedType:
             self.gate = Gate()
             self._distrusted = False
             self._failure = None
+            self.cut_off = None
         else:
             self._failure = error
         for subscription in self._subscriptions:

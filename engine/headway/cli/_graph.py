@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import Literal
 
 import click
 
 from headway.cli._exits import Exit, fail
 from headway.cli._serve import apps_at
-from headway.cli._text import plain, table
+from headway.cli._text import plain
 from headway.controller import Graph
 from headway.controller import graph as graph_of
 from headway.errors import DeclarationError
+
+_WIDTH = 80
 
 
 @click.command()
@@ -43,31 +46,44 @@ def graph(app: str, output: Literal["text", "mermaid", "json"]) -> None:
 
 
 def _text(graph: Graph) -> str:
-    parts = []
-    if graph.controllers:
-        parts.append(table(["CONTROLLER", "", "WHAT", "BY"], _rows(graph)))
+    parts = [_controller(graph, name) for name in graph.controllers]
     used = {edge.type for edge in graph.edges}
     alone = [type for type in graph.types if type not in used]
     if alone:
-        parts.append("No controller has to do with " + ", ".join(alone) + ".")
+        parts.append(_wrapped("No controller has to do with " + ", ".join(alone) + "."))
     for number, cycle in enumerate(graph.cycles, start=1):
-        way = " -> ".join([*cycle.types, cycle.types[0]])
-        parts.append("\n".join([f"Cycle {number}: {way}", *(f"  {step}" for step in cycle.steps)]))
+        parts.append(f"Cycle {number}: a change of {cycle.types[0]}")
+        parts[-1] += "".join(
+            "\n" + _wrapped(f"makes {step.controller} {step.how.removesuffix('s')} {step.target}", "  ")
+            for step in cycle.steps
+        )
     if graph.undeclared and graph.controllers:
-        parts.append("Taken to write what they manage, because they don't say: " + ", ".join(graph.undeclared) + ".")
+        who = ", ".join(graph.undeclared)
+        parts.append(_wrapped(f"Taken to write what they manage, because they don't say: {who}."))
     if not graph.cycles:
         parts.append("No cycles.")
     return "\n\n".join("\n".join(map(plain, part.split("\n"))) for part in parts)
 
 
-def _rows(graph: Graph) -> list[tuple[str, str, str, str]]:
-    rows: list[tuple[str, str, str, str]] = []
-    for name, (declared_as, sources) in graph.controllers.items():
-        label = name if declared_as == "controller" else f"{name} ({declared_as})"
-        for edge in graph.edges:
-            if edge.controller == name:
-                rows.append((label, edge.relation, edge.type, edge.by))
-                label = ""
-        for source in sources:
-            rows.append(("", "hears", source, ""))
-    return rows
+def _controller(graph: Graph, name: str) -> str:
+    declared_as, sources = graph.controllers[name]
+    lines = [name if declared_as == "controller" else f"{name} ({declared_as})"]
+    for edge in graph.edges:
+        if edge.controller == name:
+            by = f", by {edge.by}" if edge.by and not edge.by.startswith("when ") else f" {edge.by}".rstrip()
+            lines.append(_wrapped(f"{edge.relation:7}  {edge.type}{by}", "  "))
+    lines += [_wrapped(f"hears    {source}", "  ") for source in sources]
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    """Lines that fit a terminal; a name is never broken, so that it can be searched for."""
+    further = f"{indent}           " if indent else ""
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -20,7 +20,7 @@ from headway.client._arguments import (
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
 from headway.client._watch import WatchStream
-from headway.client._writes import Allow, PlainWrites, Writes
+from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
 from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
 from headway.resource import (
     DELETION_TIMESTAMP,
@@ -273,7 +273,7 @@ class Client:
         )
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
-        self._writes.acknowledged(type, id.key, left, self._acknowledged_at(reply.position), deleted=True)
+        self._writes.acknowledged(Acknowledged(type, id.key, left, self._acknowledged_at(reply.position), deleted=True))
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return type.view(left)
@@ -318,7 +318,7 @@ class Client:
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("a write was answered without the resource"))
         at_position = self._acknowledged_at(at)
-        self._writes.acknowledged(type, resource_key(stored), stored, at_position, status_key=status_key)
+        self._writes.acknowledged(Acknowledged(type, resource_key(stored), stored, at_position, status_key))
         return type.view(stored)
 
     def _acknowledged_at(self, message: pb.Position | None) -> Position:

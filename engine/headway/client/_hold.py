@@ -49,6 +49,11 @@ class HeldLease:
         return self._term.is_held(trio.current_time())
 
     @property
+    def until(self) -> float:
+        """Up to when it is surely held unless it is renewed, by Trio's clock; in the past when that time is over."""
+        return self._term.until
+
+    @property
     def remaining(self) -> float:
         """Seconds for which it is surely held unless it is renewed; 0 when it is lost."""
         return max(0.0, self._term.until - trio.current_time()) if self.held else 0.0

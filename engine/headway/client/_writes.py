@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from headway.errors import OutcomeUnknown
 from headway.resource import Key, Position, ResourceType, pb
+
+
+class Acknowledged(NamedTuple):
+    """The answer to a write. A WriteStatus and a Delete may have found it so already, at another writer's revision.
+
+    Attributes:
+        stored: what bears the key at ``position``; None: nothing does.
+        status_key: that of a WriteStatus.
+        deleted: it was a Delete.
+    """
+
+    type: ResourceType[Any]
+    key: Key
+    stored: pb.Resource | None
+    position: Position
+    status_key: str = ""
+    deleted: bool = False
 
 
 class Writes(Protocol):
@@ -22,22 +39,8 @@ class Writes(Protocol):
         """The store that the writer's view is of: any other one refuses its writes. Empty: whichever it is."""
         ...
 
-    def acknowledged(
-        self,
-        type: ResourceType[Any],
-        key: Key,
-        stored: pb.Resource | None,
-        position: Position,
-        *,
-        status_key: str = "",
-        deleted: bool = False,
-    ) -> None:
-        """A write was answered: at ``position`` this is what bears the name; None: nothing does.
-
-        ``status_key`` is that of a WriteStatus, and ``deleted`` says that it was a Delete: those two may have found it
-        so already, and a revision that is another writer's. Called before the call returns to its caller, without a
-        checkpoint between.
-        """
+    def acknowledged(self, write: Acknowledged) -> None:
+        """A write was answered. Called before the call returns to its caller, without a checkpoint between."""
         ...
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
@@ -59,16 +62,7 @@ class PlainWrites:
     fence = None
     store_id = ""
 
-    def acknowledged(
-        self,
-        type: ResourceType[Any],
-        key: Key,
-        stored: pb.Resource | None,
-        position: Position,
-        *,
-        status_key: str = "",
-        deleted: bool = False,
-    ) -> None:
+    def acknowledged(self, write: Acknowledged) -> None:
         """Tell nobody."""
 
     def unknown(self, error: OutcomeUnknown | None) -> None:

@@ -19,6 +19,7 @@ from headway.controller._leading import Leading as Leading
 from headway.controller._mapping import Owed as Owed
 from headway.controller._outputs import Outputs as Outputs
 from headway.controller._own_writes import OwnWrite as OwnWrite
+from headway.controller._own_writes import reconciling as reconciling
 from headway.controller._placement import Placement as Placement
 from headway.controller._placement import Sharded as Sharded
 from headway.controller._placement import sharded as sharded

@@ -24,8 +24,7 @@ class Declared:
     def __call__(self, method: str, request: Any) -> None:
         """Raise NotDeclared for a call that the controller has not declared."""
         if method in ("Write", "WriteStatus", "Delete"):
-            id = request.resource.id if method == "Write" else request.id
-            self.check_write(type_name(None if id is None else id.type))
+            self.check_write(type_name((request.resource if method == "Write" else request).id.type))
         elif self._reads is not None:
             if method == "ListByOwner":
                 raise NotDeclared(

@@ -23,11 +23,11 @@ _SILENCE = 30.0
 
 async def deletions_since(
     channel: Channel, type: ResourceType[Any], since: Position, until: int, report: Report, controller: str
-) -> list[Applied]:
+) -> list[Applied] | None:
     """The deletions of a type after ``since`` and up to ``until``, each with the resource as it last was.
 
     Where the store's history doesn't reach back that far they can't be known; that is reported, and the answer is
-    empty: then only a finalizer keeps a deletion from being missed. Raises Unavailable when the stream fails or says
+    None: then only a finalizer keeps a deletion from being missed. Raises Unavailable when the stream fails or says
     nothing for `_SILENCE`, which ends the run; the next one reads them again.
     """
     machine = StreamMachine(since.store_id, since)
@@ -44,14 +44,14 @@ async def deletions_since(
                     ]
                 elif checked is not None and not isinstance(checked, Bookmark):
                     report(DeletionsUnknown(controller, type.name, since.revision, "the server can't resume"))
-                    return []
+                    return None
                 if machine.told >= until:
                     return deleted
     except GRPCError as error:
         if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS):
             raise client_error(error) from error
         report(DeletionsUnknown(controller, type.name, since.revision, error.message or error.status.name))
-        return []
+        return None
     raise Unavailable(f"the server has ended the stream of {type.name} at {machine.told}, before revision {until}")
 
 

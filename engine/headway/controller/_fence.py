@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 import trio
 
 from headway.cache import Hub, SharedType
-from headway.client import LeaseClient, RunFence
+from headway.client import Acknowledged, LeaseClient, RunFence
 from headway.controller._own_writes import OwnWrites
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteSettled, WriteUnknown
-from headway.resource import Key, Position, ResourceType, pb
+from headway.resource import pb
 
 _LONGEST_WAIT = 5.0
 
@@ -58,20 +58,11 @@ class RunWrites:
         self.unknown_writes = 0
         self._tainted = trio.Event()
 
-    def acknowledged(
-        self,
-        type: ResourceType[Any],
-        key: Key,
-        stored: pb.Resource | None,
-        position: Position,
-        *,
-        status_key: str = "",
-        deleted: bool = False,
-    ) -> None:
+    def acknowledged(self, write: Acknowledged) -> None:
         """Show the write in the cache before the call returns."""
-        self.own.note(type.name, key, stored, position, status_key=status_key, deleted=deleted)
-        for shared in self._hub.known(type):
-            shared.reply(key, stored, position)
+        self.own.note(write)
+        for shared in self._hub.known(write.type):
+            shared.reply(write.key, write.stored, write.position)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Hold back every key, and have it settled."""
@@ -107,7 +98,9 @@ class RunWrites:
         """Raise the fence above what the initialiser wrote, and so settle what became of it."""
         self._tainted = trio.Event()
         raised = await self._raise(lease)
-        self._queue.release()
+        # One that was lost while this was raised needs a commit after it: `settle` sees to that.
+        if not self._tainted.is_set():
+            self._queue.release()
         return raised
 
     async def settle(self, lease: LeaseClient, shared: Iterable[SharedType]) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from headway._groups import story
 from headway.client import HeldLease, LeaseClient, hold_lease
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseTaken, Report
 
@@ -37,7 +38,7 @@ class Leading:
 
     Attributes:
         leader: who holds the lease instead; empty while nobody is known to.
-        error: why it can't be asked for now; empty: it can.
+        error: why it can't be asked for, or renewed, now; empty: it can.
         on_standby: is called when another process is found to hold the lease.
     """
 
@@ -60,7 +61,10 @@ class Leading:
         self._check = check
         self._warm = warm
         self.leader = ""
-        self.error = ""
+        self._error = ""
+        self._lease: HeldLease | None = None
+        # Up to when the lease was held when a renewal failed; one that succeeds moves that.
+        self._until = 0.0
         self.on_standby: Callable[[], None] = _nothing
 
     @asynccontextmanager
@@ -71,17 +75,27 @@ class Leading:
             async with hold_lease(
                 self._leases, self._name, holder=self._process, ttl=self._ttl, report=self._heard
             ) as lease:
+                self._lease = lease
                 yield lease
         finally:
-            self.leader = self.error = ""
+            self.leader = self._error = ""
+            self._lease = None
+
+    @property
+    def error(self) -> str:
+        """See `Leading`."""
+        if self._lease is not None and self._lease.until > self._until:
+            return ""
+        return self._error
 
     def _heard(self, event: object) -> None:
         if isinstance(event, LeaseAwaited):
-            self.leader, self.error = event.holder, ""
+            self.leader, self._error = event.holder, ""
             self._warm()
             self.on_standby()
         elif isinstance(event, LeaseTaken):
-            self.leader = self.error = ""
+            self.leader = self._error = ""
         elif isinstance(event, LeaseDelayed):
-            self.error = f"{type(event.error).__name__}: {event.error}"
+            self._error = story(event.error)
+            self._until = self._lease.until if self._lease is not None else 0.0
         self._report(event)

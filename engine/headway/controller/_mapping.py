@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
-from headway.cache import Applied, CachedType, CacheReader, Found, Isolation, Subscription
+from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
 from headway.controller._alive import Lives
 from headway.controller._definition import Definition
 from headway.controller._own_writes import OwnWrites
@@ -15,7 +15,7 @@ from headway.controller._request import Reason
 from headway.controller._self_triggers import SelfTriggers
 from headway.errors import DeclarationError
 from headway.events import MappingFailed, Report
-from headway.mapper import MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name, reading
+from headway.mapper import MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority
 from headway.resource import Key, TypeName
 
@@ -63,7 +63,6 @@ class RunMapping:
         own: OwnWrites,
         self_triggers: SelfTriggers,
         lives: Lives,
-        isolation: Isolation | None = None,
     ) -> None:
         self._definition = definition
         self._own = own
@@ -73,7 +72,6 @@ class RunMapping:
         self._queue = queue
         self._report = report
         self._on_progress = on_progress
-        self._isolation = isolation
         self._items = MapQueue()
         self._manages = definition.manages.name
         self._watches = {type.name: watch for type, watch in definition.watches.items()}
@@ -205,27 +203,18 @@ class RunMapping:
 
     def _passes(self, item: MapItem, type: CachedType[Any], when: Predicate[Any]) -> bool:
         applied = item.applied
-        return when.passes(type, applied.old, applied.new, self._own.is_own(item.type, applied), self._isolation)
+        return when.passes(type, applied.old, applied.new, self._own.is_own(item.type, applied), self._cache.isolation)
 
     def _keys(self, item: MapItem, watch: Watch[Any]) -> list[Key]:
         old, new = item.applied.old, item.applied.new
         view, mapper = watch.type.view, watch.mapper
         states = (None if old is None else view(old), None if new is None else view(new))
-
-        def call() -> tuple[list[Key], list[str]]:
-            keys: list[Key] = []
-            problems: list[str] = []
-            for answer in ask(mapper, *states, self._cache):
-                found, wrong = ids_of(answer, self._definition.manages)
-                keys += found
-                problems += wrong
-            return keys, problems
-
-        # Its name is asked for only where somebody is to be named: this is done for every change.
-        if self._isolation is None:
-            keys, problems = call()
-        else:
-            keys, problems = reading(self._isolation, f"mapper {mapper_name(mapper)}", (old, new), states, call)
+        keys: list[Key] = []
+        problems: list[str] = []
+        for answer in ask(mapper, *states, self._cache):
+            found, wrong = ids_of(answer, self._definition.manages)
+            keys += found
+            problems += wrong
         if problems:
             # Mapping again would give the same: what is right is queued, what is wrong is named.
             self._fail(item, watch.mapper, DeclarationError("; ".join(problems)), 0.0)

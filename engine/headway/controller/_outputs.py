@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from headway.cache import Cache
 from headway.client import Client
-from headway.resource import Key, Payload, Resource, ResourceType
+from headway.resource import Key, Payload, Resource, ResourceType, tenancy_within
 
 T = TypeVar("T", bound=Payload)
 
@@ -32,14 +32,32 @@ class Outputs(Generic[T]):
     async def __aenter__(self) -> Outputs[T]:
         return self
 
-    async def apply(self, name: str, data: T, *, metadata: Mapping[str, str] | None = None) -> Resource[T]:
-        """Make the resource exist, in the owner's tenancy and owned by it; write nothing when it is as wanted already.
+    async def apply(
+        self,
+        name: str,
+        data: T,
+        *,
+        partition: str = "",
+        namespace: str = "",
+        metadata: Mapping[str, str] | None = None,
+    ) -> Resource[T]:
+        """Make the resource exist, owned by the owner; write nothing when it is as wanted already.
+
+        It is in the owner's tenancy, as far as its type has one, unless given.
 
         Raises Conflict when it was changed meanwhile (the key is reconciled again), InvalidArgument when another
-        owner has it.
+        owner has it, or it can't be where it is wanted.
         """
-        id = self._owner.id
-        wanted = self._type.new(name, data, partition=id.partition, namespace=id.namespace, owner=id, metadata=metadata)
+        id, type = self._owner.id, self._type
+        within = tenancy_within(type.scope, (partition, namespace), (id.partition, id.namespace))
+        wanted = type.new(
+            name,
+            data,
+            partition=partition or within[0],
+            namespace=namespace or within[1],
+            owner=id,
+            metadata=metadata,
+        )
         self._wanted.add(wanted.id.key)
         return await self._client.apply_over(self._cache.get(self._type, wanted.id), wanted)
 

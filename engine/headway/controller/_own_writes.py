@@ -7,11 +7,14 @@ A write that a run has had acknowledged comes back to it as a change. Whether a 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
 from headway.cache import Applied
-from headway.resource import Key, Position, TypeName, pb
+from headway.client import Acknowledged
+from headway.resource import Key, TypeName
 
 KEPT = 10_000
 """How many writes are remembered. Older ones count as others'."""
@@ -51,6 +54,18 @@ RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", 
 """Set once in each worker's task; the tasks that a reconcile starts inherit it."""
 
 
+@contextmanager
+def reconciling(key: Key) -> Iterator[None]:
+    """A reconcile of the key, by hand: what is written in the block is known to be the key's, as in a worker."""
+    by_hand = Reconciling()
+    by_hand.key = key
+    token = RECONCILING.set(by_hand)
+    try:
+        yield
+    finally:
+        RECONCILING.reset(token)
+
+
 class OwnWrites:
     """The writes of one run.
 
@@ -61,24 +76,15 @@ class OwnWrites:
     def __init__(self) -> None:
         self.latest: OrderedDict[int, OwnWrite] = OrderedDict()
 
-    def note(
-        self,
-        type: TypeName,
-        key: Key,
-        stored: pb.Resource | None,
-        position: Position,
-        *,
-        status_key: str,
-        deleted: bool,
-    ) -> None:
+    def note(self, write: Acknowledged) -> None:
         """A write of ours was answered."""
         reconciling = RECONCILING.get()
         by = None
         if reconciling is not None:
             by, reconciling.wrote = reconciling.key, True
-        what = "deleted" if deleted else "status" if status_key else "written"
-        revision = position.revision if stored is None else int(stored.version)
-        self.latest[revision] = OwnWrite(type, key, revision, what, by, status_key)
+        what = "deleted" if write.deleted else "status" if write.status_key else "written"
+        revision = write.position.revision if write.stored is None else int(write.stored.version)
+        self.latest[revision] = OwnWrite(write.type.name, write.key, revision, what, by, write.status_key)
         if len(self.latest) > KEPT:
             self.latest.popitem(last=False)
 

@@ -19,7 +19,8 @@ async def wait_primed(shared: SharedType, revision: int, stall_limit: float) -> 
             await shared.wait_complete(revision)
             return
         if shared.heard == heard:
+            why = f"; {shared.cut_off[0]}" if shared.cut_off else ""
             raise PrimingStalled(
                 f"nothing was heard of {shared.type.name} for {stall_limit} s while it was being primed: "
-                f"{shared.resources} resources have come, its revision is {shared.frontier} of {revision}"
+                f"{shared.resources} resources have come, its revision is {shared.frontier} of {revision}{why}"
             )

@@ -41,10 +41,11 @@ from headway.controller._request import Reason
 from headway.controller._results import Results
 from headway.controller._runtime import Runtime
 from headway.controller._self_triggers import SelfTriggers
-from headway.controller._status import ControllerStatus, Phase, TypeStatus
+from headway.controller._status import ControllerStatus, Phase, type_statuses
 from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
 from headway.events import CallDelayed, IndexFailed, Primed, Priming, Report, RunStarted
+from headway.mapper import ids_of
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, TypeName
 from headway.rpc import Channel
@@ -94,7 +95,7 @@ class Run:
         self._lease = LeaseClient(channel)
         self._queue = self._make_queue(WorkQueue(definition.backoff))
         self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
-        self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries)
+        self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries, hub.isolation)
         self._self_triggers = SelfTriggers(self._writes.own)
         self._results = Results()
         self._lives, declared = Lives(self._cache, definition.types), Declared(definition)
@@ -128,7 +129,6 @@ class Run:
             own=self._writes.own,
             self_triggers=self._self_triggers,
             lives=self._lives,
-            isolation=self._hub.isolation,
         )
 
     async def _missed(self, raised: RunFence) -> dict[TypeName, list[Applied]]:
@@ -197,6 +197,10 @@ class Run:
         feeds = tuple(self._subscriptions.items())
         return Owed(self._queue.owed(), self._mapping.owed(), feeds, self._writes.store_id)
 
+    def runtime_for(self, key: Key) -> Runtime:  # noqa: ARG002  # where there are shards it depends on the key
+        """The runtime that a reconcile of the key gets."""
+        return self._runtime
+
     async def wait_progress(self) -> None:
         """Wait until something was mapped or reconciled, or the run has ended."""
         await self._progress.park()
@@ -211,7 +215,7 @@ class Run:
     def status(self) -> ControllerStatus:
         """What this run is doing now."""
         now = trio.current_time()
-        known = ((type, shared) for type in self._definition.types for shared in self._hub.known(type))
+        known = [each for type in self._definition.types for each in self._hub.known(type) if each.type is type]
         queue = self._queue.statistics() if self._begun else None
         oldest = queue.oldest_queued_at if queue is not None else None
         return ControllerStatus(
@@ -221,13 +225,7 @@ class Run:
             term=self._runtime.term,
             starting_revision=self._starting_revision,
             settled=self.settled(),
-            types=tuple(
-                TypeStatus(
-                    type.name, shared.gate.primed, shared.gate.frontier, self._starting_revision, shared.resources
-                )
-                for type, shared in known
-                if shared.type is type
-            ),
+            types=type_statuses(known, self._starting_revision, now),
             concurrency=self._definition.concurrency,
             queue=queue,
             running=() if self._worker is None else self._worker.running(),
@@ -300,8 +298,9 @@ class Run:
                 deleted = await deletions_since(
                     self._channel, stored_type(type), since, up_to, self._report, self._definition.name
                 )
-                held = self._hub.shared(type).held
-                found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
+                if deleted is not None:
+                    held = self._hub.shared(type).held
+                    found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 
     # --- the second nursery ---
@@ -359,12 +358,13 @@ class Run:
         reason = Reason(what)
 
         def enqueue(id: ResourceId) -> None:
-            given: object = id
-            if not isinstance(given, ResourceId) or given.type.unversioned != self._definition.manages.kind:
+            keys, problems = ids_of([id], self._definition.manages)
+            if problems:
                 raise InvalidArgument(
-                    f"{what} enqueued {given!r}: give it ids of {self._definition.manages.name}, as from TYPE.id(name)"
+                    f"{what} enqueued {id!r}; {problems[0]}: enqueue ids of {self._definition.manages.name}, as from "
+                    "TYPE.id(name)"
                 )
-            self._mapping.add(given.key, reason)
+            self._mapping.add(keys[0], reason)
 
         return enqueue
 

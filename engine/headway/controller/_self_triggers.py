@@ -95,7 +95,5 @@ class SelfTriggers:
 
     def _caused(self, key: Key, reason: Reason) -> OwnWrite | None:
         """The write of this very key's reconcile that is the reason."""
-        if reason.what != "changed":
-            return None
         write = self._own.find(reason.type, reason.key, reason.revision)
         return write if write is not None and write.by == key else None

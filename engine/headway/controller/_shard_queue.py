@@ -1,8 +1,8 @@
 """The work queue of a sharded controller: only keys of open shards go in and come out.
 
-A shard is closed, collecting or open. What is added for a shard that collects is kept aside until it opens; for a
-closed one nothing is kept, since whoever has it does it. A key that is still here when its shard has closed is dropped
-when it would be handed out.
+A shard is closed, collecting or open. What is added for a shard that collects is kept aside until it opens, and is
+owed; for a closed one nothing is kept, since whoever has it does it. A key that is still here when its shard has closed
+is dropped when it would be handed out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from headway.queue import LIVE, Priority, Taken, WaitingQueue, WorkQueue
 from headway.resource import Key
 
 _MOVED = Reason("moved")
+_OWED = Reason("owed")
 
 
 class ShardQueue(WaitingQueue[Key, Reason]):
@@ -29,8 +30,11 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     # --- shards ---
 
     def collect(self, shard: int) -> None:
-        """Keep from now on what is added for it; hand out nothing yet."""
-        self._collected[shard] = {}
+        """Keep from now on what is added for it; hand out nothing of it. What is owed of an open one is kept too."""
+        collected = self._collected.setdefault(shard, {})
+        if shard in self._open:
+            collected.update({key: (_OWED, LIVE) for key in super().owed() if self._shard_of(key) == shard})
+            self._close(shard)
 
     def open_shard(self, shard: int) -> None:
         """Hand out its keys from now on, those first that were collected."""
@@ -41,16 +45,18 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     def close_shard(self, shard: int) -> None:
         """Hand out none of its keys any more, and forget what is here of it. Idempotent."""
         self._collected.pop(shard, None)
-        if shard not in self._open:
-            return
+        if shard in self._open:
+            self._close(shard)
+
+    def _close(self, shard: int) -> None:
         self._open.remove(shard)
-        for key in self.owed():
+        for key in super().owed():
             if self._shard_of(key) == shard:
                 # A key that rests is ready then, and so is dropped soon.
                 super().add(key, _MOVED)
 
     def owes(self, shard: int) -> bool:
-        """Whether a key of the shard is ready, in hand or resting."""
+        """Whether a key of the shard is ready, in hand, resting or collected."""
         return any(self._shard_of(key) == shard for key in self.owed())
 
     # --- as a queue ---
@@ -96,10 +102,23 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         else:
             self.dropped(key)
 
+    def is_idle(self) -> bool:
+        """See `WaitingQueue.is_idle`: what is collected is owed too."""
+        return not any(self._collected.values()) and super().is_idle()
+
+    def owed(self) -> list[Key]:
+        """See `WaitingQueue.owed`: the keys of open shards, and what is collected; others' are others' to do."""
+        collected = [key for keys in self._collected.values() for key in keys]
+        return collected + [key for key in super().owed() if self._shard_of(key) in self._open]
+
     def hold(self, holder: object = None) -> None:
         """See `WaitingQueue.hold`."""
         self._holders.add(holder)
         super().hold()
+
+    def is_held_by(self, holder: object) -> bool:
+        """Whether this holder has not let go."""
+        return holder in self._holders
 
     def release(self, holder: object = None) -> None:
         """Let keys be taken again, when every holder has said so."""
@@ -109,21 +128,36 @@ class ShardQueue(WaitingQueue[Key, Reason]):
 
 
 class OneShard:
-    """A `ShardQueue` as seen by what serves one shard: keys of others don't go in, and it is held for itself."""
+    """A `ShardQueue` as seen by what serves one shard: keys of others don't go in, and it is held for itself.
+
+    Once it has been left it is not held any more: a write that is lost then is settled by the shard's next term.
+    """
 
     def __init__(self, queue: ShardQueue, shard: int, shard_of: Callable[[Key], int]) -> None:
         self._queue = queue
         self._shard = shard
         self._shard_of = shard_of
+        self._left = False
 
     def add(self, key: Key, reason: Reason, *, priority: Priority = LIVE) -> None:
         """See `WaitingQueue.add`."""
         if self._shard_of(key) == self._shard:
             self._queue.add(key, reason, priority=priority)
 
+    @property
+    def held(self) -> bool:
+        """Whether keys are held back for this shard."""
+        return self._queue.is_held_by(self)
+
+    def leave(self) -> None:
+        """Nothing serves the shard any more: nobody is there to release what would be held from now on."""
+        self._left = True
+        self.release()
+
     def hold(self) -> None:
         """See `ShardQueue.hold`."""
-        self._queue.hold(self)
+        if not self._left:
+            self._queue.hold(self)
 
     def release(self) -> None:
         """See `ShardQueue.release`."""

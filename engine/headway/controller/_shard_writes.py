@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from headway.client import Writes
+from headway.client import Acknowledged, Writes
 from headway.controller._fence import RunWrites
 from headway.controller._own_writes import RECONCILING
 from headway.errors import OutcomeUnknown
-from headway.resource import Key, Position, ResourceType, pb
+from headway.resource import Key, pb
 
 
 class ShardWrites:
@@ -41,18 +40,9 @@ class ShardWrites:
         """See `client.Writes`."""
         return self._own.store_id
 
-    def acknowledged(
-        self,
-        type: ResourceType[Any],
-        key: Key,
-        stored: pb.Resource | None,
-        position: Position,
-        *,
-        status_key: str = "",
-        deleted: bool = False,
-    ) -> None:
+    def acknowledged(self, write: Acknowledged) -> None:
         """See `client.Writes`."""
-        self._own.acknowledged(type, key, stored, position, status_key=status_key, deleted=deleted)
+        self._own.acknowledged(write)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """See `client.Writes`."""

@@ -13,8 +13,10 @@
 - A write in the reconcile of a key bears the fence of the key's shard (C8). A lost one holds back all keys of the run,
   and is settled by raising that shard's fence (C5).
 - Giving up a shard: no key of it is handed out from then on; those in hand end by themselves, or are cancelled after a
-  ttl; what was settled is recorded; then the lease is released (C7). When the lease is lost instead, those in hand are
-  cancelled at once, in the time that its holder has left. Other shards go on.
+  ttl, and lost writes of theirs are settled; what was settled is recorded; then the lease is released (C7). When the
+  lease is lost instead, those in hand are cancelled at once, in the time that its holder has left. Other shards go on.
+- What was owed for a shard that was lost, or that the former run in this process had, is kept for as long as the shard
+  should be this process', and queued when it has the shard again (C6).
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ import copy
 import dataclasses
 import random
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
-from headway._groups import only_error
+from headway._groups import leaves, only_error
 from headway.cache import Applied
 from headway.client import HeldLease, RunFence, Writes, hold_lease
 from headway.controller._definition import Definition, Reconciler
@@ -44,7 +46,21 @@ from headway.controller._status import ControllerStatus
 from headway.errors import Fenced, LeaseLost, StoreChanged, Unavailable
 from headway.events import CallDelayed
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
-from headway.resource import Key, TypeName
+from headway.resource import Key, Position, TypeName
+
+
+class _Deletions(NamedTuple):
+    """What a read of the store's history has found: the deletions after ``since``, of each type up to ``until``."""
+
+    since: int
+    until: dict[TypeName, int]
+    found: dict[TypeName, list[Applied]]
+
+    def cover(self, since: int, until: dict[TypeName, int]) -> bool:
+        """Whether all deletions between these are among them. Of a type of which they can't be known none are."""
+        return self.since <= since and all(
+            up_to <= since or (up_to <= self.until[name] and name in self.found) for name, up_to in until.items()
+        )
 
 
 class _Shard:
@@ -104,6 +120,8 @@ class ShardedRun(Run):
         self._inner: Reconciler[Any] = definition.reconcile
         self._shards: dict[int, _Shard] = {}
         self._assigned = False
+        self._reading = trio.Lock()
+        self._read: _Deletions | None = None
         super().__init__(dataclasses.replace(definition, reconcile=self._reconcile), **rest)
 
     def _shard_of(self, key: Key) -> int:
@@ -120,6 +138,13 @@ class ShardedRun(Run):
 
     async def _missed(self, raised: RunFence) -> dict[TypeName, list[Applied]]:  # noqa: ARG002  # each shard has its own
         return {}
+
+    def _begin(self, deleted: dict[TypeName, list[Applied]]) -> None:
+        if self._owed.store_id:
+            # Whose shards are whose is about to be found out: until then all of what is owed is kept.
+            for number in range(self._count):
+                self._queue.collect(number)
+        super()._begin(deleted)
 
     def _queue_held(self, mapping: RunMapping, deleted: dict[TypeName, list[Applied]]) -> None:
         """Nothing: no shard is open yet."""
@@ -141,6 +166,11 @@ class ShardedRun(Run):
         """What this run is doing now."""
         held = tuple(sorted(shard.number for shard in self._shards.values() if shard.mapping is not None))
         return dataclasses.replace(super().status(), shards=held)
+
+    def runtime_for(self, key: Key) -> Runtime:
+        """The runtime that a reconcile of the key gets."""
+        shard = self._shards.get(self._shard_of(key))
+        return self._runtime if shard is None or shard.runtime is None else shard.runtime
 
     async def _reconcile(self, rt: Runtime, request: Request[Any]) -> Result:
         """The declared reconciler, so that it can be ended for its shard alone."""
@@ -179,9 +209,12 @@ class ShardedRun(Run):
         for number in range(self._count):
             shard = self._shards.get(number)
             mine = member_of(number, members) == self._process
-            if shard is not None and not mine:
-                shard.leave()
-            elif shard is None and mine:
+            if not mine:
+                if shard is not None:
+                    shard.leave()
+                else:
+                    self._queue.close_shard(number)
+            elif shard is None:
                 self._shards[number] = shard = _Shard(number)
                 nursery.start_soon(self._have, shard, name=f"shard {number} of {self._definition.name}")
 
@@ -195,12 +228,13 @@ class ShardedRun(Run):
                 ) as lease:
                     await self._hold(shard, lease)
         except Exception as error:
-            only = only_error(error)
             # It is asked for again when the members have been looked at; that this takes a while is as well.
-            if not isinstance(only, LeaseLost | Fenced | Unavailable):
+            if not all(isinstance(each, LeaseLost | Fenced | Unavailable) for each in leaves(error)):
                 raise
-            self._report(CallDelayed(self._definition.name, f"shard {shard.number}", only, self._ttl / 3))
+            self._report(CallDelayed(self._definition.name, f"shard {shard.number}", only_error(error), self._ttl / 3))
         finally:
+            if shard.leaving.is_set():
+                self._queue.close_shard(shard.number)
             del self._shards[shard.number]
 
     async def _hold(self, shard: _Shard, lease: HeldLease) -> None:
@@ -222,13 +256,18 @@ class ShardedRun(Run):
                 with trio.move_on_after(self._ttl):
                     await shard.wait_idle()
                 await self._end_in_hand(shard)
+                while own.held:
+                    await self.wait_progress()
                 await self._note(shard, writes, settled)
                 nursery.cancel_scope.cancel()
         finally:
-            queue.close_shard(number)
-            own.release()
+            if not shard.leaving.is_set():
+                # It should be this process' still, and then is owed here what was.
+                queue.collect(number)
             # Invariant: nothing of the shard is in hand when its lease is given back (C7).
             await self._end_in_hand(shard)
+            # After that: who is cancelled in the middle of a write holds all keys.
+            own.leave()
 
     async def _take(self, shard: _Shard, lease: HeldLease, writes: RunWrites, own: OneShard) -> int:
         """Begin with a shard whose lease is held. Returns up to where its former holder owed nothing."""
@@ -241,7 +280,7 @@ class ShardedRun(Run):
             await self._hub.shared(type).wait_complete(start.revision)
         # What is mapped without being collected was at or below these.
         until = {name: subscription.gate.frontier for name, subscription in subscriptions.items()}
-        deleted = await self._deletions(start, raised.settled, until)
+        deleted = await self._deleted_until(start, raised.settled, until)
         # No checkpoint from here on.
         for subscription in subscriptions.values():
             subscription.check()
@@ -258,6 +297,19 @@ class ShardedRun(Run):
         ]
         self._queue.add_all(held, Reason("started"), priority=BACKLOG)
         return raised.settled
+
+    async def _deleted_until(
+        self, start: Position, settled: int, until: dict[TypeName, int]
+    ) -> dict[TypeName, list[Applied]]:
+        """As `_deletions`; shards that are taken at once share a read of the store's history where one is enough."""
+        async with self._reading:
+            read = self._read
+            if read is None or not read.cover(settled, until):
+                now = {name: subscription.gate.frontier for name, subscription in self._subscriptions.items()}
+                self._read = read = _Deletions(settled, now, await self._deletions(start, settled, now))
+            if not self._reading.statistics().tasks_waiting:
+                self._read = None
+        return {name: [each for each in found if each.revision > settled] for name, found in read.found.items()}
 
     async def _end_in_hand(self, shard: _Shard) -> None:
         for scope in shard.running:

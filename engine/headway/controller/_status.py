@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.cache import SharedType
 from headway.controller._results import NotDone
 from headway.queue import QueueStatistics
 from headway.resource import TypeName
+
+CUT_OFF = 10.0
+"""Seconds without a stream of a type after which a controller doesn't count as reconciling: a server that is started
+again is back before.
+"""
 
 Phase = Literal["starting", "priming", "running", "resting", "standby"]
 """``starting``: taking the lease, raising the fence, and the initialiser; ``priming``: its types' caches fill;
@@ -24,6 +31,11 @@ class TypeStatus:
         revision: up to which its cache is complete (its frontier).
         target: the revision that the run waits for before it begins.
         resources: how many its cache holds; while a first snapshot comes in, how many have come.
+        lag: how many revisions it is behind the newest of the controller's types. A change that one type has told waits
+            to be mapped until all have reached it.
+        refused: how many items of its streams were older than what is held.
+        cut_off: why there is no stream of it now; empty: there is one, or the first is being opened.
+        cut_off_seconds: for how long.
     """
 
     type: TypeName
@@ -31,6 +43,32 @@ class TypeStatus:
     revision: int
     target: int
     resources: int
+    lag: int = 0
+    refused: int = 0
+    cut_off: str = ""
+    cut_off_seconds: float = 0.0
+
+
+def type_statuses(types: Collection[SharedType], target: int, now: float) -> tuple[TypeStatus, ...]:
+    """What a run's types are doing, at a time by Trio's clock."""
+    newest = max((shared.frontier for shared in types), default=0)
+    statuses = []
+    for shared in types:
+        why, since = shared.cut_off or ("", now)
+        statuses.append(
+            TypeStatus(
+                type=shared.type.name,
+                primed=shared.gate.primed,
+                revision=shared.frontier,
+                target=target,
+                resources=shared.resources,
+                lag=max(newest, target) - shared.frontier,
+                refused=shared.refused,
+                cut_off=why,
+                cut_off_seconds=now - since,
+            )
+        )
+    return tuple(statuses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +118,24 @@ class ControllerStatus:
     def problem(self) -> str:
         """Why it isn't reconciling now, as a sentence without its name; empty: it is."""
         if self.phase == "resting":
-            return f"rests after {self.restarts} failed runs, the last by {self.error}"
+            runs = "a failed run" if self.restarts == 1 else f"{self.restarts} failed runs, the last"
+            return f"rests after {runs} by {self.error}"
         if self.phase == "starting":
             return f"has been starting for {self.seconds:.0f} s" + (f", after {self.error}" if self.error else "")
         if self.phase == "priming":
             return f"has been priming for {self.seconds:.0f} s: waits for {self._unprimed()}"
-        return f"holds back every key: {self.holding}" if self.holding else ""
+        if self.holding:
+            return f"holds back every key: {self.holding}"
+        cut_off = [each for each in self.types if each.cut_off_seconds >= CUT_OFF]
+        return "; ".join(
+            f"has heard nothing of {each.type} for {each.cut_off_seconds:.0f} s: {each.cut_off}" for each in cut_off
+        )
 
     def _unprimed(self) -> str:
         return (
             ", ".join(
-                f"{each.type} ({each.resources} resources, revision {each.revision} of {each.target})"
+                f"{each.type} ({each.resources} resources, revision {each.revision} of {each.target}"
+                + (f"; {each.cut_off})" if each.cut_off else ")")
                 for each in self.types
                 if not each.primed or each.revision < each.target
             )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import trio
 
+from headway._groups import only_error, story
 from headway.controller._definition import Definition
 from headway.controller._own_writes import RECONCILING, Reconciling
 from headway.controller._request import Reason, Request, RequeueAfter
@@ -110,7 +111,8 @@ class Worker:
         try:
             result: Any = await definition.reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
         except Exception as raised:  # noqa: BLE001  # a user's function may raise anything; its key is retried
-            return None, raised
+            # A nursery of the reconciler's own wraps what it raises: a PermanentFailure is one even so.
+            return None, only_error(raised)
         finally:
             del self._started[key]
         if result is None or isinstance(result, RequeueAfter):
@@ -141,7 +143,9 @@ class Worker:
             name = self._definition.name
             # One that has asked for a delay was queued at the end of it, and a clock may be asked in between.
             waited = max(began - taken.queued_at, 0.0)
-            self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons, waited))
+            self._report(
+                Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons, waited, taken.attempt)
+            )
         self._on_done()
 
     def _settle(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
@@ -172,8 +176,7 @@ class Worker:
     ) -> None:
         now = trio.current_time()
         until = None if retry_after is None else now + retry_after
-        text = f"{type(error).__name__}: {error}"
-        self._results.note(NotDone(id, outcome, text, taken.attempt, now, until))
+        self._results.note(NotDone(id, outcome, story(error), taken.attempt, now, until))
 
     def _rests(self, taken: Taken[Key, Reason]) -> bool:
         """Put the key off if it has triggered itself too often, and say whether it was."""

@@ -32,6 +32,8 @@ from headway.mapper._predicates import status_changed as status_changed
 from headway.mapper._ready import Reference as Reference
 from headway.mapper._ready import map_change as map_change
 from headway.mapper._ready import map_index as map_index
+from headway.mapper._ready import map_index_parents as map_index_parents
+from headway.mapper._ready import map_index_prefix as map_index_prefix
 from headway.mapper._ready import map_owned as map_owned
 from headway.mapper._ready import map_owner as map_owner
 from headway.mapper._ready import map_reference as map_reference

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from headway.cache import CachedType, CacheReader, Index, Isolation, Projected
 from headway.errors import DeclarationError
-from headway.resource import Key, Resource, ResourceId, pb
+from headway.resource import Key, Resource, ResourceId, Stored, shared_message
 
 R = TypeVar("R", default=Any)
 """What of a type is read: a `Resource`, or a `Projected`."""
@@ -96,34 +96,52 @@ states at once.
 
 def ask(mapper: Mapper[R], old: R | None, new: R | None, cache: CacheReader) -> list[object]:
     """What a mapper answers to a change: one answer for each time it has to be asked, as it gave it."""
+    if cache.isolation is not None:
+        return _ask_checked(cache.isolation, mapper, old, new, cache)
     if isinstance(mapper, ChangeMapper):
         return [mapper.function(old, new, cache)]
     return [mapper(state, cache) for state in (old, new) if state is not None]
 
 
-def reading(
-    isolation: Isolation | None,
-    who: str,
-    messages: tuple[pb.Resource | None, pb.Resource | None],
-    given: tuple[object, object],
-    call: Callable[[], Answer],
-) -> Answer:
-    """Call what is given the views of an old and of a new state; with ``isolation``, check that it only reads them."""
+def towards(mapper: StateMapper[R], resource: R, cache: CacheReader, target: CachedType[Any]) -> object:
+    """What a mapper of one state gives when it is to map to ``target``."""
+    if cache.isolation is not None:
+        given = partial(_towards, mapper, resource, cache, target)
+        return reading(cache.isolation, f"mapper {mapper_name(mapper)}", (resource,), lambda: _gathered(given()))
+    return _towards(mapper, resource, cache, target)
+
+
+def _towards(mapper: StateMapper[R], resource: R, cache: CacheReader, target: CachedType[Any]) -> object:
+    return mapper.towards(resource, cache, target) if isinstance(mapper, ReadyMapper) else mapper(resource, cache)
+
+
+def _ask_checked(
+    isolation: Isolation, mapper: Mapper[R], old: R | None, new: R | None, cache: CacheReader
+) -> list[object]:
+    if not isinstance(mapper, ChangeMapper):
+        return [towards(mapper, state, cache, cache.manages) for state in (old, new) if state is not None]
+    function = mapper.function
+    who = f"mapper {mapper_name(mapper)}"
+    return [reading(isolation, who, (old, new), lambda: _gathered(function(old, new, cache)))]
+
+
+def reading(isolation: Isolation | None, who: str, given: Iterable[object], call: Callable[[], Answer]) -> Answer:
+    """Call what is given these resources; with ``isolation``, check that it only reads them."""
     if isolation is not None:
-        for message, view in zip(messages, given, strict=True):
-            if message is not None:
-                call = partial(isolation.reading, who, message, view, call)
+        for each in given:
+            if isinstance(each, Stored):
+                call = partial(isolation.reading, who, shared_message(each), each, call)
     return call()
 
 
-def towards(mapper: StateMapper[R], resource: R, cache: CacheReader, target: CachedType[Any]) -> object:
-    """What a mapper of one state gives when it is to map to ``target``."""
-    return mapper.towards(resource, cache, target) if isinstance(mapper, ReadyMapper) else mapper(resource, cache)
+def _gathered(answer: object) -> object:
+    """An answer that is done with what it was given: a mapper may yield."""
+    return list(answer) if isinstance(answer, Iterator) else answer
 
 
 def listed(answer: object) -> Iterator[Any]:
     """What is in an answer. What is no list stands for itself, so that `ids_of` names it."""
-    if isinstance(answer, str | Resource | Projected | ResourceId) or not isinstance(answer, Iterable):
+    if isinstance(answer, str | Stored | ResourceId) or not isinstance(answer, Iterable):
         yield answer
     else:
         yield from answer
@@ -177,16 +195,18 @@ def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[st
     """The keys in what a mapper returned, and a sentence for each thing in it that isn't right."""
     if result is None:
         return [], ["it returned None: return a list of ids, an empty one for none"]
-    if isinstance(result, str | Resource | Projected | ResourceId) or not isinstance(result, Iterable):
+    if isinstance(result, str | Stored | ResourceId) or not isinstance(result, Iterable):
         return [], [f"it returned {result!r}: return a list of ids of {managed.name}"]
     keys: list[Key] = []
     problems: list[str] = []
     for each in result:
-        id = each.id if isinstance(each, Resource | Projected) else each
+        id = each.id if isinstance(each, Stored) else each
         if not isinstance(id, ResourceId):
             problems.append(f"it gave {each!r}, which is no id: give {managed.name.kind} ids, as from TYPE.id(name)")
         elif id.type.unversioned != managed.kind:
             problems.append(f"it gave {id}, of type {id.type}: the controller manages {managed.name}")
+        elif problem := managed.tenancy_problem(id.partition, id.namespace):
+            problems.append(f"it gave {id}: {problem}; give {managed.name.kind} ids, as from TYPE.id(name)")
         else:
             keys.append(id.key)
     return keys, problems

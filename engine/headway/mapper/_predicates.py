@@ -164,7 +164,7 @@ def predicate(where: str, given: object) -> Predicate[Any]:
         isolation: Isolation | None,
     ) -> bool:
         given = (None if old is None else type.view(old), None if new is None else type.view(new))
-        answer = reading(isolation, f"predicate {name}", (old, new), given, lambda: function(*given))
+        answer = reading(isolation, f"predicate {name}", given, lambda: function(*given))
         if not isinstance(answer, bool):
             # One that forgot its `return` would turn everything away, and nobody would hear of it.
             raise DeclarationError(f"it returned {answer!r}: a predicate returns True or False")

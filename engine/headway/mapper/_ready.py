@@ -21,11 +21,13 @@ from headway.mapper._mappers import (
     mapper_name,
     mapper_problem,
     needs_of,
+    reading,
     towards,
 )
-from headway.resource import DEFAULT_TENANCY, Resource, ResourceId, ResourceType, Scope, pb, type_name
+from headway.resource import Resource, ResourceId, ResourceType, Stored, pb, tenancy_within, type_name
 
 V = TypeVar("V", bound=Hashable)
+P = TypeVar("P", bound=tuple[str, ...])
 Either = Resource[Any] | Projected[Any]
 
 Reference = ResourceId | pb.Reference | str | None
@@ -61,12 +63,12 @@ def _owned(resource: Either, cache: CacheReader, target: CachedType[Any]) -> Con
 
 
 def map_same_name() -> ReadyMapper[Any]:
-    """The managed resource with the same name and tenancy."""
+    """The managed resource with the same name, and the same tenancy as far as the managed type has one."""
     return ReadyMapper("map_same_name()", _same_name)
 
 
 def _same_name(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerned:
-    return [resource.id._replace(type=target.name, uid="")]
+    return [_named(resource.name, resource.id, target)]
 
 
 def map_reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
@@ -98,7 +100,7 @@ def _referred(given: Iterable[Any], resource: Any, target: CachedType[Any]) -> C
             if each:
                 found.append(_named(each, resource.id, target))
         elif isinstance(each, ResourceId | pb.Reference):
-            id = each if isinstance(each, ResourceId) else _of_reference(each, target)
+            id = each if isinstance(each, ResourceId) else _of_reference(each, resource.id, target)
             if id.type.unversioned == target.kind:
                 found.append(id)
         elif each is not None:
@@ -109,32 +111,25 @@ def _referred(given: Iterable[Any], resource: Any, target: CachedType[Any]) -> C
 
 def _named(name: str, beside: ResourceId, target: CachedType[Any]) -> ResourceId:
     """A name in the tenancy of what refers to it, as far as the type's scope has one."""
-    partition, namespace = DEFAULT_TENANCY[target.scope]
-    return ResourceId(
-        target.name,
-        name,
-        (beside.partition or partition) if target.scope is not Scope.CLUSTER else "",
-        (beside.namespace or namespace) if target.scope is Scope.NAMESPACE else "",
-    )
+    return ResourceId(target.name, name, *tenancy_within(target.scope, ("", ""), (beside.partition, beside.namespace)))
 
 
-def _of_reference(reference: pb.Reference, target: CachedType[Any]) -> ResourceId:
-    partition, namespace = DEFAULT_TENANCY[target.scope]
-    tenancy = reference.tenancy or pb.Tenancy()
-    return ResourceId(
-        type_name(reference.type), reference.name, tenancy.partition or partition, tenancy.namespace or namespace
-    )
+def _of_reference(reference: pb.Reference, beside: ResourceId, target: CachedType[Any]) -> ResourceId:
+    given = reference.tenancy or pb.Tenancy()
+    units = tenancy_within(target.scope, (given.partition, given.namespace), (beside.partition, beside.namespace))
+    return ResourceId(type_name(reference.type), reference.name, *units)
 
 
 @overload
 def map_index(index: Index[Any, ResourceId]) -> ReadyMapper[Any]: ...
 @overload
-def map_index(index: Index[Any, V], *, value: Callable[[R], V]) -> ReadyMapper[R]: ...
+def map_index(index: Index[Any, V], *, value: Callable[[R], V | None]) -> ReadyMapper[R]: ...
 def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) -> ReadyMapper[R]:
     """The managed resources that have the changed resource's id (without its uid) as a value of an index.
 
     The index is one on the managed type, and says what each of its resources refers to: `headway.index_reference`.
-    Where it holds something else than ids, ``value`` gives it: ``map_index(BY_TEAM, value=lambda team: team.name)``.
+    Where it holds something else than ids, ``value`` gives it: ``map_index(BY_TEAM, value=lambda team: team.name)``;
+    None is nobody.
     """
     given: object = index
     if not isinstance(given, Index):
@@ -143,10 +138,50 @@ def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None
         check_function("map_index: value", value, 1, "a resource", "map_index(BY_TEAM, value=lambda team: team.name)")
 
     def by_index(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
-        found: list[Either] = cache.index(index, resource.id.without_uid() if value is None else value(resource))
+        given = resource.id.without_uid() if value is None else value(resource)
+        found: list[Either] = [] if given is None else cache.index(index, given)
         return found
 
     return ReadyMapper(f"map_index({index!r})", by_index, frozenset({Need(None, index)}))
+
+
+@overload
+def map_index_prefix(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
+@overload
+def map_index_prefix(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
+def map_index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
+    """The managed resources that have a value which begins with what ``value(resource)`` gives; None is nobody.
+
+    The index is one on the managed type, by texts or paths: see `CacheReader.index_prefix`.
+    """
+    return _by_path("map_index_prefix", index, value, lambda cache, given: cache.index_prefix(index, given))
+
+
+@overload
+def map_index_parents(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
+@overload
+def map_index_parents(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
+def map_index_parents(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
+    """The managed resources that have a value which is a beginning of what ``value(resource)`` gives, or all of it.
+
+    ``map_index_parents(BY_PREFIX, lambda pod: pod.name)``: whoever selects pods by a prefix of their names. The index
+    is as for `map_index_prefix`.
+    """
+    return _by_path("map_index_parents", index, value, lambda cache, given: cache.index_parents(index, given))
+
+
+def _by_path(
+    where: str, index: object, value: Callable[[R], Any], read: Callable[[CacheReader, Any], Concerned]
+) -> ReadyMapper[R]:
+    if not isinstance(index, Index):
+        raise DeclarationError(f"{where} takes an index on the managed type, as headway.index made it, not {index!r}")
+    check_function(f"{where}: value", value, 1, "a resource", f"{where}(BY_PREFIX, lambda pod: pod.name)")
+
+    def by_path(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
+        given = value(resource)
+        return [] if given is None else read(cache, given)
+
+    return ReadyMapper(f"{where}({index!r}, {mapper_name(value)})", by_path, frozenset({Need(None, index)}))
 
 
 def map_union(*mappers: Mapper[R]) -> Mapper[R]:
@@ -178,20 +213,25 @@ def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
     """
     check_function("only_if", condition, 1, "a resource", "only_if(lambda pod: pod.data.ready, headway.map_owner())")
     _check("only_if", mapper)
-    name, needs = f"only_if({mapper_name(condition)}, {mapper_name(mapper)})", needs_of(mapper)
+    asked = mapper_name(condition)
+
+    def met(state: R, cache: CacheReader) -> bool:
+        return reading(cache.isolation, f"condition {asked}", (state,), lambda: condition(state))
+
+    name, needs = f"only_if({asked}, {mapper_name(mapper)})", needs_of(mapper)
     if isinstance(mapper, ChangeMapper):
 
         def states(old: R | None, new: R | None, cache: CacheReader) -> Concerned:
-            old = old if old is not None and condition(old) else None
-            new = new if new is not None and condition(new) else None
-            return [] if old is None and new is None else mapper.function(old, new, cache)
+            old = old if old is not None and met(old, cache) else None
+            new = new if new is not None and met(new, cache) else None
+            return [] if old is None and new is None else listed(ask(mapper, old, new, cache)[0])
 
         return ChangeMapper(name, states, needs)
-    return ReadyMapper(
-        name,
-        lambda resource, cache, target: listed(towards(mapper, resource, cache, target)) if condition(resource) else [],
-        needs,
-    )
+
+    def state(resource: R, cache: CacheReader, target: CachedType[Any]) -> Concerned:
+        return listed(towards(mapper, resource, cache, target)) if met(resource, cache) else []
+
+    return ReadyMapper(name, state, needs)
 
 
 def map_change(
@@ -224,7 +264,7 @@ def map_through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[
     def through(resource: R, cache: CacheReader, target: CachedType[Any]) -> Concerned:
         found: dict[ResourceId, Any] = {}
         for each in listed(towards(first, resource, cache, type)):
-            whole = isinstance(each, Resource | Projected)
+            whole = isinstance(each, Stored)
             # What `then` is given is of the form that it is declared for.
             between = each if whole and each.type is type else cache.get(type, each.id if whole else each)
             if between is not None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-_RESULTS = {"done": "success", "requeue": "requeue_after", "failed": "error", "permanent": "error"}
+OUTCOMES = {"done": "success", "requeue": "requeue_after", "failed": "error", "permanent": "error"}
+"""How a reconcile can end, and what controller-runtime calls that."""
 
 SAME = {
     "headway_reconcile_seconds": ("controller_runtime_reconcile_time_seconds", "workqueue_work_duration_seconds"),
@@ -63,7 +64,7 @@ def _reconciles(metric: Metric) -> Iterator[Metric]:
         if not sample.name.endswith("_total"):
             continue
         controller, outcome = sample.labels["controller"], sample.labels["outcome"]
-        key = (controller, _RESULTS[outcome])
+        key = (controller, OUTCOMES[outcome])
         results[key] = results.get(key, 0.0) + sample.value
         if outcome == "permanent":
             terminal.add_metric([controller], sample.value)

@@ -34,12 +34,14 @@ def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
         put("controller_term", "Its run's term.", of, status.term)
         if status.shards is not None:
             put("shards_held", "Shards that this process has.", of, len(status.shards))
+        put("controller_restarts", "Runs that have ended.", of, status.restarts, counts=True)
         put("concurrency", "How many keys it may reconcile at once.", of, status.concurrency)
         for each in status.types:
             both = of | {"type": str(each.type)}
             put("cache_primed", "Whether the type's cache has had a whole snapshot.", both, float(each.primed))
             put("cache_resources", "Resources held, or come so far.", both, each.resources)
             put("cache_revision", "The revision up to which the cache is complete.", both, each.revision)
+            put("stream_cut_off_seconds", "For how long the type has had no stream.", both, each.cut_off_seconds)
             text = "How far that is below the newest revision that this process has heard of."
             put("cache_lag_revisions", text, both, max(newest - each.revision, 0))
         queue = status.queue

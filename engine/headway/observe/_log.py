@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import traceback
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
+
+import trio
 
 from headway import events
 from headway._groups import leaves, story
@@ -31,7 +35,9 @@ _WARNINGS = (
     events.WriteUnknown,
 )
 _MAY_FAIL = (events.DaemonEnded, events.LeaseEnded, events.Reconciled)
-_PACKAGE = os.path.dirname(events.__file__) + os.sep
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
+_NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (events, trio))
 _INFOS = (
     events.LeaseAwaited,
     events.LeaseEnded,
@@ -82,9 +88,21 @@ def _where(error: BaseException) -> str:
     lines = [
         f"{frame.f_code.co_filename}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith(_PACKAGE)
+        if _is_the_program(frame.f_code.co_filename)
     ]
     return lines[-1] if lines else ""
+
+
+def _is_the_program(file: str) -> bool:
+    if file.startswith(_NOT_THE_PROGRAM) or file.startswith("<frozen "):
+        return False
+    return not file.startswith(_LIBRARY) or file.startswith(_INSTALLED)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """Alike ones in a row once, with their number: a key that fails has more retries behind it than anybody reads."""
+    runs = [(text, len(list(alike))) for text, alike in groupby(texts)]
+    return ", ".join(text if count == 1 else f"{text} ({count} times)" for text, count in runs)
 
 
 def _plain(value: object) -> object:
@@ -92,7 +110,7 @@ def _plain(value: object) -> object:
         return story(value)
     if type(value) is tuple:
         # A key is of texts, and reasons are not.
-        return ("/" if all(isinstance(each, str) for each in value) else ", ").join(map(str, value))
+        return "/".join(value) if all(isinstance(each, str) for each in value) else _listed(map(str, value))
     if isinstance(value, float):
         return round(value, 6)
     return value if isinstance(value, int | float | str | None) else str(value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headway import events
 from headway.controller import ControllerStatus
 from headway.errors import DeclarationError, ReconcileTimeout
-from headway.observe._aliases import aliases
+from headway.observe._aliases import OUTCOMES, aliases
 from headway.observe._gauges import gauges
 
 if TYPE_CHECKING:
@@ -88,11 +88,27 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """See `prometheus_client.registry.Collector`."""
+        statuses = [status for source in self._status for status in source()]
+        self._begin_at_zero(statuses)
         counted = [*self._counters.values(), *self._times.values(), self._primed]
         ours = [metric for each in counted for metric in each.collect()]
-        ours += gauges([status for source in self._status for status in source()])
+        for metric in ours:
+            # When each was first counted would be a third of the page, and nobody reads it.
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+        ours += gauges(statuses)
         yield from ours
         yield from aliases(ours)
+
+    def _begin_at_zero(self, statuses: Iterable[ControllerStatus]) -> None:
+        """What a controller may count is there before it does: of a sample that begins at 1 Prometheus sees no rise."""
+        for status in statuses:
+            for outcome in OUTCOMES:
+                self._counters["reconcile"].labels(status.name, outcome)
+            for times in self._times.values():
+                times.labels(status.name)
+            for name, (_, labels) in _COUNTERS.items():
+                if labels == ["controller"]:
+                    self._counters[name].labels(status.name)
 
 
 def reports(*several: events.Report) -> events.Report:

@@ -23,8 +23,9 @@ _GRACE = 2.0
 
 
 def unready(status: Status) -> list[str]:
-    """A sentence for each controller that isn't reconciling, with why not; empty: all are."""
-    return [f"{each.name} {each.problem}" for each in status() if each.problem]
+    """A line for each controller that isn't reconciling, with why not; empty: all are."""
+    # An error's text may have lines of its own.
+    return [" ".join(f"{each.name} {each.problem}".split()) for each in status() if each.problem]
 
 
 class Pages:

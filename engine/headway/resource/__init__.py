@@ -45,6 +45,8 @@ from headway.resource._payload import equal as equal
 from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
+from headway.resource._stored import Stored as Stored
+from headway.resource._stored import shared_message as shared_message
 from headway.resource._stream import Bookmark as Bookmark
 from headway.resource._stream import Change as Change
 from headway.resource._stream import Changes as Changes

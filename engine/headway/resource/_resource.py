@@ -9,8 +9,8 @@ from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import InvalidArgument
 from headway.resource import _markers
-from headway.resource._ids import ResourceId, resource_id
 from headway.resource._payload import Payload, copy_message, decode, encode
+from headway.resource._stored import Stored
 
 if TYPE_CHECKING:
     from headway.resource._types import ResourceType
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Payload)
 
 
-class Resource(Generic[T]):
+class Resource(Stored, Generic[T]):
     """A resource of the type ``ResourceType[T]``: made by ``TYPE.new(...)``, read from a cache or a client.
 
     It is yours: what you change in it changes nothing else, and nothing else changes it. Its parts are
@@ -26,9 +26,10 @@ class Resource(Generic[T]):
     costs nothing.
     """
 
-    # Invariant: the object behind `_message` is shared (with the store, with caches) and never written to;
-    # whatever can be changed is handed out as a copy kept in `_data`, `_metadata` and `_status`.
-    __slots__ = ("_data", "_message", "_metadata", "_status", "type")
+    # Invariant: whatever can be changed is handed out as a copy kept in `_data`, `_metadata` and `_status`.
+    __slots__ = ("_data", "_metadata", "_status", "type")
+
+    type: ResourceType[T]
 
     def __init__(self, type: ResourceType[T], message: pb.Resource) -> None:
         self.type = type
@@ -36,44 +37,6 @@ class Resource(Generic[T]):
         self._data: T | None = None
         self._metadata: dict[str, str] | None = None
         self._status: dict[str, pb.Status] | None = None
-
-    @property
-    def id(self) -> ResourceId:
-        """Type, tenancy, name and (once stored) uid."""
-        id = self._message.id
-        assert id is not None
-        tenancy = id.tenancy
-        if tenancy is None:
-            return ResourceId(self.type.name, id.name, uid=id.uid)
-        return ResourceId(self.type.name, id.name, tenancy.partition, tenancy.namespace, id.uid)
-
-    @property
-    def name(self) -> str:
-        """The name within type and tenancy."""
-        assert self._message.id is not None
-        return self._message.id.name
-
-    @property
-    def uid(self) -> str:
-        """The incarnation, assigned by the store; empty before."""
-        assert self._message.id is not None
-        return self._message.id.uid
-
-    @property
-    def owner(self) -> ResourceId | None:
-        """The resource with which this one is deleted; set at creation only."""
-        owner = self._message.owner
-        return None if owner is None else resource_id(owner)
-
-    @property
-    def version(self) -> str:
-        """The decimal revision of the last change; a write that carries it happens only if it is still stored."""
-        return self._message.version
-
-    @property
-    def generation(self) -> str:
-        """Changes with every Write and no WriteStatus; a status says which one it has seen."""
-        return self._message.generation
 
     @property
     def data(self) -> T:
@@ -122,11 +85,6 @@ class Resource(Generic[T]):
         if problem:
             raise InvalidArgument(f"{self.id}: {problem}")
         _markers.set_finalizers(self.metadata, wanted)
-
-    @property
-    def is_deleting(self) -> bool:
-        """Whether it has been deleted and only finalizers still hold it, as it was when it was read."""
-        return _markers.is_marked(self._message.metadata)
 
     def message(self) -> pb.Resource:
         """This resource as a new wire message, which shares nothing that can be changed."""

@@ -16,11 +16,12 @@ import trio
 from grpclib import GRPCError
 
 from headway.client import Client
-from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime
+from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime, reconciling
 from headway.engine import Engine, open_engine
-from headway.errors import DeclarationError, NonsenseResult
-from headway.events import Report, ignore
+from headway.errors import DeclarationError, InvalidArgument, NonsenseResult
+from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
 from headway.mapper import ask, ids_of
+from headway.observe import log_report
 from headway.resource import Payload, Resource, ResourceId, ResourceType, copy_message, did_you_mean, resource_id
 from headway.rpc import Channel, Metadata
 from headway.storage import Backend
@@ -69,12 +70,22 @@ class OneShot:
         runtime: the run's, as the reconciler gets it.
     """
 
-    def __init__(self, engine: Engine, definition: Definition, recorder: _Recorder, asked: _Asked) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        definition: Definition,
+        fence_name: str,
+        recorder: _Recorder,
+        asked: _Asked,
+        settling: _Settling,
+    ) -> None:
         self.client: Client = engine.client
         self._engine = engine
         self._definition = definition
+        self._supervisor = next(each for each in engine.controllers.values() if each.fence_name == fence_name)
         self._recorder = recorder
         self._asked = asked
+        self._settling = settling
 
     @property
     def runtime(self) -> Runtime:
@@ -85,34 +96,49 @@ class OneShot:
     async def given(self, *resources: Resource[Any]) -> list[Resource[Any]]:
         """Store these, as they are wanted, and wait until the controller's cache has them. Returns them as stored."""
         written = [await self.client.apply(resource) for resource in resources]
-        await self._engine.wait_settled()
+        await self._settling.wait(self._engine)
         return written
 
     async def requests(self) -> list[Request]:
         """What the controller would have been asked to reconcile since the last call, in order, with why."""
-        await self._engine.wait_settled()
+        await self._settling.wait(self._engine)
         asked, self._asked.requests = self._asked.requests, []
         return asked
 
     async def reconcile(
-        self, id: str | ResourceId, *, reasons: tuple[Reason, ...] = (Reason("by hand"),), attempt: int = 1
+        self,
+        id: str | ResourceId | Resource[Any],
+        *,
+        reasons: tuple[Reason, ...] = (Reason("by hand"),),
+        attempt: int = 1,
     ) -> Shot:
         """Call the reconciler once for a resource of the managed type, which need not exist.
 
         Before that, the cache has everything that is stored. What the reconciler raises comes out of this; past its
-        controller's deadline that is `trio.TooSlowError`.
+        controller's deadline that is `trio.TooSlowError`. Raises InvalidArgument for an id of another type.
         """
-        await self._engine.wait_settled()
+        await self._settling.wait(self._engine)
         definition = self._definition
-        wanted = definition.manages.id(id) if isinstance(id, str) else id
+        wanted = self._wanted(id)
+        if attempt < 1:
+            raise InvalidArgument(f"reconcile: attempt is {attempt}; the first one is 1")
         request = Request(wanted.without_uid(), reasons, attempt)
-        with self._recorder.recorded() as written, trio.fail_after(definition.deadline):
-            result: object = await definition.reconcile(self.runtime, request)
+        run = self._supervisor.run
+        runtime = self.runtime if run is None else run.runtime_for(wanted.key)
+        with reconciling(wanted.key), self._recorder.recorded() as written, trio.fail_after(definition.deadline):
+            result: object = await definition.reconcile(runtime, request)
         if result is not None and not isinstance(result, RequeueAfter):
             raise NonsenseResult(
                 f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
             )
         return Shot(None if result is None else result.seconds, tuple(written))
+
+    def _wanted(self, given: object) -> ResourceId:
+        manages = self._definition.manages
+        id = manages.id(given) if isinstance(given, str) else given.id if isinstance(given, Resource) else given
+        if not isinstance(id, ResourceId) or id.type.unversioned != manages.kind:
+            raise InvalidArgument(f"reconcile: {given!r} is no {manages.name}: give its name, its id or the resource")
+        return id
 
     async def mapped(
         self, type: ResourceType[T], *, old: Resource[T] | None = None, new: Resource[T] | None = None
@@ -122,7 +148,7 @@ class OneShot:
         Give the old state, the new one or both; predicates are not asked. Raises what the mapper raises, and
         DeclarationError for what it must not return.
         """
-        await self._engine.wait_settled()
+        await self._settling.wait(self._engine)
         watch = self._definition.watches.get(type)
         if watch is None:
             raise DeclarationError(f"controller {self._definition.name} doesn't watch {type.name}")
@@ -148,7 +174,7 @@ async def one_shot(
     *,
     store: str | AbstractAsyncContextManager[Backend] = "memory:",
     through: Callable[[Channel], Channel] | None = None,
-    report: Report = ignore,
+    report: Report | None = None,
 ) -> AsyncIterator[OneShot]:
     """``async with headway.testing.one_shot(app, "accounts") as shot: ...``
 
@@ -159,14 +185,22 @@ async def one_shot(
         controller: the name of the one controller.
         store: as of `headway.open_engine`.
         through: a channel of yours between the controller and the store, such as a `ScriptedChannel`'s ``over``.
-        report: hears what the engine reports.
+        report: hears what the engine reports; logged, unless given, as by `headway.open_engine`.
 
-    Raises DeclarationError when the app has no such controller.
+    Who changes what it is given to read (a mapper, a predicate, the function of an index or a projection) has
+    IsolationBroken for an error, at the end of the block at the latest.
+
+    Raises DeclarationError when the app has no such controller, and for a daemon, whose tasks are nobody's call; and
+    what the initialiser raises. What a mapper raises comes out of whatever waits for the change to be mapped.
     """
     definition = app.controllers.get(controller)
     if definition is None:
         hint = did_you_mean(controller, app.controllers)
         raise DeclarationError(f"app {app.name!r} has no controller {controller!r}{hint}")
+    if definition.declared_as == "daemon":
+        raise DeclarationError(
+            f"one_shot: {controller} is a daemon, which is a task and not a call: test it in headway.open_engine"
+        )
     asked, recorder = _Asked(definition), _Recorder()
     alone = App(app.name)
     alone.registry = app.registry
@@ -177,11 +211,46 @@ async def one_shot(
     def over(channel: Channel) -> Channel:
         return recorder.over(channel if through is None else through(channel))
 
-    async with open_engine(store, alone, report=report, through=over) as engine:
-        await engine.wait_settled()
+    settling = _Settling(controller, log_report() if report is None else report)
+    async with open_engine(store, alone, report=settling, through=over, check_isolation=True) as engine:
+        await settling.wait(engine)
         # What was stored before is no change that the test has made.
         asked.requests.clear()
-        yield OneShot(engine, definition, recorder, asked)
+        yield OneShot(engine, definition, f"{app.name}/{controller}", recorder, asked, settling)
+
+
+class _Settling:
+    """A report that knows what the controller can't settle for: production tries again for ever, a test is told."""
+
+    def __init__(self, controller: str, report: Report) -> None:
+        self._controller = controller
+        self._report = report
+        self._waiting = trio.CancelScope()
+        self._error: BaseException | None = None
+        self._begun = False
+        self.failures_only = not hears_successes(report)
+
+    def __call__(self, event: object) -> None:
+        self._report(event)
+        if not isinstance(event, RunStarted | RunEnded | MappingFailed) or event.controller != self._controller:
+            return
+        if isinstance(event, MappingFailed):
+            # What a mapper returned and must not is in the log: it isn't asked again.
+            failed = event.retry_after > 0
+        else:
+            failed = isinstance(event, RunEnded) and not self._begun
+            self._begun = isinstance(event, RunStarted)
+        if failed and not isinstance(event, RunStarted) and event.error is not None:
+            self._error = event.error
+            self._waiting.cancel()
+
+    async def wait(self, engine: Engine) -> None:
+        """Wait until the controller owes nothing. Raises why it never will."""
+        self._error = None
+        with trio.CancelScope() as self._waiting:
+            await engine.wait_settled()
+        if self._error is not None:
+            raise self._error
 
 
 class _Asked:

@@ -62,6 +62,10 @@ class Sink(Protocol):
         """Apply an item."""
         ...
 
+    def interrupted(self, why: str) -> None:
+        """A stream has ended, and another one is opened; or (empty) one brings items again."""
+        ...
+
 
 def watch_request(
     type: ResourceType[Any], resume_after: Position | None = None, bookmark_interval_ms: int = 0
@@ -107,6 +111,7 @@ class Follower:
         self._linearizable = linearizable
         self._lag_limit = lag_limit
         self._failures = 0
+        self._interrupted = False
         self._heard = 0
         # Whether the server has refused to resume: the next stream begins with a snapshot.
         self._refused = False
@@ -116,6 +121,8 @@ class Follower:
         while True:
             why = await self._one_stream()
             self._report(StreamEnded(self._type.name, why, self._failures))
+            self._interrupted = True
+            self._sink.interrupted(why)
             # Full jitter, so that many followers of a server that has come back don't all come at once.
             ceiling = min(_FIRST_WAIT * 2.0 ** min(self._failures, 16), _LONGEST_WAIT)
             self._failures += 1
@@ -210,6 +217,9 @@ class Follower:
                 checked = machine.feed(item)
                 self._heard += 1
                 self._failures = 0
+                if self._interrupted:
+                    self._interrupted = False
+                    sink.interrupted("")
                 if checked is not None:
                     sink.feed(checked)
                 if isinstance(item, SnapshotChunk):

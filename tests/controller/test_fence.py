@@ -1,0 +1,44 @@
+"""A run's writes, by themselves: what an initialiser's lost write waits for."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import trio
+
+from headway.cache import Hub
+from headway.client import LeaseClient, RunFence
+from headway.controller._fence import RunWrites
+from headway.controller._request import Reason
+from headway.queue import WaitingQueue, WorkQueue
+from headway.resource import Key, Position, pb
+
+
+class _Leases:
+    """Raises every fence; while it does so, another write is lost."""
+
+    def __init__(self) -> None:
+        self.lose: Any = None
+
+    async def raise_fence(self, controller: str, member: str, *, term: int = 0, number: int = 0) -> RunFence:
+        await trio.lowlevel.checkpoint()
+        if self.lose is not None:
+            self.lose(None)
+        fence = pb.Fence(controller=controller, member=member, term=term or 1, number=number)
+        return RunFence(fence, Position("store", "incarnation", 1), 1)
+
+
+async def test_a_write_that_is_lost_while_the_initialisers_are_settled_holds_the_keys() -> None:
+    """A task that the initialiser has left behind may write on; the raise above the others is not above that one."""
+    queue = WaitingQueue[Key, Reason](WorkQueue())
+    writes = RunWrites("pools", cast("Hub", None), queue, lambda _: None, lambda: None)
+    leases = _Leases()
+    lease = cast("LeaseClient", leases)
+    await writes.raise_first(lease, "app/pools", "")
+    writes.unknown(None)
+    assert queue.held
+    await writes.raise_again(lease)
+    assert not queue.held
+    leases.lose = writes.unknown
+    await writes.raise_again(lease)
+    assert queue.held

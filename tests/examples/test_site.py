@@ -1,0 +1,25 @@
+"""The example of files that follow two watched types does what it says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.examples.fleet_kit import PATIENCE, ROOT
+
+EXAMPLE = ROOT / "examples" / "02_site.py"
+
+
+def test_a_sites_files_follow_its_pages_and_its_theme(tmp_path: Path) -> None:
+    """There are none without a theme; all change with it; one goes with its page, and the directory with the site."""
+    ended = subprocess.run(
+        [sys.executable, str(EXAMPLE), str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    said = ended.stdout.splitlines()
+    assert [line for line in said if line.startswith("{")] == [
+        "{}",
+        "{'about.html': '<p>About us</p>', 'index.html': '<p>Welcome</p>'}",
+        "{'index.html': '<h1>Welcome</h1>'}",
+        "{}",
+    ]
+    assert "no theme 'plain'" in said[0]
+    assert list(tmp_path.iterdir()) == []

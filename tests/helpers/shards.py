@@ -1,0 +1,65 @@
+"""A sharded controller's members in a `Cluster`: their sources, and whose shards are whose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+import headway
+from headway.controller._shards import member_of, shard_of
+from tests.helpers.cluster import TTL, Cluster, Member
+
+SHARDS = 8
+
+
+class SourceFailed(Exception):
+    """What a source raises when it is told to."""
+
+
+class Sources:
+    """A source for each member, that can be told what to do."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.enqueue: dict[str, headway.Enqueue] = {}
+        self.runtime: dict[str, headway.Runtime] = {}
+        self._fail: dict[str, trio.Event] = {}
+        cluster.options = self.of
+
+    def of(self, member: str) -> dict[str, Any]:
+        async def source(rt: headway.Runtime, enqueue: headway.Enqueue) -> None:
+            self.runtime[member], self.enqueue[member] = rt, enqueue
+            self._fail[member] = trio.Event()
+            await self._fail[member].wait()
+            raise SourceFailed
+
+        return {"sources": {"told": source}}
+
+    def fail(self, member: str) -> None:
+        """End the member's run."""
+        self._fail[member].set()
+
+
+def shard(job: str) -> int:
+    return shard_of(("default", "default", job), SHARDS)
+
+
+def shards_of(member: Member) -> tuple[int, ...]:
+    return member.status().shards or ()
+
+
+async def has_all(cluster: Cluster, *members: Member) -> None:
+    """Wait until each of these has the shards that it should have among them."""
+    names = [member.name for member in members]
+    wanted = {name: tuple(each for each in range(SHARDS) if member_of(each, names) == name) for name in names}
+    await cluster.until(lambda: {member.name: shards_of(member) for member in members} == wanted, TTL + 8)
+
+
+async def lose(cluster: Cluster, name: str) -> None:
+    """End the term of a lease behind its holder's back."""
+    (held,) = [each for each in await cluster.leases.list(name) if each.name == name]
+    await cluster.leases.release(name, held.holder, held.term)
+
+
+def reconciled_since(cluster: Cluster, when: float) -> set[str]:
+    return {name for at, _, name, _ in cluster.reconciled if at >= when}
