@@ -23,7 +23,7 @@ PRINTS = {
     "docs/guides/observing.md": "running ['jobs.v1.Job: 1']\n"
     'headway_reconcile_total{controller="runner",outcome="done"} 1.0\n',
     "docs/guides/testing.md": "['write ada', 'write grace', 'status core'] 3600\n"
-    "[('core', 'changed')]\n['ada', 'grace']\nTrue []\n",
+    "[('core', 'changed')]\n['ada', 'grace']\nTrue []\nTrue []\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",

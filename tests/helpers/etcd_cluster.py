@@ -107,13 +107,17 @@ class EtcdCluster:
                 await member.until_healthy()
 
     async def caught_up(self) -> None:
-        """Wait until every member that runs has applied all that the leader has now."""
-        leader = await self.leader()
-        goal = int((await self.call(leader, "maintenance/status"))["raftIndex"])
+        """Wait until every member that runs has applied all that any of them has now."""
+        goal = 0
 
         async def reached() -> bool:
+            nonlocal goal
             running = [member for member in self.members.values() if member.running]
-            said = [await self.call(member, "maintenance/status") for member in running]
+            try:
+                said = [await self.call(member, "maintenance/status") for member in running]
+            except httpx.HTTPError:
+                return False
+            goal = goal or max(int(each["raftIndex"]) for each in said)
             return all(int(each["raftAppliedIndex"]) >= goal for each in said)
 
         await until(reached)
@@ -143,11 +147,25 @@ class EtcdCluster:
             self.wires.cut(member.name, OUTSIDE)
 
     async def move_leader(self) -> EtcdMember:
-        """Have the leader hand over to another member; returns that one."""
+        """Have the leader hand over to another member; returns that one. What is refused meanwhile is asked again."""
         self.faults["leader moved"] += 1
         leader, heir = await self.leader(), await self.follower()
-        status = await self.call(heir, "maintenance/status")
-        await self.call(leader, "maintenance/transfer-leadership", targetID=status["header"]["member_id"])
+
+        async def moved() -> bool:
+            nonlocal leader, heir
+            try:
+                heir_id = (await self.call(heir, "maintenance/status"))["header"]["member_id"]
+                await self.call(leader, "maintenance/transfer-leadership", targetID=heir_id)
+            except httpx.HTTPError:
+                # It may have moved, or another election may have come before.
+                if (now := await self.leader()) is not leader:
+                    heir = now
+                    return True
+                heir = await self.follower()
+                return False
+            return True
+
+        await until(moved)
         return heir
 
     def keep_data(self, member: EtcdMember) -> Path:
@@ -158,16 +176,20 @@ class EtcdCluster:
         shutil.copytree(member.data, kept)
         return kept
 
+    def restore(self, member: EtcdMember, kept: Path) -> None:
+        """Give a member that doesn't run its old data directory."""
+        assert not member.running
+        self.faults["old data directory"] += 1
+        shutil.rmtree(member.data)
+        shutil.copytree(kept, member.data)
+
     async def put_back(self, member: EtcdMember, kept: Path) -> int:
         """Give a member that doesn't run its old data directory, start it, and have the cluster catch it up.
 
         A member ends rather than serve when its leader says that it has had more: etcd takes it back under a leader
         that has heard nothing of it yet. Returns how often it ended by itself before it served.
         """
-        assert not member.running
-        self.faults["old data directory"] += 1
-        shutil.rmtree(member.data)
-        shutil.copytree(kept, member.data)
+        self.restore(member, kept)
         for ended in range(6):
             try:
                 await self.start(member)

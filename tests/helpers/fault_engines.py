@@ -65,13 +65,20 @@ class EngineProcess:
         self._heard.set()
         self._heard = trio.Event()
 
-    async def says(self, text: str) -> None:
-        """Wait until it has said so. Raises RuntimeError, with the end of its log, when it ends, or in time."""
+    async def says(self, text: str) -> str:
+        """The rest of the next line that begins so. Raises RuntimeError, with the end of its log, when it ends, or in
+        time.
+        """
         with trio.move_on_after(PATIENCE):
-            while text not in self._said and "ended" not in self._said:
+            while True:
+                for number, line in enumerate(self._said):
+                    if line.startswith(text):
+                        del self._said[: number + 1]
+                        return line.removeprefix(text).strip()
+                if "ended" in self._said:
+                    break
                 await self._heard.wait()
-        if text not in self._said:
-            raise RuntimeError(f"{self.name} has not said {text!r} but {self._said}; {self.log.read_text()[-3000:]}")
+        raise RuntimeError(f"{self.name} has not said {text!r} but {self._said}; {self.log.read_text()[-3000:]}")
 
     async def tell(self, text: str) -> None:
         """Tell it what to do next."""

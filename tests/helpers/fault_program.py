@@ -1,11 +1,13 @@
 """An engine process of the fault tests: `python -m tests.helpers.fault_program STORE PROCESS WHO FACTS SEED`.
 
 It writes jobs, runs its share of two controllers that copy them, and watches everything; what it sees it appends to a
-file, as facts of a history. On standard input it hears what to do next: `rest` (write no more), `end`.
+file, as facts of a history. On standard input it hears what to do next: `rest` (write no more), `settle`,
+a revision (until which to watch), `end`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -30,6 +32,7 @@ TTL = 2.0
 NAMES = [f"job-{number}" for number in range(24)]
 PATIENCE = 5.0
 WRITERS = 3
+SHARDS = 4
 Record = Callable[[Fact], object]
 
 
@@ -81,7 +84,7 @@ def app_of(who: str, record: Record) -> tuple[headway.App, Types]:
             record(ReconcileDone(who, f"staff/{name}", request.id.key, began, seen))
 
     controller("copier", copy, "singleton")
-    controller("stamper", stamp, headway.sharded(shards=4))
+    controller("stamper", stamp, headway.sharded(shards=SHARDS))
     return app, (job, copy, stamp)
 
 
@@ -181,6 +184,13 @@ async def recorded(
         yield backend, Client(RecordingChannel(f"{who} client", record).over(services), registry)
 
 
+def share_of(engine: headway.Engine) -> dict[str, Any]:
+    """What of the controllers this process runs: whether the copier, and which shards of the stamper."""
+    copier, stamper = (engine.controllers[name].status() for name in ("copier", "stamper"))
+    shards = stamper.shards if stamper.phase == "running" else ()
+    return {"copier": copier.phase == "running", "shards": shards, "restarts": [copier.restarts, stamper.restarts]}
+
+
 async def main(store: str, process: str, who: str, path: str, seed: int) -> None:
     """Run until told to end."""
     facts = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -220,8 +230,10 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
                         writer.resting = True
                     for writer in writers:
                         await writer.rests.wait()
+                    print("rests", flush=True)
+                elif word == "settle":
                     await engine.wait_settled()
-                    print("settled", flush=True)
+                    print("settled", json.dumps(share_of(engine)), flush=True)
                 elif word.isdigit():
                     await witness.reached(int(word))
                     print("reached", word, flush=True)

@@ -110,6 +110,8 @@ GOOD: list[Fact] = [
     wrote(up(2), term=1),
     wrote(gone(5, "b"), term=1),
     wrote(up(8), who="web-2", term=2, expected=4),
+    # What it wanted was stored already.
+    wrote(up(8), who="web-2", term=2, sent=9.0, expected=8),
     wrote(up(7, "e"), outcome="refused"),
     wrote(up(8, "never"), outcome="unknown"),
     TermHeld("web-1", CONTROLLER, 1),
@@ -161,6 +163,7 @@ BAD: dict[str, list[list[Fact]]] = {
         [*GOOD, opened("r", after=4), bookmark("r", 4, resumed=True), changes("r", up(8))],
         [*GOOD, opened("r", after=4), bookmark("r", 5, resumed=True), bookmark("r", 9)],
         [*GOOD, opened("r", after=5), bookmark("r", 4, resumed=True), changes("r", gone(5, "b"))],
+        [*GOOD, opened("r", after=5), bookmark("r", 5, resumed=True), changes("r", gone(5, "b"))],
     ],
     "bookmarkable": [
         [*GOOD, opened("r", after=5), bookmark("r", 5, resumed=True), bookmark("r", 7)],
@@ -175,6 +178,7 @@ BAD: dict[str, list[list[Fact]]] = {
         [*GOOD, opened("s"), changes("s", up(2))],
         [*GOOD, *snapshot("s", 2, up(2)), SnapshotEnded("s", "store", 2)],
         [*GOOD, *snapshot("s", 2, up(2)), SnapshotTold("s", (up(3, "b"),))],
+        [*GOOD, *snapshot("s", 2, up(2)), SnapshotTold("s", ())],
     ],
     "gapless": [[*GOOD, *snapshot("g", 3, up(2), up(3, "b")), changes("g", gone(5, "b"))]],
     "agreed": [

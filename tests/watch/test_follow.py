@@ -299,8 +299,19 @@ def test_a_store_that_doesnt_know_the_position_and_stands_below_it_went_back() -
 def test_a_store_that_doesnt_know_the_position_is_asked_for_a_snapshot() -> None:
     """Only the whole truth is believed of it; a snapshot from below the frontier isn't enough."""
     following = Following([end(10)], [NOT_OURS], [end(9), bookmark(11), SILENCE], [end(11), SILENCE])
+    # Over a network, where one server of several may have a copy.
+    following.channel.settles_writes = False
     following.follow(20)
     assert following.resumed == [None, 10, None, None]
+
+
+def test_a_store_in_the_process_that_doesnt_know_the_position_went_back() -> None:
+    """Although it stands above the frontier: there is no other server whose copy it could have been."""
+    following = Following([end(10)], [NOT_OURS], [end(1000), SILENCE])
+    assert following.channel.settles_writes
+    with pytest.raises(StoreWentBack, match="that position is not one of this store's"):
+        following.follow(20)
+    assert following.shared.frontier == 10
 
 
 def test_a_store_that_cant_be_asked_is_tried_again() -> None:

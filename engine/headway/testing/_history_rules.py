@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -23,7 +24,12 @@ def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
             both = f"{place(other.kind, other.key)} and {place(write.kind, write.key)}"
             blame("once", f"revision {write.revision} was given to {both}")
         before = truth.latest(write.kind, write.key, write.revision - 1)
-        if write.expected and before is not None and (before.told.deleted or before.told.revision != write.expected):
+        # A write that found what it wanted stored has replaced nothing.
+        if (
+            write.expected not in (0, write.revision)
+            and before is not None
+            and (before.told.deleted or before.told.revision != write.expected)
+        ):
             what = f"{write.who} wrote {place(write.kind, write.key)} at {write.revision} over {write.expected}"
             blame("replaced", f"{what}, which {before.by} has replaced at {before.told.revision}")
     sent = Counter(write.digest for write in writes if write.digest)
@@ -39,7 +45,7 @@ def judge_writes(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
 
 
 def _committed(writes: Sequence[WriteAnswered]) -> list[WriteAnswered]:
-    """The acknowledged writes that stored something by a commit of their own."""
+    """The acknowledged writes that stored something, or found it stored by the last commit."""
     return [
         each
         for each in writes
@@ -58,7 +64,8 @@ def judge_times(facts: Sequence[Fact], truth: Truth, blame: Blame) -> None:
         while index < len(acknowledged) and acknowledged[index][0] < call.times[0]:
             highest = max(highest, acknowledged[index][1])
             index += 1
-        if isinstance(call, WriteAnswered) and call.revision <= highest:
+        # At that very revision it found what it wanted stored.
+        if isinstance(call, WriteAnswered) and call.revision < highest:
             what = f"{place(call.kind, call.key)} was written by {call.who} at {call.revision}"
             blame("in order", f"{what}, and sent after revision {highest} was acknowledged")
         elif isinstance(call, ReadAnswered):
@@ -138,10 +145,13 @@ def _hold(holders: dict[tuple[str, ...], str], term: tuple[str, ...], who: str, 
 def judge_reconciles(facts: Sequence[Fact], truth: Truth, owes: Owes, blame: Blame) -> None:
     """Of every key, some reconcile began when its cache had all the last changes that the key is owed for."""
     done: dict[tuple[str, Key], list[ReconcileDone]] = defaultdict(list)
-    own = {(fact.who, fact.kind, fact.revision): fact.times[1] for fact in facts if isinstance(fact, WriteAnswered)}
+    own: dict[tuple[str, Kind, int], float] = {}
     for fact in facts:
         if isinstance(fact, ReconcileDone):
             done[fact.controller, fact.key].append(fact)
+        elif isinstance(fact, WriteAnswered):
+            write = (fact.who, fact.kind, fact.revision)
+            own[write] = min(own.get(write, math.inf), fact.times[1])
     for controller, kinds in owes.items():
         needed: dict[Key, dict[Kind, int]] = defaultdict(dict)
         for kind, mapper in kinds.items():

@@ -74,10 +74,10 @@ class WatchJudge:
             self._blame("unique", f"{where} twice")
         elif self._open_commit and told.revision != self._open_commit:
             self._blame("atomic", f"{where} in the middle of commit {self._open_commit}")
-        elif told.revision <= self._bookmark:
-            self._blame("bookmarkable", f"{where} after its bookmark {self._bookmark}")
         elif self._snapshot_at is None and told.revision <= (self._begun_at or 0):
             self._blame("resumable", f"{where}, resumed after {self._begun_at}")
+        elif told.revision <= self._bookmark:
+            self._blame("bookmarkable", f"{where} after its bookmark {self._bookmark}")
         elif told.revision <= self.upto and not self._open_commit:
             rule = "atomic" if told.revision == self.upto and self._steps else "ordered"
             self._blame(rule, f"{where} after it had told everything up to {self.upto}")

@@ -150,7 +150,7 @@ class Follower:
             elif error.status is Status.DATA_LOSS:
                 # The position isn't one of that store's, which may be a copy from before it.
                 sink.distrust()
-                await self._check_not_gone_back()
+                await self._check_not_gone_back(error.message or error.status.name)
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
             self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
@@ -229,8 +229,11 @@ class Follower:
                     return "the stream began below the frontier, so its snapshot could mend nothing"
         raise Lagging(f"the stream stood at revision {machine.told}, below what is known, for {self._lag_limit} s")
 
-    async def _check_not_gone_back(self) -> None:
-        """Tell a server that lags from a store that has lost what it had acknowledged."""
+    async def _check_not_gone_back(self, refusal: str = "") -> None:
+        """Tell a server that lags from a store that has lost what it had acknowledged.
+
+        ``refusal``: what a server has answered that doesn't know the position.
+        """
         sink = self._sink
         if not sink.store_id:
             # Nothing was ever held that the store could have lost.
@@ -240,6 +243,10 @@ class Follower:
                 here = await self._linearizable()
                 if here.store_id != sink.store_id:
                     raise StoreChanged(f"the store is {here.store_id}, not {sink.store_id} any more")
+                if refusal and self._channel.settles_writes:
+                    # In the process there is one store and no copy of it, so what it doesn't know it has lost, also
+                    # when it has grown past the frontier since.
+                    raise StoreWentBack(f"store {here.store_id} has lost what it had told: {refusal}")
                 if here.revision < sink.frontier:
                     raise StoreWentBack(
                         f"store {here.store_id} stands at revision {here.revision}, "

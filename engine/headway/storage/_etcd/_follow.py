@@ -112,9 +112,11 @@ class Follower:
 
     async def _rejoin(self, opened: Opened) -> int:
         """Compare what etcd has with the mirror, and say where the watch goes on."""
+        # As it was before the read: a commit made meanwhile may be answered first.
+        seen = (opened.position, opened.mirror.position)
         standing = await read_standing(self._client, self._layout)
-        check_same_history(opened.position, standing.store_id, standing.timeline, standing.head)
-        check_same_history(opened.mirror.position, standing.store_id, standing.timeline, standing.head)
+        for position in seen:
+            check_same_history(position, standing.store_id, standing.timeline, standing.head)
         mirror = opened.mirror
         if standing.head is None or not check_standing(mirror, standing.head):
             # With the last commit that is known: that it comes again as it was proves what follows it.
@@ -130,12 +132,15 @@ class Follower:
 
     async def _take_snapshot(self, opened: Opened) -> int:
         """Begin with a new mirror of the same history."""
+        # As it was before the read, as in `_rejoin`.
+        seen = (opened.position, opened.mirror.position)
         mirror, revision = await self.load(opened.mirror)
-        for seen in (opened.position, opened.mirror.position):
-            check_same_history(seen, mirror.store_id, mirror.timeline, mirror.head)
+        for position in seen:
+            check_same_history(position, mirror.store_id, mirror.timeline, mirror.head)
         self._counts["snapshots"] += 1
         why = self._suspicion
-        opened.replace(mirror, lambda: HistoryGone(f"the store was read anew at revision {revision}: {why}"))
+        gone = f"the store was read anew at revision {revision}: {why}"
+        opened.replace(mirror, lambda: HistoryGone(gone), same_history=True)
         return revision + 1
 
     async def _begin_anew(self, opened: Opened) -> int:
@@ -143,7 +148,7 @@ class Follower:
         await begin_incarnation(self._client, self._layout)
         mirror, revision = await self.load()
         text = f"what is in etcd at {self._client.where} is not what was there: {self._suspicion}"
-        opened.replace(mirror, lambda: StoreMismatch(text))
+        opened.replace(mirror, lambda: StoreMismatch(text), same_history=False)
         return revision + 1
 
     # --- One watch -----------------------------------------------------------

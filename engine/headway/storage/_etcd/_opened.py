@@ -137,10 +137,11 @@ class Opened:
 
     # --- The beginning and the end -------------------------------------------
 
-    def replace(self, mirror: Mirror, why: Callable[[], HeadwayError]) -> None:
+    def replace(self, mirror: Mirror, why: Callable[[], HeadwayError], *, same_history: bool) -> None:
         """Go on with another mirror; whoever watches the former one is told why."""
-        # Of the same history nothing above it was seen; what was seen of another one says nothing of it.
-        self._seen = mirror.head.revision
+        # Of the same history a commit may have been answered that the mirror was read before; what was seen of another
+        # history says nothing of this one.
+        self._seen = max(self._seen, mirror.head.revision) if same_history else mirror.head.revision
         pulse, self.pulse = self.pulse, Pulse()
         self.mirror = mirror
         pulse.stop(why)

@@ -1,0 +1,119 @@
+"""A cluster of which every member is put back to an old data directory has lost what it acknowledged: that is loud."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway import events
+from headway.storage import open_store
+from tests.helpers.cluster import Copy, Job
+from tests.helpers.etcd_cluster import EtcdCluster, open_cluster, until
+from tests.helpers.etcd_server import need_etcd_for_faults
+from tests.helpers.loopback_wires import OUTSIDE
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+class Program:
+    """Copies each job; keeps what was reported."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+        self.app = headway.App("staff")
+        self.job = job = self.app.type("staff", "v1", "Job", Job)
+        self.copy = copy = self.app.type("staff", "v1", "Copy", Copy)
+
+        @self.app.controller(manages=job, watches={copy: headway.map_same_name()}, name="copier")
+        async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
+            given = rt.resource(request)
+            if given is not None:
+                await rt.apply(copy.new(given.name, Copy(text=given.data.text)))
+
+    def errors(self) -> list[type[BaseException]]:
+        """What has ended runs of the controller."""
+        ended = (event for event in self.events if isinstance(event, events.RunEnded) and event.controller == "copier")
+        return [type(event.error) for event in ended if event.error is not None]
+
+    async def copies(self, engine: headway.Engine) -> dict[str, str]:
+        return {each.name: each.data.text for each in await engine.client.list(self.copy)}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[EtcdCluster]:
+    async with open_cluster(need_etcd_for_faults(), tmp_path) as cluster:
+        yield cluster
+
+
+async def put_back(cluster: EtcdCluster, kept: dict[str, Path]) -> None:
+    """Kill every member, and start all on their old data, as who restores a backup by hand would."""
+    for member in cluster.members.values():
+        await cluster.kill(member)
+    for member in cluster.members.values():
+        cluster.restore(member, kept[member.name])
+    for member in cluster.members.values():
+        member.start()
+    await cluster.healthy()
+
+
+async def keep(cluster: EtcdCluster) -> dict[str, Path]:
+    """Copy every member's data, of one moment."""
+    for member in cluster.members.values():
+        await cluster.kill(member)
+    kept = {name: cluster.keep_data(member) for name, member in cluster.members.items()}
+    for member in cluster.members.values():
+        member.start()
+    await cluster.healthy()
+    return kept
+
+
+@pytest.mark.parametrize("passed", [False, True], ids=["below what was told", "above it again"])
+async def test_a_store_that_went_back_ends_the_runs_until_an_operator_accepts_it(
+    cluster: EtcdCluster, passed: bool
+) -> None:
+    """No cache goes back by itself: also when the store has been written to until its revisions are above again."""
+    program = Program()
+    url = f"etcd://{','.join(cluster.endpoints)}/back"
+    async with headway.open_engine(
+        url, program.app, process="web-1", report=program.events.append, lag_limit=2.0, lease_ttl=2.0
+    ) as engine:
+
+        async def write(name: str, text: str) -> None:
+            await engine.client.apply(program.job.new(name, Job(text=text)))
+
+        async def copied(wanted: dict[str, str]) -> None:
+            async def so() -> bool:
+                return await program.copies(engine) == wanted
+
+            await until(so)
+
+        await write("kept", "old")
+        await copied({"kept": "old"})
+        kept = await keep(cluster)
+        await write("kept", "new")
+        await write("lost", "new")
+        await copied({"kept": "new", "lost": "new"})
+        told = len(program.errors())
+        if passed:
+            for member in cluster.members:
+                cluster.wires.cut(member, OUTSIDE)
+        await put_back(cluster, kept)
+        if passed:
+            # Somebody who reaches the members otherwise goes on with what is there.
+            direct = f"etcd://{','.join(member.endpoint for member in cluster.members.values())}/back"
+            async with open_store(direct) as store:
+                for number in range(200):
+                    await store.raise_fence("other", "", 0, number)
+            cluster.wires.mend()
+
+        async def loud() -> bool:
+            return headway.StoreWentBack in program.errors()[told:]
+
+        await until(loud)
+        assert engine.accept_store()
+        await copied({"kept": "old"})
+        await write("kept", "newer")
+        await copied({"kept": "newer"})

@@ -1,0 +1,62 @@
+"""Commits that are answered while the store compares what etcd has with what it knew: they are no other history."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from headway.storage._etcd import _follow
+from headway.storage._etcd._opened import Opened
+from headway.storage._etcd._snapshot import load_mirror, read_standing
+from headway.testing._conformance_tools import put, thing
+from tests.storage.etcd_kit import Rig, followed, primed, rigged, until
+
+
+def raced_by_a_commit(rig: Rig, read: Callable[..., Awaitable[Any]], raced: list[int]) -> Callable[..., Awaitable[Any]]:
+    """A read that is answered as it was, and whose answer is heard after that of a later commit."""
+
+    async def reading(*arguments: Any, **named: Any) -> Any:
+        answer = await read(*arguments, **named)
+        raced.append((await put(rig.store, thing(f"raced-{len(raced)}"))).revision)
+        return answer
+
+    return reading
+
+
+async def test_a_commit_answered_before_the_comparison_is_no_other_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that was cut goes on with it, and nobody is told that the store went back."""
+    async with rigged() as rig:
+        raced: list[int] = []
+        monkeypatch.setattr(_follow, "read_standing", raced_by_a_commit(rig, read_standing, raced))
+        reader = await primed(rig.store)
+        rig.fake.cancel_watches("the member is going")
+        await until(lambda: raced)
+        await reader.until(raced[0])
+        await followed(reader, rig.store)
+        assert set(rig.store.counts) == {"watches cancelled"}
+
+
+async def test_a_commit_answered_before_a_snapshot_that_lacks_it_is_no_other_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the store never stands below what its writer was told."""
+    async with rigged() as rig:
+        raced: list[int] = []
+        await put(rig.store, thing("before"))
+        await primed(rig.store)
+        stood: list[int] = []
+        replace = Opened.replace
+
+        def replaced(*arguments: Any, **named: Any) -> None:
+            replace(*arguments, **named)
+            stood.append(rig.store.position.revision)
+
+        monkeypatch.setattr(Opened, "replace", replaced)
+        monkeypatch.setattr(_follow, "load_mirror", raced_by_a_commit(rig, load_mirror, raced))
+        rig.fake.cancel_watches("compacted", compact_revision=rig.store.position.revision)
+        await until(lambda: stood)
+        assert stood[0] >= raced[0]
+        await followed(await primed(rig.store), rig.store)
+        assert not rig.store.counts["other histories"]
