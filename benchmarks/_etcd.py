@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks._harness import NotHere
 from tests.helpers.etcd_server import NO_ETCD, find_etcd, single_member
 
 
 @contextmanager
 def etcd_member() -> Iterator[str]:
-    """Its endpoint, for the length of the block. Raises RuntimeError where there is no etcd."""
+    """Its endpoint, for the length of the block. Raises NotHere where there is no etcd."""
     binary = find_etcd()
     if binary is None:
-        raise RuntimeError(NO_ETCD)
+        raise NotHere(NO_ETCD)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         # A store is filled by commits of thousands of operations.
         options = ["--max-txn-ops=10000"]

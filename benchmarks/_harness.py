@@ -19,6 +19,10 @@ RESULTS = Path(__file__).parent / "results.json"
 Unit = Literal["us", "bytes"]
 
 
+class NotHere(Exception):
+    """What a scenario measures isn't on this machine; the text says what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """What a scenario found: our cost and the other's, in microseconds or bytes for each unit of work.

@@ -8,7 +8,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway._gen.etcdserverpb import TxnRequest
+from headway._gen.etcdserverpb import RangeRequest, RangeResponse, TxnRequest
 from headway.storage import EtcdBackend, Within
 from headway.testing._conformance_tools import Reader, held, names, reading
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
@@ -69,3 +69,14 @@ def failing(status: Status, message: str, *, times: int = 1) -> Callable[[TxnReq
 
 def is_write(request: TxnRequest) -> bool:
     return any(each.request_put or each.request_delete_range or each.request_txn for each in request.success)
+
+
+def lagging(fake: FakeEtcd) -> Callable[[RangeRequest, RangeResponse], RangeResponse]:
+    """The watches begin anew when somebody asks where the store stands, and not before."""
+
+    def answer(_: RangeRequest, response: RangeResponse) -> RangeResponse:
+        fake.on_range = lambda _, response: response
+        fake.cancel_watches("etcdserver: no leader")
+        return response
+
+    return answer

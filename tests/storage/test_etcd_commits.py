@@ -1,7 +1,5 @@
 """Commits to etcd that fail, are too large, or race; and fences and leases in etcd, on a fake one."""
 
-from collections.abc import Callable
-
 import pytest
 import trio
 from grpclib import GRPCError
@@ -21,8 +19,7 @@ from headway.storage import (
 )
 from headway.storage._etcd import _snapshot
 from headway.testing._conformance_tools import names, put, putting, refused, removing, stored, thing, uid_of
-from tests.helpers.fake_etcd import FakeEtcd
-from tests.storage.etcd_kit import failing, is_write, primed, rigged
+from tests.storage.etcd_kit import failing, is_write, lagging, primed, rigged
 
 
 @pytest.mark.parametrize(
@@ -136,7 +133,8 @@ async def test_what_another_engine_has_changed_meanwhile_is_decided_on_anew() ->
         assert found.version == str(other.position.revision)
 
 
-async def test_a_commit_compares_what_it_was_decided_on() -> None:
+@pytest.mark.parametrize("what", ["a resource", "a fence", "what it would refuse"])
+async def test_a_commit_compares_what_it_was_decided_on(what: str) -> None:
     """An engine that hasn't heard of another's commits neither undoes them nor refuses what they allow."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         at = await put(rig.store, resource := thing("a", "first"))
@@ -146,26 +144,16 @@ async def test_a_commit_compares_what_it_was_decided_on() -> None:
         uid = uid_of(resource)
         second = await put(rig.store, thing("a", "second", uid=uid), str(at.revision))
         await rig.store.raise_fence("c", "", 0, 0)
+        assert other.position.revision < second.revision, "it has heard of it"
         rig.fake.muted = None
-        rig.fake.on_range = _lagging(rig.fake)
-        await refused(VersionConflict, put(other, thing("a", "late", uid=uid), str(at.revision)), "a stale version")
-        await refused(FenceLowered, put(other, thing("b"), fence=fence), "a write below the fence")
-        rig.fake.muted = rig.fake.watches[-1]
-        third = await put(rig.store, thing("a", "third", uid=uid), str(second.revision))
-        rig.fake.muted = None
-        rig.fake.on_range = _lagging(rig.fake)
-        await put(other, thing("a", "fourth", uid=uid), str(third.revision))
-
-
-def _lagging(fake: FakeEtcd) -> Callable[[RangeRequest, RangeResponse], RangeResponse]:
-    """The watches begin anew when somebody asks where the store stands, and not before."""
-
-    def answer(_: RangeRequest, response: RangeResponse) -> RangeResponse:
-        fake.on_range = lambda _, response: response
-        fake.cancel_watches("etcdserver: no leader")
-        return response
-
-    return answer
+        rig.fake.on_range = lagging(rig.fake)
+        if what == "a resource":
+            await refused(VersionConflict, put(other, thing("a", "late", uid=uid), str(at.revision)), "a stale version")
+        elif what == "a fence":
+            await refused(FenceLowered, put(other, thing("b"), fence=fence), "a write below the fence")
+        else:
+            await put(other, thing("a", "third", uid=uid), str(second.revision))
+        assert await names(other) == ["a"]
 
 
 async def test_what_has_an_owner_is_seen_by_the_removal_itself() -> None:

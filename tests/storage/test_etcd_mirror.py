@@ -56,6 +56,7 @@ def test_a_commit_is_applied_when_it_is_whole() -> None:
     "events",
     [
         [put(11), put(12), head(12, 5, 2)],
+        [put(12), put(11, "m"), head(12, 5, 2)],
         [put(11), head(12, 5)],
         [put(11), head(11, 6)],
         [head(11, 5)],
@@ -63,7 +64,16 @@ def test_a_commit_is_applied_when_it_is_whole() -> None:
         [Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.head, mod_revision=11))],
         [Event(type=EventEventType.DELETE, kv=put(11).kv), head(11, 5)],
     ],
-    ids=["unfinished", "another's head", "gap", "missing", "too many", "head deleted", "deleted what wasn't there"],
+    ids=[
+        "unfinished",
+        "out of order",
+        "another's head",
+        "gap",
+        "missing",
+        "too many",
+        "head deleted",
+        "deleted what wasn't there",
+    ],
 )
 def test_a_stream_that_does_not_say_what_commits_say_is_left(events: list[Event]) -> None:
     it = mirror()

@@ -66,7 +66,7 @@ class ResourceService(ResourceServiceBase):
         assert resource.id is not None
         self._access.check_write(resource.id, resource)
         try:
-            check_staying(await check_units(self._backend, key), resource.id)
+            check_staying(await check_units(self._backend.read, key), resource.id)
         except STORE_ERRORS as error:
             raise refusal(error) from error
         return pb.MutateAndValidateResponse(resource=resource)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headway.resource import DEFAULT_UNIT, NAMESPACE, PARTITION, Key, Kind, is_marked, pb, resource_id
 from headway.service._refusals import invalid
-from headway.storage import Backend, Require, read_for_commit
+from headway.storage import Read, Require
 
 
 class Units(NamedTuple):
@@ -25,7 +25,7 @@ _NO_UNITS = Units("", ())
 _ALWAYS = ("", DEFAULT_UNIT)
 
 
-async def check_units(backend: Backend, key: Key) -> Units:
+async def check_units(read: Read, key: Key) -> Units:
     """The stored units of a key. Refuses a key in a unit that isn't there; ``default`` always is."""
     partition, namespace, _ = key
     if partition in _ALWAYS and namespace in _ALWAYS:
@@ -37,7 +37,7 @@ async def check_units(backend: Backend, key: Key) -> Units:
         asked.append((NAMESPACE.kind, (partition, "", namespace)))
     marked, required = "", []
     for kind, unit_key in asked:
-        stored, _ = await read_for_commit(backend, kind, unit_key)
+        stored, _ = await read(kind, unit_key)
         if stored is None or stored.id is None:
             raise invalid(f"tenancy: {_text(kind, unit_key)} is not there; create it first")
         if is_marked(stored.metadata) and not marked:

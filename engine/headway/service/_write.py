@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from typing import Any
 
 from grpclib import GRPCError
@@ -26,7 +28,7 @@ from headway.service._marks import check_marks
 from headway.service._refusals import conflict, invalid, precondition
 from headway.service._retry import attempt
 from headway.service._tenancy import check_staying, check_units
-from headway.storage import Backend, Operation, Put, Require, read_for_commit
+from headway.storage import Backend, Operation, Put, Read, Require, StorageError, believed_read, read_for_commit
 
 
 async def write(backend: Backend, registry: Registry, access: Access, request: pb.WriteRequest) -> pb.WriteResponse:
@@ -39,12 +41,23 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
         access.check_read(resource.owner)
     fence = fence_of(request.fence)
 
+    believed = believed_read(backend)
+
     async def once() -> pb.WriteResponse:
+        nonlocal believed
+        if believed is not None:
+            read, believed = believed, None
+            # A refusal may be of what was believed and isn't so: it has done nothing, and is decided on again.
+            with contextlib.suppress(GRPCError, StorageError):
+                return await decided_on(read, believing=True)
+        return await decided_on(functools.partial(read_for_commit, backend))
+
+    async def decided_on(read: Read, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
-        units = await check_units(backend, key)
-        stored, _ = await read_for_commit(backend, type.kind, key)
+        units = await check_units(read, key)
+        stored, _ = await read(type.kind, key)
         if stored is None:
-            prepared, required = await _creation(backend, access, resource)
+            prepared, required = await _creation(read, access, resource)
             check_staying(units, resource.id)
             operations: tuple[Operation, ...] = (*units.required, *required, Put(type.kind, key, prepared, ""))
         else:
@@ -55,13 +68,15 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
             operations = (Put(type.kind, key, prepared, stored.version),)
+            if believing:
+                operations = (*units.required, *operations)
         position = await backend.commit(operations, fence)
         return pb.WriteResponse(resource=access.answered(prepared, resource), position=position.message())
 
     return await attempt(once, blanket=not resource.version)
 
 
-async def _creation(backend: Backend, access: Access, resource: pb.Resource) -> tuple[pb.Resource, tuple[Require, ...]]:
+async def _creation(read: Read, access: Access, resource: pb.Resource) -> tuple[pb.Resource, tuple[Require, ...]]:
     """The resource as it will be stored for the first time, and what its commit requires to be there."""
     assert resource.id is not None
     if resource.version:
@@ -81,7 +96,7 @@ async def _creation(backend: Backend, access: Access, resource: pb.Resource) -> 
         raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
     if resource.owner is None:
         return _with(resource, _new_id(resource.id, ulid_now()), owner=None), ()
-    owner, required = await _found_owner(backend, access, resource.owner)
+    owner, required = await _found_owner(read, access, resource.owner)
     return _with(resource, _new_id(resource.id, ulid_now()), owner=owner), (required,)
 
 
@@ -90,13 +105,13 @@ def _id(resource: pb.Resource) -> ResourceId:
     return resource_id(resource.id)
 
 
-async def _found_owner(backend: Backend, access: Access, owner: pb.Id) -> tuple[pb.Id, Require]:
+async def _found_owner(read: Read, access: Access, owner: pb.Id) -> tuple[pb.Id, Require]:
     """The owner with its uid: ownership is of an incarnation, not of a name.
 
     It must be there in the commit itself: what is owned by a resource that has gone would be found by nobody.
     """
     name = resource_id(owner)
-    stored, _ = await read_for_commit(backend, name.type.unversioned, name.key)
+    stored, _ = await read(name.type.unversioned, name.key)
     if stored is None or stored.id is None or (owner.uid and stored.id.uid != owner.uid) or not access.shows(stored):
         with_uid = f" with uid {owner.uid}" if owner.uid else ""
         raise invalid(f"resource.owner: {name}{with_uid} is not there; create it first")

@@ -35,7 +35,7 @@ async def write_status(
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
-        await check_units(backend, key)
+        await check_units(backend.read, key)
         stored, position = await backend.read(type.kind, key)
         if stored is None or stored.id is None or stored.id.uid != wanted.uid:
             raise not_found(f"{resource_id(wanted)} with uid {wanted.uid} is not there")

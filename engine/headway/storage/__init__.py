@@ -6,10 +6,12 @@ Nothing here knows who asks or whether they may. Open `_backend.py` first (the p
 from typing import TYPE_CHECKING, Any
 
 from headway.storage._backend import Backend as Backend
+from headway.storage._backend import Believes as Believes
 from headway.storage._backend import Fence as Fence
 from headway.storage._backend import Operation as Operation
 from headway.storage._backend import Put as Put
 from headway.storage._backend import Raised as Raised
+from headway.storage._backend import Read as Read
 from headway.storage._backend import ReadsAtOnce as ReadsAtOnce
 from headway.storage._backend import Remove as Remove
 from headway.storage._backend import Require as Require
@@ -17,6 +19,7 @@ from headway.storage._backend import RequireOwnsNothing as RequireOwnsNothing
 from headway.storage._backend import Shared as Shared
 from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
+from headway.storage._backend import believed_read as believed_read
 from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._besides import ChecksItself as ChecksItself

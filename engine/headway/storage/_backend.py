@@ -26,7 +26,7 @@ history of commits. What it promises, and what `headway.testing.check_backend` c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -181,6 +181,28 @@ def is_shared(backend: Backend) -> bool:
     """Whether other engines may have the same store open: then nothing of this one's is the only one of its kind."""
     store: object = backend
     return bool(getattr(store, "shared", False))
+
+
+Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
+"""A way to read, as `Backend.read` is one."""
+
+
+class Believes(Protocol):
+    """What a store on a network may do besides: read what it believes. Found by its method; see `believed_read`."""
+
+    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """As `Backend.read`, and perhaps of a moment ago: others may have committed since."""
+        ...
+
+
+def believed_read(backend: Backend) -> Read | None:
+    """A faster way to read for who commits next what it has read, requires all of it, and reads again when refused.
+
+    A commit that is taken was decided on what was true; what else it leads to may not be. None: the store has none.
+    """
+    store: object = backend
+    read: Read | None = getattr(store, "read_believed", None)
+    return read
 
 
 async def read_for_commit(backend: Backend, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:

@@ -13,7 +13,16 @@ import trio
 
 from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
-from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
+from headway.storage._backend import (
+    Backend,
+    Believes,
+    Fence,
+    Operation,
+    Raised,
+    Shared,
+    Within,
+    refuse_repeated_keys,
+)
 from headway.storage._besides import ListsFences
 from headway.storage._etcd import _commit, _lease
 from headway.storage._etcd._address import EtcdAddress, etcd_address
@@ -109,6 +118,11 @@ class EtcdBackend:
         opened = self._use()
         await opened.confirm()
         return opened.mirror.tables.get(kind, key), opened.mirror.position
+
+    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        """See `Believes`: what the mirror has, without a word to etcd."""
+        mirror = self._use().mirror
+        return mirror.tables.get(kind, key), mirror.position
 
     async def list(
         self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
@@ -224,5 +238,5 @@ async def _opened(
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-def _meets_the_protocol() -> tuple[Backend, ListsFences]:
-    return EtcdBackend(""), EtcdBackend("")
+def _meets_the_protocol() -> tuple[Backend, Shared, Believes, ListsFences]:
+    return EtcdBackend(""), EtcdBackend(""), EtcdBackend(""), EtcdBackend("")

@@ -1,0 +1,85 @@
+"""Calls in which both sides stream, and servers that are left for what they answer."""
+
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Cardinality, Handler, Status
+
+from headway.resource import decode, pb
+from headway.rpc import Services, open_channel, open_server
+
+ECHO, ASK = "/test.Echo/Both", "/test.Echo/One"
+
+
+class Echo:
+    """Answers each request with its name, and ends when the client does or says so."""
+
+    def __init__(self, refusal: GRPCError | None = None) -> None:
+        self.refusal = refusal
+        self.asked = 0
+
+    def __mapping__(self) -> dict[str, Handler]:
+        return {
+            ECHO: Handler(self.both, Cardinality.STREAM_STREAM, pb.Id, pb.Id),
+            ASK: Handler(self.one, Cardinality.UNARY_UNARY, pb.Id, pb.Id),
+        }
+
+    async def both(self, stream: Any) -> None:
+        while (message := await stream.recv_message()) is not None:
+            if message.name == "end":
+                return
+            await stream.send_message(pb.Id(name=f"heard {message.name}"))
+
+    async def one(self, stream: Any) -> None:
+        self.asked += 1
+        message = await stream.recv_message()
+        if self.refusal is not None:
+            raise self.refusal
+        await stream.send_message(message)
+
+
+def decoder() -> Any:
+    return lambda bodies: [decode(pb.Id, body) for body in bodies]
+
+
+async def test_a_client_goes_on_asking_in_one_call() -> None:
+    """Each request is answered while the call is open; it ends when the server ends it, or the block."""
+    async with (
+        open_server(Services(Echo()), ["127.0.0.1:0"]) as server,
+        open_channel(server.addresses[0], decoders={ECHO: decoder}) as channel,
+    ):
+        with trio.fail_after(10):
+            async with channel.duplex(ECHO, pb.Id(name="first")) as call:
+                answers = aiter(call)
+                assert (await anext(answers)).name == "heard first"
+                for name in ("second", "x" * 300_000):
+                    await call.send(pb.Id(name=name))
+                    assert (await anext(answers)).name == f"heard {name}"
+                await call.send(pb.Id(name="end"))
+                with pytest.raises(StopAsyncIteration):
+                    await anext(answers)
+            with pytest.raises(RuntimeError, match="inside"):
+                await call.send(pb.Id(name="late"))
+
+
+@pytest.mark.parametrize("avoids", [True, False])
+async def test_a_server_is_left_for_what_it_answers(avoids: bool) -> None:
+    """Where its status says so the next calls go to another one; otherwise it is asked again."""
+    bad, good = Echo(GRPCError(Status.UNAVAILABLE, "no leader")), Echo()
+    async with (
+        open_server(Services(bad), ["127.0.0.1:0"]) as first,
+        open_server(Services(good), ["127.0.0.1:0"]) as second,
+        open_channel(
+            [first.addresses[0], second.addresses[0]],
+            avoids=lambda error: avoids and error.message == "no leader",
+        ) as channel,
+    ):
+        for attempt in range(3):
+            if avoids and attempt:
+                await channel.unary(ASK, pb.Id(name="a"), pb.Id)
+            else:
+                with pytest.raises(GRPCError, match="no leader"):
+                    await channel.unary(ASK, pb.Id(name="a"), pb.Id)
+    assert (bad.asked, good.asked) == ((1, 2) if avoids else (3, 0))
