@@ -22,6 +22,7 @@ from headway.testing._conformance import run_backend_check as run_backend_check
 from headway.testing._facts import BookmarkTold as BookmarkTold
 from headway.testing._facts import CacheSeen as CacheSeen
 from headway.testing._facts import ChangesTold as ChangesTold
+from headway.testing._facts import DeletionsMissed as DeletionsMissed
 from headway.testing._facts import Fact as Fact
 from headway.testing._facts import ReadAnswered as ReadAnswered
 from headway.testing._facts import ReconcileDone as ReconcileDone
