@@ -204,7 +204,9 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
             record(TermHeld(who, event.name, event.term))
         elif isinstance(event, events.DeletionsUnknown):
             print(event, file=sys.stderr, flush=True)
-            record(DeletionsMissed(who, f"staff/{event.controller}", event.type.unversioned, event.settled))
+            # The store is open as long as there is an engine that reports.
+            upto = backend.position.revision
+            record(DeletionsMissed(who, f"staff/{event.controller}", event.type.unversioned, event.settled, upto))
         elif isinstance(event, events.RunEnded | events.StaleRefused | events.ShutdownBlocked):
             print(event, file=sys.stderr, flush=True)
 

@@ -288,15 +288,16 @@ def test_a_reconcile_that_began_after_its_own_process_write_was_answered_has_see
 def test_a_deletion_that_a_run_could_not_know_of_is_owed_to_nobody() -> None:
     """It has said so; every other change, and what was deleted before, is owed all the same."""
     facts = swapped(reconciled("b", 5), reconciled("b", 4, who="web-3"))
-    History([*facts, DeletionsMissed("web-3", CONTROLLER, JOB, 4)]).check(owes())
+    History([*facts, DeletionsMissed("web-3", CONTROLLER, JOB, 4, 5)]).check(owes())
     for missed in (
-        DeletionsMissed("web-3", CONTROLLER, JOB, 5),
-        DeletionsMissed("web-3", CONTROLLER, COPY, 4),
-        DeletionsMissed("web-3", "staff/other", JOB, 4),
+        DeletionsMissed("web-3", CONTROLLER, JOB, 5, 9),
+        DeletionsMissed("web-3", CONTROLLER, JOB, 2, 4),
+        DeletionsMissed("web-3", CONTROLLER, COPY, 4, 9),
+        DeletionsMissed("web-3", "staff/other", JOB, 4, 9),
     ):
         assert [rule for rule, _ in History([*facts, missed]).violations(owes())] == ["reconciled"]
     unseen = [each for each in GOOD if each != reconciled("a", 8)]
-    missed = DeletionsMissed("web-3", CONTROLLER, JOB, 1)
+    missed = DeletionsMissed("web-3", CONTROLLER, JOB, 1, 9)
     assert [rule for rule, _ in History([*unseen, missed]).violations(owes())] == ["reconciled"]
 
 

@@ -151,12 +151,15 @@ class ReconcileDone(NamedTuple):
 
 
 class DeletionsMissed(NamedTuple):
-    """A run has said that it can't know what of a kind was deleted after a revision (`DeletionsUnknown`)."""
+    """A run has said that it can't know what of a kind was deleted after a revision and before it began, which was at
+    ``upto`` at the latest (`DeletionsUnknown`).
+    """
 
     who: str
     controller: str
     kind: Kind
     after: int
+    upto: int
 
 
 Fact = (

@@ -173,7 +173,8 @@ def judge_reconciles(facts: Sequence[Fact], truth: Truth, owes: Owes, blame: Bla
                     known is not None
                     and known.told.deleted
                     and any(
-                        (each.controller, each.kind) == (controller, kind) and revision > each.after for each in missed
+                        (each.controller, each.kind) == (controller, kind) and each.after < revision <= each.upto
+                        for each in missed
                     )
                 )
                 for owed in mapper(key):
