@@ -26,7 +26,7 @@ from headway.resource import Key, Position
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService
 from headway.storage import Backend, open_store
-from headway.testing import CacheSeen, Fact, ReconcileDone, RecordingChannel, TermHeld, fact_line
+from headway.testing import CacheSeen, DeletionsMissed, Fact, ReconcileDone, RecordingChannel, TermHeld, fact_line
 
 TTL = 2.0
 NAMES = [f"job-{number}" for number in range(24)]
@@ -202,6 +202,11 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
     def report(event: object) -> None:
         if isinstance(event, events.LeaseTaken):
             record(TermHeld(who, event.name, event.term))
+        elif isinstance(event, events.DeletionsUnknown):
+            print(event, file=sys.stderr, flush=True)
+            # The store is open as long as there is an engine that reports.
+            upto = backend.position.revision
+            record(DeletionsMissed(who, f"staff/{event.controller}", event.type.unversioned, event.settled, upto))
         elif isinstance(event, events.RunEnded | events.StaleRefused | events.ShutdownBlocked):
             print(event, file=sys.stderr, flush=True)
 

@@ -12,6 +12,7 @@ from headway.testing import (
     BookmarkTold,
     CacheSeen,
     ChangesTold,
+    DeletionsMissed,
     Fact,
     History,
     ReadAnswered,
@@ -282,6 +283,22 @@ def test_a_watch_is_held_to_what_it_is_of_alone() -> None:
 def test_a_reconcile_that_began_after_its_own_process_write_was_answered_has_seen_it() -> None:
     """Its cache's frontier may be lower: own writes are there first."""
     History(swapped(reconciled("a", 8), reconciled("a", 7, who="web-2", began=9.0))).check(owes())
+
+
+def test_a_deletion_that_a_run_could_not_know_of_is_owed_to_nobody() -> None:
+    """It has said so; every other change, and what was deleted before, is owed all the same."""
+    facts = swapped(reconciled("b", 5), reconciled("b", 4, who="web-3"))
+    History([*facts, DeletionsMissed("web-3", CONTROLLER, JOB, 4, 5)]).check(owes())
+    for missed in (
+        DeletionsMissed("web-3", CONTROLLER, JOB, 5, 9),
+        DeletionsMissed("web-3", CONTROLLER, JOB, 2, 4),
+        DeletionsMissed("web-3", CONTROLLER, COPY, 4, 9),
+        DeletionsMissed("web-3", "staff/other", JOB, 4, 9),
+    ):
+        assert [rule for rule, _ in History([*facts, missed]).violations(owes())] == ["reconciled"]
+    unseen = [each for each in GOOD if each != reconciled("a", 8)]
+    missed = DeletionsMissed("web-3", CONTROLLER, JOB, 1, 9)
+    assert [rule for rule, _ in History([*unseen, missed]).violations(owes())] == ["reconciled"]
 
 
 def test_a_history_says_how_many_violations_it_has_and_shows_twenty() -> None:

@@ -27,6 +27,7 @@ from headway.testing._conformance import verdicts as verdicts
 from headway.testing._facts import BookmarkTold as BookmarkTold
 from headway.testing._facts import CacheSeen as CacheSeen
 from headway.testing._facts import ChangesTold as ChangesTold
+from headway.testing._facts import DeletionsMissed as DeletionsMissed
 from headway.testing._facts import Fact as Fact
 from headway.testing._facts import ReadAnswered as ReadAnswered
 from headway.testing._facts import ReconcileDone as ReconcileDone

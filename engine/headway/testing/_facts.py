@@ -150,6 +150,18 @@ class ReconcileDone(NamedTuple):
     seen: tuple[tuple[Kind, int], ...]
 
 
+class DeletionsMissed(NamedTuple):
+    """A run has said that it can't know what of a kind was deleted after a revision and before it began, which was at
+    ``upto`` at the latest (`DeletionsUnknown`).
+    """
+
+    who: str
+    controller: str
+    kind: Kind
+    after: int
+    upto: int
+
+
 Fact = (
     WatchOpened
     | SnapshotTold
@@ -161,6 +173,7 @@ Fact = (
     | CacheSeen
     | TermHeld
     | ReconcileDone
+    | DeletionsMissed
 )
 _FACTS: dict[str, Any] = {each.__name__: each for each in Fact.__args__}
 

@@ -7,7 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headway.resource import Key, Kind
-from headway.testing._facts import CacheSeen, Fact, ReadAnswered, ReconcileDone, TermHeld, WriteAnswered
+from headway.testing._facts import (
+    CacheSeen,
+    DeletionsMissed,
+    Fact,
+    ReadAnswered,
+    ReconcileDone,
+    TermHeld,
+    WriteAnswered,
+)
 from headway.testing._history_truth import Blame, Truth, place
 
 Owes = Mapping[str, Mapping[Kind, Callable[[Key], Iterable[Key]]]]
@@ -143,7 +151,11 @@ def _hold(holders: dict[tuple[str, ...], str], term: tuple[str, ...], who: str, 
 
 
 def judge_reconciles(facts: Sequence[Fact], truth: Truth, owes: Owes, blame: Blame) -> None:
-    """Of every key, some reconcile began when its cache had all the last changes that the key is owed for."""
+    """Of every key, some reconcile began when its cache had all the last changes that the key is owed for.
+
+    A deletion that a run has said it can't know of is owed to nobody.
+    """
+    missed = [fact for fact in facts if isinstance(fact, DeletionsMissed)]
     done: dict[tuple[str, Key], list[ReconcileDone]] = defaultdict(list)
     own: dict[tuple[str, Kind, int], float] = {}
     for fact in facts:
@@ -156,10 +168,22 @@ def judge_reconciles(facts: Sequence[Fact], truth: Truth, owes: Owes, blame: Bla
         needed: dict[Key, dict[Kind, int]] = defaultdict(dict)
         for kind, mapper in kinds.items():
             for revision, key in truth.changes(kind, 0, 1 << 64):
+                known = truth.at(kind, key, revision)
+                excused = (
+                    known is not None
+                    and known.told.deleted
+                    and any(
+                        (each.controller, each.kind) == (controller, kind) and each.after < revision <= each.upto
+                        for each in missed
+                    )
+                )
                 for owed in mapper(key):
-                    needed[owed][kind] = revision
+                    if excused:
+                        needed[owed].pop(kind, None)
+                    else:
+                        needed[owed][kind] = revision
         for key, last in needed.items():
-            if not any(_saw(each, last, own) for each in done[controller, key]):
+            if last and not any(_saw(each, last, own) for each in done[controller, key]):
                 changes = ", ".join(f"{kind[1]} at {revision}" for kind, revision in last.items())
                 blame(
                     "reconciled", f"no reconcile of {'/'.join(key)} by {controller} began after its changes: {changes}"
