@@ -60,13 +60,14 @@ def admit_id(
         partition, namespace = tenancy_within(type.scope, given, parent)
     if tenancy is not None:
         partition, namespace = tenancy.partition or partition, tenancy.namespace or namespace
-    problem = name_problem("name", id.name) or type.tenancy_problem(partition, namespace)
-    if problem:
-        raise invalid(f"{field} of {type.name}: {problem}")
+    problem = name_problem("name", id.name)
     if (partition, namespace) == type.default_units:
         id.tenancy = type.tenancy
     else:
+        problem = problem or type.tenancy_problem(partition, namespace)
         id.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
+    if problem:
+        raise invalid(f"{field} of {type.name}: {problem}")
     return type, (partition, namespace, id.name)
 
 

@@ -40,9 +40,9 @@ class ResourceService(ResourceServiceBase):
         """See `_read.py`."""
         return await _read.read(self._backend, self._registry, self._access, message)
 
-    async def write(self, message: pb.WriteRequest) -> pb.WriteResponse:
+    def write(self, message: pb.WriteRequest) -> Coroutine[Any, Any, pb.WriteResponse]:
         """See `_write.py`."""
-        return await _write.write(self._backend, self._registry, self._access, message)
+        return _write.write(self._backend, self._registry, self._access, message)
 
     async def write_status(self, message: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
         """See `_write_status.py`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import Any
 
@@ -25,7 +24,7 @@ from headway.service._admission import admit_resource
 from headway.service._fence import check_store, fence_of
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
-from headway.service._refusals import conflict, invalid, precondition
+from headway.service._refusals import STORE_ERRORS, conflict, invalid, precondition, refusal
 from headway.service._retry import attempt
 from headway.service._tenancy import check_staying, check_units
 from headway.storage import Backend, Operation, Put, Read, Require, StorageError, believed_read, read_for_commit
@@ -40,24 +39,20 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
         # What is answered tells whether the owner is there.
         access.check_read(resource.owner)
     fence = fence_of(request.fence)
+    as_stored: Read = functools.partial(read_for_commit, backend)
 
-    believed = believed_read(backend)
-
-    async def once() -> pb.WriteResponse:
-        nonlocal believed
-        if believed is not None:
-            read, believed = believed, None
-            # A refusal may be of what was believed and isn't so: it has done nothing, and is decided on again.
-            with contextlib.suppress(GRPCError, StorageError):
-                return await decided_on(read, believing=True)
-        return await decided_on(functools.partial(read_for_commit, backend))
-
-    async def decided_on(read: Read, *, believing: bool = False) -> pb.WriteResponse:
+    async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
         units = await check_units(read, key)
         stored, _ = await read(type.kind, key)
         if stored is None:
-            prepared, required = await _creation(read, access, resource)
+            _check_creation(resource)
+            assert resource.id is not None
+            owner: pb.Id | None = None
+            required: tuple[Require, ...] = ()
+            if resource.owner is not None:
+                owner, required = await _found_owner(read, access, resource.owner)
+            prepared = _with(resource, _new_id(resource.id, ulid_now()), owner=owner)
             check_staying(units, resource.id)
             operations: tuple[Operation, ...] = (*units.required, *required, Put(type.kind, key, prepared, ""))
         else:
@@ -73,11 +68,20 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
         position = await backend.commit(operations, fence)
         return pb.WriteResponse(resource=access.answered(prepared, resource), position=position.message())
 
+    believed = believed_read(backend)
+    if believed is not None:
+        try:
+            return await once(believed, believing=True)
+        except (GRPCError, StorageError):
+            # It may be of what was believed and isn't so: it has done nothing, and is decided on again.
+            pass
+        except STORE_ERRORS as error:
+            raise refusal(error) from error
     return await attempt(once, blanket=not resource.version)
 
 
-async def _creation(read: Read, access: Access, resource: pb.Resource) -> tuple[pb.Resource, tuple[Require, ...]]:
-    """The resource as it will be stored for the first time, and what its commit requires to be there."""
+def _check_creation(resource: pb.Resource) -> None:
+    """Refuse what can't be said of a resource that is not there yet."""
     assert resource.id is not None
     if resource.version:
         raise conflict(f"{_id(resource)} is not there, so it can't be at version {resource.version!r}")
@@ -94,10 +98,6 @@ async def _creation(read: Read, access: Access, resource: pb.Resource) -> tuple[
         )
     if is_marked(resource.metadata):
         raise invalid(f"{_id(resource)}: metadata.{DELETION_TIMESTAMP} can't be set on creation; use Delete")
-    if resource.owner is None:
-        return _with(resource, _new_id(resource.id, ulid_now()), owner=None), ()
-    owner, required = await _found_owner(read, access, resource.owner)
-    return _with(resource, _new_id(resource.id, ulid_now()), owner=owner), (required,)
 
 
 def _id(resource: pb.Resource) -> ResourceId:
@@ -105,7 +105,7 @@ def _id(resource: pb.Resource) -> ResourceId:
     return resource_id(resource.id)
 
 
-async def _found_owner(read: Read, access: Access, owner: pb.Id) -> tuple[pb.Id, Require]:
+async def _found_owner(read: Read, access: Access, owner: pb.Id) -> tuple[pb.Id, tuple[Require]]:
     """The owner with its uid: ownership is of an incarnation, not of a name.
 
     It must be there in the commit itself: what is owned by a resource that has gone would be found by nobody.
@@ -116,7 +116,7 @@ async def _found_owner(read: Read, access: Access, owner: pb.Id) -> tuple[pb.Id,
         with_uid = f" with uid {owner.uid}" if owner.uid else ""
         raise invalid(f"resource.owner: {name}{with_uid} is not there; create it first")
     uid = stored.id.uid
-    return _with_uid(owner, uid), Require(name.type.unversioned, name.key, uid)
+    return _with_uid(owner, uid), (Require(name.type.unversioned, name.key, uid),)
 
 
 def _with_uid(id: pb.Id, uid: str) -> pb.Id:

@@ -24,8 +24,6 @@ from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._besides import ChecksItself as ChecksItself
 from headway.storage._besides import ListsFences as ListsFences
-from headway.storage._copy import Copied as Copied
-from headway.storage._copy import copy_store as copy_store
 from headway.storage._errors import FenceLowered as FenceLowered
 from headway.storage._errors import LeaseEnded as LeaseEnded
 from headway.storage._errors import StillOwns as StillOwns
@@ -40,32 +38,52 @@ from headway.storage._leases import lease_of as lease_of
 from headway.storage._leases import scope_of as scope_of
 from headway.storage._log import CommitLog as CommitLog
 from headway.storage._log import Cursor as Cursor
-from headway.storage._maintain import backup_store as backup_store
-from headway.storage._maintain import check_store as check_store
-from headway.storage._maintain import restore_store as restore_store
 from headway.storage._memory import MemoryBackend as MemoryBackend
 from headway.storage._open import open_store as open_store
-from headway.storage._sqlite import SqliteBackend as SqliteBackend
-from headway.storage._sqlite import open_sqlite as open_sqlite
-from headway.storage._sqlite_backup import BackedUp as BackedUp
-from headway.storage._sqlite_backup import Restored as Restored
-from headway.storage._sqlite_check import Finding as Finding
 from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
-from headway.storage._verify import Verified as Verified
-from headway.storage._verify import verify_store as verify_store
 
 if TYPE_CHECKING:
+    from headway.storage._copy import Copied as Copied
+    from headway.storage._copy import copy_store as copy_store
     from headway.storage._etcd import EtcdAddress as EtcdAddress
     from headway.storage._etcd import EtcdBackend as EtcdBackend
     from headway.storage._etcd import etcd_address as etcd_address
+    from headway.storage._maintain import backup_store as backup_store
+    from headway.storage._maintain import check_store as check_store
+    from headway.storage._maintain import restore_store as restore_store
+    from headway.storage._sqlite import SqliteBackend as SqliteBackend
+    from headway.storage._sqlite import open_sqlite as open_sqlite
+    from headway.storage._sqlite_backup import BackedUp as BackedUp
+    from headway.storage._sqlite_backup import Restored as Restored
+    from headway.storage._sqlite_check import Finding as Finding
+    from headway.storage._verify import Verified as Verified
+    from headway.storage._verify import verify_store as verify_store
 
-# What speaks to etcd needs asyncio, h2 and ssl: it is loaded when it is first asked for.
-_LATER = ("EtcdAddress", "EtcdBackend", "etcd_address")
+# What needs sqlite3, or asyncio, h2 and ssl, and what is only for keeping stores, is loaded when it is first asked for:
+# an engine on another store does without, and `import headway` is light.
+_LATER = {
+    "BackedUp": "_sqlite_backup",
+    "Copied": "_copy",
+    "EtcdAddress": "_etcd",
+    "EtcdBackend": "_etcd",
+    "Finding": "_sqlite_check",
+    "Restored": "_sqlite_backup",
+    "SqliteBackend": "_sqlite",
+    "Verified": "_verify",
+    "backup_store": "_maintain",
+    "check_store": "_maintain",
+    "copy_store": "_copy",
+    "etcd_address": "_etcd",
+    "open_sqlite": "_sqlite",
+    "restore_store": "_maintain",
+    "verify_store": "_verify",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    module = _LATER.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from headway.storage import _etcd
+    from importlib import import_module
 
-    return getattr(_etcd, name)
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from headway.errors import InvalidArgument
 from headway.storage._backend import Backend
 from headway.storage._memory import MemoryBackend
-from headway.storage._sqlite import SqliteBackend
 from headway.storage._sqlite_url import parse_url
 
 
@@ -23,10 +22,12 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
     scheme, colon, path = url.partition(":")
     if colon and scheme == "memory" and not path:
         return MemoryBackend()
+    # Each is loaded when it is asked for: an engine on another store does without its libraries.
     if (sqlite := parse_url(url)) is not None:
+        from headway.storage._sqlite import SqliteBackend
+
         return SqliteBackend(sqlite.path, max_changes=sqlite.max_changes, max_age=sqlite.max_age)
     if colon and scheme == "etcd":
-        # Loaded when it is asked for: an engine on another store does without a network's libraries.
         from headway.storage._etcd import EtcdBackend
 
         return EtcdBackend(url)
