@@ -134,15 +134,17 @@ class EtcdMember:
         tick: float = 0.05,
         options: Sequence[str] = (),
         durable: bool = False,
+        health_port: int = 0,
     ) -> None:
-        """``cluster``: etcd's ``--initial-cluster``; empty: this member alone. ``advertised``: the port that its peers
-        use, where that is a proxy's. ``tick``: seconds between heartbeats; an election begins after ten. ``durable``:
-        what it acknowledges survives the loss of power, too, which costs it time."""
+        """``health_port``: asked for its health in plain HTTP, where its clients' port isn't. ``cluster``: etcd's
+        ``--initial-cluster``; empty: this member alone. ``advertised``: the port that its peers use, where that is a
+        proxy's. ``tick``: seconds between heartbeats; an election begins after ten. ``durable``: what it acknowledges
+        survives the loss of power, too, which costs it time."""
         peer = f"http://127.0.0.1:{advertised or peer_port}"
         folder.mkdir(parents=True, exist_ok=True)
         self.name, self.endpoint = name, f"127.0.0.1:{port}"
         self.data, self.log = folder / f"{name}.etcd", folder / f"{name}.log"
-        self._port = port
+        self._port = health_port or port
         self._process: subprocess.Popen[bytes] | None = None
         arguments = {
             "name": name,
@@ -157,6 +159,8 @@ class EtcdMember:
             "election-timeout": round(tick * 10_000),
             "log-level": "warn",
         }
+        if health_port:
+            arguments["listen-metrics-urls"] = f"http://127.0.0.1:{health_port}"
         self._command = [str(binary.path), *(f"--{option}={value}" for option, value in arguments.items()), *options]
         if binary.version >= (3, 5, 0) and not durable:
             # A process is killed here, never the machine: what was written to the file system stays.
