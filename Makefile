@@ -27,7 +27,7 @@ run: .venv/ready ## the main job: keep a fleet of real processes as declared (FO
 	@exec $(BIN)/python -m examples.fleet $(if $(FOR),--for $(FOR))
 
 test: .venv/ready any-etcd ## the tests, in under five minutes
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not deep'
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not deep'
 
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \

@@ -5,6 +5,7 @@ from __future__ import annotations
 from grpclib.const import Status
 
 from headway.resource import pb
+from headway.service._lease import milliseconds
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, at, refused, take
 from tests.helpers.declared import a_note, a_type
@@ -80,3 +81,10 @@ async def test_a_term_that_no_store_can_hold_is_refused(calls: Calls) -> None:
         assert (await calls.raise_fence(term=highest)).fence == pb.Fence(controller="painter", term=highest)
     else:
         await refused(calls.raise_fence(term=highest), Status.INVALID_ARGUMENT, str(highest))
+
+
+def test_what_is_left_of_a_lease_is_the_same_at_any_time() -> None:
+    """Clocks are floats: ten seconds from now less now may be a little more than ten."""
+    assert {milliseconds((begin + 10.0) - begin) for begin in (count / 7 for count in range(1000))} == {10_000}
+    assert milliseconds(0.0001) == 1
+    assert milliseconds(-1.0) == 0

@@ -116,7 +116,7 @@ class LeaseService(LeaseServiceBase):
             acquired=acquired.acquired,
             holder=lease.holder,
             term=lease.term,
-            retry_after_ms=0 if acquired.acquired else _milliseconds(remaining),
+            retry_after_ms=0 if acquired.acquired else milliseconds(remaining),
             position=acquired.position.message(),
         )
 
@@ -210,8 +210,10 @@ def _check_range(field: str, value: int, least: int, most: int) -> None:
         raise invalid(f"{field} {value} must be from {least} to {most}")
 
 
-def _milliseconds(seconds: float) -> int:
-    return max(0, math.ceil(seconds * 1000))
+def milliseconds(seconds: float) -> int:
+    """What is told of seconds that are left; 0 where none are."""
+    # Rounded up, but not for what is only a float's last digit: ten seconds from now are 10,000 ms, at any time.
+    return max(0, math.ceil(round(seconds * 1000, 6)))
 
 
 def _lease(held: HeldLease) -> lease_pb.Lease:
@@ -220,8 +222,8 @@ def _lease(held: HeldLease) -> lease_pb.Lease:
         name=lease.name,
         holder=lease.holder,
         term=lease.term,
-        ttl_ms=_milliseconds(lease.ttl),
-        expires_in_ms=_milliseconds(held.remaining),
+        ttl_ms=milliseconds(lease.ttl),
+        expires_in_ms=milliseconds(held.remaining),
         acquired_at=datetime.datetime.fromtimestamp(lease.acquired_at, datetime.UTC),
     )
 
