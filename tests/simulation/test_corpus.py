@@ -30,6 +30,12 @@ def test_the_wrong_one_is_found(name: str) -> None:
     assert time.process_time() - began < LIMIT
 
 
+@pytest.mark.parametrize("step", range(1, 6))
+def test_a_crash_between_a_finalizers_two_writes_is_made_good(step: int) -> None:
+    """Nobody else would delete what has lost its last finalizer."""
+    CASES["finalizer_before_cleanup"].explore(right=True, plan=f"crash_after({step})")
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_its_corrected_twin_passes(name: str) -> None:

@@ -105,7 +105,7 @@ class Process:
                     process=self.name,
                     report=self._hear,
                     lease_ttl=world.lease_ttl,
-                    # It goes by the wall's clock, and here time may stand still; whether they end is looked at below.
+                    # It goes by the wall's clock, and here time may stand still; `_run.py` looks whether they end.
                     shutdown_bound=_NEVER,
                 )
                 async with opened as self.engine:
