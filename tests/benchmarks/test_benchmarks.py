@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import importing
 from benchmarks.__main__ import SCENARIOS, main
 from benchmarks._harness import HEADER, RESULTS, Row, Scenario, line, write_results
 from tests.helpers.etcd_server import need_etcd
@@ -24,6 +25,13 @@ def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenar
     assert (scenario.name, scenario.bound) == (row.name, row.bound)
     assert row.against > 0
     assert line(row).startswith(scenario.name)
+
+
+def test_imports_are_measured_with_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An import is timed with what the one before it has written, also where the environment has Python write none."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    importing.imported("headway.errors", str(tmp_path))
+    assert list(tmp_path.rglob("headway/errors.*.pyc"))
 
 
 def test_results_keep_the_rows_of_scenarios_that_were_not_run(tmp_path: Path) -> None:
