@@ -5,8 +5,8 @@ store's chunks, their encoding (nothing is kept from another round), grpclib on 
 decoding into the resources that a cache is given. In it: opening the stream. Out of it: filling the store, the
 server's start, the connection.
 
-Against: the stock stack: grpclib's own server and channel on asyncio, with the generated service and betterproto2's
-own codec, which send and yield one WatchEvent for each resource.
+Against: the stock stack: grpclib's own server and channel on asyncio, with betterproto2's own codec
+and service, which send and yield one WatchEvent for each resource.
 
 The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
 """
@@ -26,10 +26,10 @@ import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built_many, put
 from headway import rpc
-from headway._gen.headway.resource.v1 import ResourceServiceBase, ResourceServiceStub
 from headway.resource import EndOfSnapshot, ResourceType, SnapshotChunk, pb
 from headway.service import WATCH_LIST, ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import open_store
+from tests.helpers.stock import StockClient, StockServer
 
 BOUND = 0.15
 
@@ -69,7 +69,7 @@ async def _count(channel: rpc.Channel, request: pb.WatchListRequest) -> int:
     return count
 
 
-class _Stock(ResourceServiceBase):
+class _Stock(StockServer):
     def __init__(self, resources: list[pb.Resource]) -> None:
         self._resources = resources
 
@@ -87,7 +87,7 @@ async def _against(type: ResourceType[Note], size: int) -> float:
     listening: Any = server._server
     channel = Channel("127.0.0.1", listening.sockets[0].getsockname()[1])
     try:
-        stub = ResourceServiceStub(channel)
+        stub = StockClient(channel)
         async for _ in stub.watch_list(pb.WatchListRequest(name_prefix="-")):
             pass
         begin = time.perf_counter()

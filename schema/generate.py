@@ -22,8 +22,8 @@ def main(target: Path) -> None:
         "grpc_tools.protoc",
         f"--proto_path={SCHEMA}",
         f"--python_betterproto2_out={target}",
-        "--python_betterproto2_opt=server_generation=async",
-        "--python_betterproto2_opt=client_generation=async",
+        "--python_betterproto2_opt=server_generation=none",
+        "--python_betterproto2_opt=client_generation=none",
         *sources,
     ]
     run(command)

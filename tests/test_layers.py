@@ -104,8 +104,13 @@ def test_every_public_name_says_what_it_is() -> None:
     assert [each for each in silent if not ours[each].__module__.startswith("headway._gen")] == []
 
 
-def test_the_package_is_imported_without_what_only_manifests_and_commands_need() -> None:
-    """`import headway` loads neither click nor yaml."""
-    program = "import sys, headway; print(sorted({'click', 'yaml'} & set(sys.modules)))"
+def test_the_package_is_imported_without_what_many_programs_never_need() -> None:
+    """`import headway` loads no network, no database, no manifests and commands, nothing for tests or of `metrics`."""
+    needless = {
+        *("asyncio", "trio_asyncio", "grpclib.protocol", "grpclib.server", "grpclib.client", "h2", "hpack"),
+        *("hyperframe", "multidict", "sqlite3", "yaml", "tree_sitter", "click", "structlog", "prometheus_client"),
+        *("hypercorn", "hypothesis", "pytest", "multiprocessing", "concurrent.futures"),
+    }
+    program = f"import sys, headway; print(sorted({needless!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

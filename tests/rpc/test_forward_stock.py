@@ -17,11 +17,11 @@ from grpclib import GRPCError
 from grpclib.client import Channel
 
 from headway import rpc
-from headway._gen.headway.resource.v1 import ResourceServiceStub
 from headway.client import Client
 from headway.resource import AnyMessage, decode, encode, pb
 from headway.rpc._reflection import ReflectionRequest, ReflectionResponse
 from headway.service import TypesService
+from tests.helpers.stock import StockClient
 from tests.rpc.forward_kit import DETAILS, ODD, TALK, Odd, forwarded
 from tests.rpc.rpc_kit import COUNT, ECHO, FLOOD, THING, WAIT, Served, Text, app
 from tests.rpc.test_stock_clients import in_thread
@@ -199,7 +199,7 @@ async def test_grpclib_on_asyncio_reads_is_refused_and_watches() -> None:
         async with asyncio.timeout(20):
             channel = Channel(host, int(port))
             try:
-                stub = ResourceServiceStub(channel)
+                stub = StockClient(channel)
                 read = await stub.read(pb.ReadRequest(id=_id("thing-0")))
                 with pytest.raises(GRPCError) as caught:
                     await stub.read(pb.ReadRequest(id=_id("nobody")))
@@ -224,7 +224,7 @@ async def test_grpclib_on_asyncio_reads_is_refused_and_watches() -> None:
     assert sorted(through[2]) == [f"thing-{number}" for number in range(5)]
 
 
-async def _events(stub: ResourceServiceStub) -> AsyncGenerator[pb.WatchEvent, None]:
+async def _events(stub: StockClient) -> AsyncGenerator[pb.WatchEvent, None]:
     async for event in stub.watch_list(_everything()):
         yield event
 

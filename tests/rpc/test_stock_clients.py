@@ -1,4 +1,4 @@
-"""Clients that are not ours: grpclib on asyncio and grpcio, with code generated from the schema."""
+"""Clients that are not ours: grpclib on asyncio, and grpcio with code generated from the schema."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpclib.client import Channel
 
 from headway import rpc
-from headway._gen.headway.resource.v1 import ResourceServiceStub
 from headway.client import Client
 from headway.resource import AnyMessage, decode, encode, pb
 from headway.rpc._reflection import ReflectionRequest, ReflectionResponse
+from tests.helpers.stock import StockClient
 from tests.rpc.rpc_kit import ECHO, THING, WAIT, Served, Text, app, certificates, served
 
 SCHEMA = Path(__file__).parents[2] / "schema"
@@ -47,7 +47,7 @@ async def test_grpclib_on_asyncio_reads_and_watches() -> None:
         async with asyncio.timeout(20):
             channel = Channel(host, port)
             try:
-                stub = ResourceServiceStub(channel)
+                stub = StockClient(channel)
                 id = pb.Id(
                     name="thing-0",
                     type=THING.name.message(),
@@ -77,7 +77,7 @@ async def test_grpclib_on_asyncio_reads_and_watches() -> None:
     assert sorted(names) == [f"thing-{number}" for number in range(5)]
 
 
-async def _events(stub: ResourceServiceStub) -> AsyncGenerator[pb.WatchEvent, None]:
+async def _events(stub: StockClient) -> AsyncGenerator[pb.WatchEvent, None]:
     request = pb.WatchListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
     async for event in stub.watch_list(request):
         yield event

@@ -18,12 +18,12 @@ from typing import Protocol
 
 import trio
 from grpclib import GRPCError
-from grpclib.const import Status
+from grpclib.const import Handler, Status
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway._gen.headway.lease.v1 import LeaseServiceBase
 from headway.resource import pb
 from headway.service._fence import fence_of
+from headway.service._handlers import unary_handlers
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.storage import Backend, HeldLease, lease_of
 
@@ -75,7 +75,7 @@ class LeaseWaits:
             scope.cancel()
 
 
-class LeaseService(LeaseServiceBase):
+class LeaseService:
     """Leases and fences over a store. Its methods are grpclib handlers.
 
     Args:
@@ -181,6 +181,18 @@ class LeaseService(LeaseServiceBase):
         except STORE_ERRORS as error:
             raise refusal(error) from error
         return lease_pb.RecordSettledResponse()
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """The handlers."""
+        return unary_handlers(
+            "headway.lease.v1.LeaseService",
+            Acquire=(self.acquire, lease_pb.AcquireRequest, lease_pb.AcquireResponse),
+            KeepAlive=(self.keep_alive, lease_pb.KeepAliveRequest, lease_pb.KeepAliveResponse),
+            Release=(self.release, lease_pb.ReleaseRequest, lease_pb.ReleaseResponse),
+            List=(self.list, lease_pb.ListRequest, lease_pb.ListResponse),
+            Raise=(self.raise_, lease_pb.RaiseRequest, lease_pb.RaiseResponse),
+            RecordSettled=(self.record_settled, lease_pb.RecordSettledRequest, lease_pb.RecordSettledResponse),
+        )
 
     def _check_take(self, name: str) -> None:
         if self._authorizer is not None and not self._authorizer.may_take_lease(name):

@@ -7,22 +7,23 @@ from typing import Any
 
 from grpclib.const import Cardinality, Handler
 
-from headway._gen.headway.resource.v1 import ResourceServiceBase
 from headway.resource import Registry, pb
 from headway.service import _delete, _list, _read, _watch_list, _write, _write_status
 from headway.service._access import Access, Authorizer
 from headway.service._admission import admit_resource
+from headway.service._handlers import unary_handlers
 from headway.service._refusals import STORE_ERRORS, refusal
 from headway.service._tenancy import check_staying, check_units
 from headway.storage import Backend
 
-WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
+RESOURCE_SERVICE = "headway.resource.v1.ResourceService"
+WATCH_LIST = f"/{RESOURCE_SERVICE}/WatchList"
 
-SERVICE_ALIASES = {"hashicorp.consul.resource.ResourceService": "headway.resource.v1.ResourceService"}
+SERVICE_ALIASES = {"hashicorp.consul.resource.ResourceService": RESOURCE_SERVICE}
 """The service's other name: that of the public API with whose clients it works."""
 
 
-class ResourceService(ResourceServiceBase):
+class ResourceService:
     """The eight verbs over a store, for the types of a registry. Its methods are grpclib handlers.
 
     Every refusal is a ``GRPCError`` whose message names the field and what would be right.
@@ -73,7 +74,16 @@ class ResourceService(ResourceServiceBase):
 
     def __mapping__(self) -> dict[str, Handler]:
         """The handlers. WatchList has one of its own: it sends `StreamItem`s, many events to each."""
-        mapping: dict[str, Handler] = super().__mapping__()
+        mapping = unary_handlers(
+            RESOURCE_SERVICE,
+            Read=(self.read, pb.ReadRequest, pb.ReadResponse),
+            Write=(self.write, pb.WriteRequest, pb.WriteResponse),
+            WriteStatus=(self.write_status, pb.WriteStatusRequest, pb.WriteStatusResponse),
+            List=(self.list, pb.ListRequest, pb.ListResponse),
+            ListByOwner=(self.list_by_owner, pb.ListByOwnerRequest, pb.ListByOwnerResponse),
+            Delete=(self.delete, pb.DeleteRequest, pb.DeleteResponse),
+            MutateAndValidate=(self.mutate_and_validate, pb.MutateAndValidateRequest, pb.MutateAndValidateResponse),
+        )
         mapping[WATCH_LIST] = Handler(self._watch_list, Cardinality.UNARY_STREAM, pb.WatchListRequest, pb.WatchEvent)
         return mapping
 

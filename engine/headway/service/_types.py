@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from grpclib.const import Handler
+
 from headway._gen.headway.types import v1 as types_pb
-from headway._gen.headway.types.v1 import TypesServiceBase
 from headway.resource import Registry, TypeName, describe
+from headway.service._handlers import unary_handlers
 
 
-class TypesService(TypesServiceBase):
-    """List over a registry.
+class TypesService:
+    """List over a registry. Its methods are grpclib handlers.
 
     Args:
         may_know: whether the caller may know of a type; without it everybody may know all of them.
@@ -29,3 +31,9 @@ class TypesService(TypesServiceBase):
         if self._answer is None:
             self._answer = describe(self._registry)
         return self._answer
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """The handlers."""
+        return unary_handlers(
+            "headway.types.v1.TypesService", List=(self.list, types_pb.ListRequest, types_pb.ListResponse)
+        )

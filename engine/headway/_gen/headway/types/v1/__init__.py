@@ -3,33 +3,13 @@
 # plugin: python-betterproto2
 # This file has been @generated
 
-__all__ = (
-    "Enum",
-    "EnumValue",
-    "Field",
-    "ListRequest",
-    "ListResponse",
-    "Message",
-    "ResourceType",
-    "Scope",
-    "Shape",
-    "TypesServiceBase",
-    "TypesServiceStub",
-)
+__all__ = ("Enum", "EnumValue", "Field", "ListRequest", "ListResponse", "Message", "ResourceType", "Scope", "Shape")
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import betterproto2
-import grpclib
-from betterproto2 import grpclib as betterproto2_grpclib
 
 from ....message_pool import default_message_pool
-
-if TYPE_CHECKING:
-    import grpclib.server
-    from betterproto2.grpclib.grpclib_client import MetadataLike
-    from grpclib.metadata import Deadline
 
 _COMPILER_VERSION = "0.10.1"
 betterproto2.check_compiler_version(_COMPILER_VERSION)
@@ -199,55 +179,4 @@ class ResourceType(betterproto2.Message):
 default_message_pool.register_message("headway.types.v1", "ResourceType", ResourceType)
 
 
-class TypesServiceStub(betterproto2_grpclib.ServiceStub):
-    async def list(
-        self,
-        message: "ListRequest | None" = None,
-        *,
-        timeout: "float | None" = None,
-        deadline: "Deadline | None" = None,
-        metadata: "MetadataLike | None" = None,
-    ) -> "ListResponse":
-        """
-        All types that the server knows, and every message that they hold.
-        """
-
-        if message is None:
-            message = ListRequest()
-
-        return await self._unary_unary(
-            "/headway.types.v1.TypesService/List",
-            message,
-            ListResponse,
-            timeout=timeout,
-            deadline=deadline,
-            metadata=metadata,
-        )
-
-
 from ...resource import v1 as __resource__v1__
-
-
-class TypesServiceBase(betterproto2_grpclib.ServiceBase):
-    async def list(self, message: "ListRequest") -> "ListResponse":
-        """
-        All types that the server knows, and every message that they hold.
-        """
-
-        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
-
-    async def __rpc_list(self, stream: "grpclib.server.Stream[ListRequest, ListResponse]") -> None:
-        request = await stream.recv_message()
-        assert request is not None
-        response = await self.list(request)
-        await stream.send_message(response)
-
-    def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
-        return {
-            "/headway.types.v1.TypesService/List": grpclib.const.Handler(
-                self.__rpc_list,
-                grpclib.const.Cardinality.UNARY_UNARY,
-                ListRequest,
-                ListResponse,
-            ),
-        }

@@ -1,0 +1,56 @@
+"""The methods of the services are those of the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from headway.resource import Registry
+from headway.service import LeaseService, ResourceService, TypesService
+from headway.storage import MemoryBackend
+
+SERVICES: dict[str, Callable[[], Any]] = {
+    "headway.resource.v1.ResourceService": lambda: ResourceService(MemoryBackend(), Registry()),
+    "headway.lease.v1.LeaseService": lambda: LeaseService(MemoryBackend()),
+    "headway.types.v1.TypesService": lambda: TypesService(Registry()),
+}
+
+
+def described() -> dict[str, dict[str, tuple[tuple[bool, bool], str, str]]]:
+    """What each service of the schema has, by its paths: which sides stream, and its messages."""
+    schema = FileDescriptorSet.FromString((files("headway._gen") / "descriptors.bin").read_bytes())
+    return {
+        f"{file.package}.{service.name}": {
+            f"/{file.package}.{service.name}/{method.name}": (
+                (method.client_streaming, method.server_streaming),
+                method.input_type[1:],
+                method.output_type[1:],
+            )
+            for method in service.method
+        }
+        for file in schema.file
+        for service in file.service
+    }
+
+
+def test_every_service_of_the_schema_is_compared() -> None:
+    """But for the resource service under its other name, which has the same messages."""
+    assert described().keys() == SERVICES.keys() | {"hashicorp.consul.resource.ResourceService"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_answers_the_methods_of_its_schema(name: str) -> None:
+    """All of them and no other, with their messages."""
+    package = name.rpartition(".")[0]
+    assert described()[name] == {
+        path: (
+            each.cardinality.value,
+            f"{package}.{each.request_type.__name__}",
+            f"{package}.{each.reply_type.__name__}",
+        )
+        for path, each in SERVICES[name]().__mapping__().items()
+    }
