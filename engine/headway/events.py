@@ -1,7 +1,7 @@
 """What the rooms can report. A line, a metric and a trace are made from it elsewhere. Pure.
 
-Each event is a frozen record whose fields name the thing and say what happened; `Report` is a function that takes
-one, must not block and must not raise.
+Each event is a record that doesn't change; its fields, which `vars` gives, name the thing and say what happened.
+`Report` is a function that takes one, must not block and must not raise.
 
 The rooms that report come after this one, so what is theirs is `Any` here: ``type`` is a `TypeName`, ``id`` a
 `ResourceId`, ``resume_after`` a `Position`, ``reasons`` are `Reason`s. Times are in seconds.
@@ -10,20 +10,19 @@ The rooms that report come after this one, so what is theirs is `Any` here: ``ty
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from headway._records import Record
 
-@dataclass(frozen=True, slots=True)
-class StreamOpened:
+
+class StreamOpened(Record):
     """A type's stream has been opened, to resume after a position or (None) with a snapshot."""
 
     type: Any
     resume_after: Any
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEnded:
+class StreamEnded(Record):
     """A type's stream has ended and will be opened again; ``failures`` in a row before it."""
 
     type: Any
@@ -31,8 +30,7 @@ class StreamEnded:
     failures: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLagging:
+class StreamLagging(Record):
     """A stream stood below what is already known for too long and is closed."""
 
     type: Any
@@ -40,16 +38,14 @@ class StreamLagging:
     frontier: int
 
 
-@dataclass(frozen=True, slots=True)
-class BookmarkRefused:
+class BookmarkRefused(Record):
     """A stream's bookmark has proved false; the type takes a new snapshot."""
 
     type: Any
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Priming:
+class Priming(Record):
     """A controller's run has begun to prime a type up to its starting revision."""
 
     controller: str
@@ -57,8 +53,7 @@ class Priming:
     starting_revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Primed:
+class Primed(Record):
     """A type is primed for a run: ``count`` resources, complete up to ``revision``, after ``seconds``."""
 
     controller: str
@@ -68,8 +63,7 @@ class Primed:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class RunStarted:
+class RunStarted(Record):
     """A run has all its types primed, and begins to map and to reconcile ``queued`` keys."""
 
     controller: str
@@ -78,8 +72,7 @@ class RunStarted:
     queued: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(Record):
     """A run has ended (``error`` None: it was stopped); it starts again after ``delay`` seconds, if that is given."""
 
     controller: str
@@ -87,8 +80,7 @@ class RunEnded:
     delay: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionsUnknown:
+class DeletionsUnknown(Record):
     """What was deleted while no run was there can't be known: the history after ``settled`` is gone."""
 
     controller: str
@@ -97,8 +89,7 @@ class DeletionsUnknown:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciled:
+class Reconciled(Record):
     """A key has been reconciled. ``outcome`` is done, requeue, failed or permanent; at the deadline it is failed.
 
     It took ``seconds``, after the key had been ready for ``waited`` seconds. ``attempt`` is 1, or how often in a row it
@@ -116,8 +107,7 @@ class Reconciled:
     attempt: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileSlow:
+class ReconcileSlow(Record):
     """A reconcile has been running for ``seconds``, and still is."""
 
     controller: str
@@ -125,8 +115,7 @@ class ReconcileSlow:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class SelfTriggered:
+class SelfTriggered(Record):
     """A key was reconciled ``count`` times in a row because of nothing but its own ``writes``: it rests for ``delay``.
 
     ``writes`` are the last of them: each has a ``type``, a ``key``, a ``revision`` and says ``what`` it was. Any other
@@ -140,8 +129,7 @@ class SelfTriggered:
     delay: float
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonEnded:
+class DaemonEnded(Record):
     """A resource's daemon raised, and is called again after ``retry_after`` (None: it isn't), or (no error) is done."""
 
     controller: str
@@ -150,8 +138,7 @@ class DaemonEnded:
     retry_after: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFailed:
+class SourceFailed(Record):
     """A source's function raised for one ``value``, or gave what is no id; nothing is reconciled because of it."""
 
     controller: str
@@ -160,8 +147,7 @@ class SourceFailed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackFailed:
+class CallbackFailed(Record):
     """``on_start`` or ``on_stop`` raised, or took too long; the run goes on."""
 
     controller: str
@@ -169,8 +155,7 @@ class CallbackFailed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class MappingFailed:
+class MappingFailed(Record):
     """A mapper or predicate raised, and is asked again after ``retry_after``; or (0.0) a mapper returned what it can't,
     and is not.
     """
@@ -183,8 +168,7 @@ class MappingFailed:
     retry_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFailed:
+class IndexFailed(Record):
     """An index function raised; the resource is left out of that index alone."""
 
     controller: str
@@ -194,8 +178,7 @@ class IndexFailed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectionFailed:
+class ProjectionFailed(Record):
     """The function raised that should have made a ``projection``; the payload can't be looked at."""
 
     type: Any
@@ -204,24 +187,21 @@ class ProjectionFailed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class WriteUnknown:
+class WriteUnknown(Record):
     """A write may or may not have happened; every key of the controller waits until that is settled."""
 
     controller: str
     error: BaseException | None
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSettled:
+class WriteSettled(Record):
     """The fence has been raised by a commit at ``revision``: what was sent before can't land any more."""
 
     controller: str
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class CallDelayed:
+class CallDelayed(Record):
     """A controller's ``call`` has failed or was not answered in time, and is made again after ``retry_after``."""
 
     controller: str
@@ -230,8 +210,7 @@ class CallDelayed:
     retry_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseAwaited:
+class LeaseAwaited(Record):
     """A lease that this process wants is held by another, in this term."""
 
     name: str
@@ -239,8 +218,7 @@ class LeaseAwaited:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTaken:
+class LeaseTaken(Record):
     """This process holds a lease, in this term."""
 
     name: str
@@ -248,8 +226,7 @@ class LeaseTaken:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseDelayed:
+class LeaseDelayed(Record):
     """A lease could not be taken or renewed; that is tried again after ``retry_after``."""
 
     name: str
@@ -257,8 +234,7 @@ class LeaseDelayed:
     retry_after: float
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseEnded:
+class LeaseEnded(Record):
     """This process holds a lease no more: it has given it back (``error`` None), or has lost it."""
 
     name: str
@@ -266,8 +242,7 @@ class LeaseEnded:
     error: BaseException | None
 
 
-@dataclass(frozen=True, slots=True)
-class StaleRefused:
+class StaleRefused(Record):
     """Something older than what a type's cache holds was refused (``count`` in all so far for this type)."""
 
     type: Any
@@ -275,16 +250,14 @@ class StaleRefused:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerFailed:
+class HandlerFailed(Record):
     """A service's handler raised something that is no answer; the caller got UNKNOWN."""
 
     path: str
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownBlocked:
+class ShutdownBlocked(Record):
     """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
 
     Trio's loop may be what stands still, so this alone is reported from another thread.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import traceback
 from collections.abc import Iterable
@@ -67,7 +66,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
         )
         if not (failed or verbose or isinstance(event, _WARNINGS)):
             return
-        fields = {field.name: _plain(getattr(event, field.name)) for field in dataclasses.fields(event)}  # type: ignore[arg-type]  # every event is a dataclass
+        fields = {name: _plain(value) for name, value in vars(event).items()}
         error = getattr(event, "error", None)
         if isinstance(error, BaseException) and (where := ", ".join(filter(None, map(_where, leaves(error))))):
             fields["where"] = where

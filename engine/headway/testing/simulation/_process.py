@@ -149,7 +149,5 @@ class Process:
 
 
 def _told(event: Any) -> str:
-    fields = ", ".join(
-        f"{name} {getattr(event, name)}" for name in type(event).__dataclass_fields__ if name not in ("stack", "queued")
-    )
+    fields = ", ".join(f"{name} {value}" for name, value in vars(event).items() if name not in ("stack", "queued"))
     return f"{type(event).__name__} ({fields})"
