@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
+from contextlib import closing
 
 import pytest
+import trio
 
+from headway.engine import open_engine
 from headway.resource import Kind
-from headway.storage import SqliteBackend, Within, copy_store
+from headway.storage import EtcdBackend, SqliteBackend, Within, copy_store
 from headway.storage._unfinished import mark_unfinished
 from headway.testing._conformance_tools import KIND, fill, put, thing
-from tests.cli.conftest import ROOT
+from tests.cli.conftest import ROOT, Started
+from tests.cli.served import ACCOUNT, Account, apps
 from tests.cli.terminal import Terminal
+from tests.helpers.fake_etcd import serving_etcd
 
 
 async def stored(path: str, count: int) -> str:
@@ -62,7 +68,7 @@ async def test_no_store_is_made_where_one_is_to_be_read(command: tuple[str], ter
     """A path at which there is none, a store in memory and what is no url are wrong usage, and nothing is touched."""
     rest = ("sqlite:to.db",) if command == ("copy",) else ()
     for url, problem in (
-        ("sqlite:none.db", "there is no store none.db"),
+        ("sqlite:none.db", "there is no store at sqlite:none.db"),
         ("memory:", "is empty for whoever opens it"),
         ("none.db", "names no store"),
     ):
@@ -70,15 +76,112 @@ async def test_no_store_is_made_where_one_is_to_be_read(command: tuple[str], ter
         assert done.returncode == 2
         assert problem in done.stderr
     assert os.listdir() == []
+    await trio.Path("empty.db").touch()
+    done = await terminal("store", *command, "sqlite:empty.db", *rest)
+    assert done.returncode == 2
+    assert "there is no store at sqlite:empty.db" in done.stderr
+    assert os.listdir() == ["empty.db"]
+    assert os.stat("empty.db").st_size == 0
 
 
-async def test_a_store_that_is_held_is_not_reached(terminal: Terminal) -> None:
+@pytest.mark.parametrize("command", [("check",), ("copy",)])
+async def test_no_store_is_made_in_etcd_where_one_is_to_be_read(command: tuple[str], terminal: Terminal) -> None:
+    """A prefix that holds none is wrong usage, said without the password, and stays empty; a store at it is read."""
+    async with serving_etcd() as (fake, endpoint):
+        fake.token = "of ada"
+        rest = ("sqlite:to.db",) if command == ("copy",) else ()
+        done = await terminal("store", *command, f"etcd://ada:secret@{endpoint}/nowhere", *rest)
+
+        assert done.returncode == 2, done.stderr
+        assert f"there is no store at etcd://{endpoint}/nowhere" in done.stderr
+        assert "secret" not in done.stderr
+        assert not fake.state.keys
+        assert "/etcdserverpb.KV/Txn" in fake.calls
+        assert os.listdir() == []
+
+        async with EtcdBackend(f"etcd://ada:secret@{endpoint}/staff") as store:
+            await put(store, thing("first"))
+        done = await terminal("store", *command, f"etcd://ada:secret@{endpoint}/staff", *rest)
+        assert done.returncode == 0, done.stderr
+        assert "1 resources of 1 kinds" in done.stdout
+
+
+async def test_an_etcd_that_does_not_answer_is_not_one_without_a_store(terminal: Terminal) -> None:
+    """5: the command may be tried again."""
+    done = await terminal("store", "check", "etcd://127.0.0.1:1/staff")
+
+    assert done.returncode == 5
+    assert "127.0.0.1:1" in done.stderr
+
+
+async def test_a_store_is_checked_beside_the_engine_that_has_it(terminal: Terminal, start: Started) -> None:
+    """By another process, which changes nothing: the engine goes on, and the file has been opened once."""
+    async with open_engine("sqlite:staff.db", *apps) as engine:
+        for number in range(20):
+            await engine.client.apply(ACCOUNT.new(f"account-{number}", Account(login="a")))
+        process = start("store", "check", "sqlite:staff.db")
+        out, errors = await trio.to_thread.run_sync(process.communicate)
+
+        assert process.returncode == 0, errors
+        said = re.fullmatch(
+            r"store (\w+) at revision (\d+), history from 0 on: (\d+) resources of \d+ kinds; nothing is wrong\n", out
+        )
+        assert said
+        assert int(said[3]) >= 20
+        assert "its file is read as it stands, since it can't be opened" in errors
+        assert f"staff.db is held by process {os.getpid()}" in errors
+        done = await terminal("store", "check", "-o", "json", "sqlite:staff.db")
+        assert json.loads(done.stdout)["resources"]["staff.Account"] == 20
+        assert json.loads(done.stdout)["store_id"] == said[1]
+        assert (done.returncode, done.stderr) == (0, "")
+        with closing(sqlite3.connect("staff.db")) as file:
+            assert file.execute("SELECT count(*) FROM incarnations").fetchone() == (1,)
+            file.execute("UPDATE resources SET owner_uid = 'somebody' WHERE name = 'account-7'")
+            file.commit()
+        done = await terminal("store", "check", "sqlite:staff.db")
+        assert done.returncode == 7
+        assert "account-7: its row says that somebody owns it, and holds another\n" in done.stdout
+        assert done.stdout.endswith("; 1 things are wrong\n")
+
+
+async def test_a_copy_is_not_made_of_a_store_that_is_held(terminal: Terminal) -> None:
     """A server has the file: 5, and who."""
     async with SqliteBackend("staff.db"):
-        done = await terminal("store", "check", "sqlite:staff.db")
+        done = await terminal("store", "copy", "sqlite:staff.db", "sqlite:copy.db")
 
     assert done.returncode == 5
     assert "staff.db is held by" in done.stderr
+    assert "copy.db" not in os.listdir()
+
+
+async def test_a_copy_that_is_under_way_is_found_unfinished(terminal: Terminal) -> None:
+    """Also by who reads beside the process that copies."""
+    async with SqliteBackend("staff.db") as store:
+        await mark_unfinished(store, "another")
+        done = await terminal("store", "check", "sqlite:staff.db")
+
+    assert done.returncode == 7
+    assert done.stdout.startswith("a copy into this store was not finished: run the same copy again\n")
+
+
+async def test_a_backup_and_a_damaged_file_are_read_as_they_stand(terminal: Terminal) -> None:
+    """Neither can be opened: the one is whole, and of the other everything is said that is wrong."""
+    id = await stored("staff.db", 40)
+    assert (await terminal("backup", "sqlite:staff.db", "staff.backup")).returncode == 0
+    done = await terminal("store", "check", "sqlite:staff.backup")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"store {id} at revision 4, history from 0 on: 41 resources of 2 kinds; nothing is wrong\n"
+
+    with closing(sqlite3.connect("staff.db")) as file:
+        file.execute("DELETE FROM meta WHERE key = 'head'")
+        file.commit()
+    done = await terminal("store", "check", "sqlite:staff.db")
+    assert done.returncode == 7
+    assert done.stdout == ("meta: its table meta has no head\nwhat store that is can't be read; 1 things are wrong\n")
+    await trio.Path("diary.db").write_text("Dear diary, " * 100)
+    done = await terminal("store", "check", "sqlite:diary.db")
+    assert done.returncode == 5
+    assert "diary.db is no store of Headway" in done.stderr
 
 
 async def test_a_copy_goes_there_and_says_so(terminal: Terminal) -> None:

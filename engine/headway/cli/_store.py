@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Any, Literal
 
@@ -14,9 +14,19 @@ import click
 from headway.cli._exits import Exit, Usage
 from headway.cli._running import run
 from headway.cli._text import json_text, plain
-from headway.errors import InvalidArgument
+from headway.errors import InvalidArgument, StoreUnusable
 from headway.resource import Kind
-from headway.storage import Backend, Copied, Verified, copy_store, open_store, verify_store
+from headway.storage import (
+    Backend,
+    Copied,
+    Verified,
+    copy_store,
+    etcd_address,
+    open_store,
+    store_exists,
+    verify_file,
+    verify_store,
+)
 
 Output = Literal["text", "json"]
 
@@ -29,7 +39,7 @@ _output = click.option(
 def store() -> None:
     """Check a store, copy one into another, or hold a store of your own to its promises.
 
-    These open the store itself, so that no server may have it open that wants it alone.
+    These open the store itself, so that no server may have it open that wants it alone; only check reads beside it.
     """
 
 
@@ -39,21 +49,34 @@ def store() -> None:
 def check(url: str, output: Output) -> None:
     """Hold all that can be asked of the store at URL against each other. Writes no resource.
 
-    Its lists against its reads, what its owners own, its watches and its history. Ends with 7 when something is wrong.
+    Its lists against its reads, what its owners own, its watches and its history. An SQLite file that can't be opened,
+    as a server has it, is read as it stands. Ends with 7 when something is wrong.
     """
-    backend = _existing("URL", url)
-    run(partial(_check, backend, output))
+    run(partial(_check, url, _named("URL", url), output))
 
 
-async def _check(opening: AbstractAsyncContextManager[Backend], output: Output) -> None:
-    async with opening as backend:
-        found = await verify_store(backend, progress=_progress if output == "text" else None)
+async def _check(url: str, opening: AbstractAsyncContextManager[Backend], output: Output) -> None:
+    await _must_be_there("URL", url)
+    progress = _progress if output == "text" else lambda _: None
+    async with AsyncExitStack() as stack:
+        try:
+            backend = await stack.enter_async_context(opening)
+        except StoreUnusable as error:
+            if not url.startswith("sqlite:"):
+                raise
+            progress(f"its file is read as it stands, since it can't be opened: {error}")
+            found = await verify_file(url)
+        else:
+            found = await verify_store(backend, progress=progress)
     if output == "json":
         click.echo(json_text(_verified(found), indent=2))
     else:
         for problem in found.problems:
             click.echo(plain(problem))
         wrong = f"{len(found.problems)} things are wrong" if found.problems else "nothing is wrong"
+        if not found.position.store_id:
+            click.echo(f"what store that is can't be read; {wrong}")
+            sys.exit(Exit.DIFFERENT)
         click.echo(
             f"store {found.position.store_id} at revision {found.position.revision}, history from {found.oldest} on: "
             f"{_counted(found.resources)}; {wrong}"
@@ -83,13 +106,16 @@ def copy(source: str, target: str, output: Output) -> None:
     every watch begins anew. Stop what writes to FROM before. A copy that was stopped goes on when it is run again;
     until it has ended, no server serves TO.
     """
-    opening = _existing("FROM", source)
-    run(partial(_copy, opening, _named("TO", target), output))
+    run(partial(_copy, source, _named("FROM", source), _named("TO", target), output))
 
 
 async def _copy(
-    source: AbstractAsyncContextManager[Backend], target: AbstractAsyncContextManager[Backend], output: Output
+    url: str,
+    source: AbstractAsyncContextManager[Backend],
+    target: AbstractAsyncContextManager[Backend],
+    output: Output,
 ) -> None:
+    await _must_be_there("FROM", url)
     async with source as here, target as there:
         copied = await copy_store(here, there, progress=_copying if output == "text" else None)
     if output == "json":
@@ -159,14 +185,11 @@ def _loaded(reference: str) -> object:
     return found
 
 
-def _existing(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
-    """The store at a url, which must be there: opening one would make it."""
-    opening = _named(argument, url)
-    scheme, _, rest = url.partition(":")
-    path = rest.partition("?")[0]
-    if scheme == "sqlite" and not os.path.exists(path):
-        raise Usage(f"{argument}: there is no store {path}")
-    return opening
+async def _must_be_there(argument: str, url: str) -> None:
+    """Refuse a url at which there is no store: opening it would make one."""
+    if not await store_exists(url):
+        # Without a password that the url may hold.
+        raise Usage(f"{argument}: there is no store at {etcd_address(url) if url.startswith('etcd:') else url}")
 
 
 def _named(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:

@@ -40,6 +40,7 @@ from headway.storage._log import CommitLog as CommitLog
 from headway.storage._log import Cursor as Cursor
 from headway.storage._memory import MemoryBackend as MemoryBackend
 from headway.storage._open import open_store as open_store
+from headway.storage._open import store_exists as store_exists
 from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from headway.storage._maintain import backup_store as backup_store
     from headway.storage._maintain import check_store as check_store
     from headway.storage._maintain import restore_store as restore_store
+    from headway.storage._maintain import verify_file as verify_file
     from headway.storage._sqlite import SqliteBackend as SqliteBackend
     from headway.storage._sqlite import open_sqlite as open_sqlite
     from headway.storage._sqlite_backup import BackedUp as BackedUp
@@ -76,6 +78,7 @@ _LATER = {
     "etcd_address": "_etcd",
     "open_sqlite": "_sqlite",
     "restore_store": "_maintain",
+    "verify_file": "_maintain",
     "verify_store": "_verify",
 }
 

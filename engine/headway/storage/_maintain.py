@@ -11,8 +11,10 @@ import trio
 
 from headway.errors import InvalidArgument
 from headway.storage._sqlite_backup import BackedUp, Hold, Restored, backup_file, restore_file
-from headway.storage._sqlite_check import Finding, check_file
+from headway.storage._sqlite_check import Checked, Finding, look_at_file
 from headway.storage._sqlite_url import parse_url
+from headway.storage._unfinished import UNFINISHED, UNFINISHED_KIND
+from headway.storage._verify import Verified
 
 R = TypeVar("R")
 
@@ -56,8 +58,25 @@ async def check_store(url: str) -> list[Finding]:
 
     Reads all of it and writes nothing; a server may have it open. Raises StoreUnusable when there is no store.
     """
+    return (await _checked(url)).findings
+
+
+async def verify_file(url: str) -> Verified:
+    """As `verify_store`, of a file that needn't be opened: what stands in it at one moment, and what is wrong with it.
+
+    Takes what `check_store` takes, and finds what that finds. Where the file is damaged so that it doesn't say which
+    store it is, ``position`` has no store id.
+    """
+    checked = await _checked(url)
+    problems = list(map(str, checked.findings))
+    if UNFINISHED_KIND in checked.resources:
+        problems.append(UNFINISHED)
+    return Verified(checked.position, checked.oldest, dict(checked.resources), problems)
+
+
+async def _checked(url: str) -> Checked:
     path = _path(url)
-    return await trio.to_thread.run_sync(lambda: check_file(os.path.realpath(path)))
+    return await trio.to_thread.run_sync(lambda: look_at_file(os.path.realpath(path)))
 
 
 def _path(url: str) -> str:

@@ -1,8 +1,10 @@
-"""Opening a store by its url."""
+"""Opening a store by its url, and whether there is one."""
 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+
+import trio
 
 from headway.errors import InvalidArgument
 from headway.storage._backend import Backend
@@ -31,7 +33,31 @@ def open_store(url: str) -> AbstractAsyncContextManager[Backend]:
         from headway.storage._etcd import EtcdBackend
 
         return EtcdBackend(url)
-    raise InvalidArgument(
+    raise _no_url(url)
+
+
+async def store_exists(url: str) -> bool:
+    """Whether there is a store at ``url``, which opening it would make. Nothing is made or changed.
+
+    Raises InvalidArgument for what `open_store` takes for no url, Unavailable when its servers can't be reached, and
+    StoreUnusable when they can't be asked.
+    """
+    scheme, colon, path = url.partition(":")
+    if colon and scheme == "memory" and not path:
+        return False
+    if (sqlite := parse_url(url)) is not None:
+        # An empty file is none yet. What isn't empty may be something else: opening it says so.
+        file = trio.Path(sqlite.path)
+        return await file.exists() and (await file.stat()).st_size > 0
+    if colon and scheme == "etcd":
+        from headway.storage._etcd import etcd_address, is_founded
+
+        return await is_founded(etcd_address(url))
+    raise _no_url(url)
+
+
+def _no_url(url: str) -> InvalidArgument:
+    return InvalidArgument(
         f'{url!r} names no store; known are "memory:", "sqlite:PATH", like "sqlite:staff.db", and '
         '"etcd://HOST:PORT,HOST:PORT/PREFIX", like "etcd://127.0.0.1:2379/staff"'
     )

@@ -6,12 +6,13 @@ Reads alone, in one transaction, so that a server that writes to the same file m
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import NamedTuple
 
 from headway.errors import StoreUnusable
-from headway.resource import pb, resource_key
+from headway.resource import Kind, Position, pb, resource_key
 from headway.storage import _sqlite_schema as sql
 from headway.storage._leases import lease_of
 from headway.storage._sqlite_inspect import missing_rows, open_to_read
@@ -39,8 +40,29 @@ class Finding(NamedTuple):
         return f"{self.what} {self.where}: {self.problem}" if self.where else f"{self.what}: {self.problem}"
 
 
+class Checked(NamedTuple):
+    """A file at one moment.
+
+    Attributes:
+        findings: what is wrong with it; nothing when it is whole.
+        position: the last commit; without a store's id where the file doesn't say it any more.
+        oldest: the revision after which history begins.
+        resources: how many there are of each kind.
+    """
+
+    findings: list[Finding]
+    position: Position = Position("", "", 0)
+    oldest: int = 0
+    resources: Mapping[Kind, int] = MappingProxyType({})
+
+
 def check_file(path: str) -> list[Finding]:
-    """What is wrong with the store's file, or backup, at ``path``; nothing when it is whole. Writes nothing.
+    """What is wrong with the store's file, or backup, at ``path``; nothing when it is whole. See `look_at_file`."""
+    return look_at_file(path).findings
+
+
+def look_at_file(path: str) -> Checked:
+    """What is in the store's file, or backup, at ``path``, and what is wrong with it. Writes nothing.
 
     A server may have the file open. Raises StoreUnusable when there is no store that could be checked.
     """
@@ -53,9 +75,20 @@ def check_file(path: str) -> list[Finding]:
                     "and then it can be checked"
                 )
             connection.execute("BEGIN")
-            return _findings(connection)
+            return _with_standing(connection, _findings(connection))
     except sqlite3.Error as error:
-        return [Finding("pages", "", str(error))]
+        return Checked([Finding("pages", "", str(error))])
+
+
+def _with_standing(connection: sqlite3.Connection, found: list[Finding]) -> Checked:
+    try:
+        meta = dict(connection.execute(sql.READ_META).fetchall())
+        (incarnation,) = connection.execute(sql.LAST_INCARNATION).fetchone() or ("",)
+        resources = {(group, kind): count for group, kind, count in connection.execute(sql.COUNT_KINDS)}
+        position = Position(meta["store_id"], incarnation, meta["head"])
+        return Checked(found, position, meta["history_floor"], resources)
+    except (sqlite3.Error, KeyError):
+        return Checked(found)  # Why it can't be said is among what was found.
 
 
 def _findings(connection: sqlite3.Connection) -> list[Finding]:

@@ -90,6 +90,7 @@ FORGET_INCARNATIONS = """
         SELECT incarnation FROM incarnations ORDER BY first_revision DESC, opened_at DESC LIMIT -1 OFFSET ?
     )
 """
+LAST_INCARNATION = "SELECT incarnation FROM incarnations ORDER BY first_revision DESC, opened_at DESC LIMIT 1"
 READ_INCARNATION = "SELECT incarnation, last_revision FROM incarnations WHERE incarnation = ?"
 
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
@@ -106,6 +107,7 @@ PUT_RESOURCE = """
 DELETE_RESOURCE = f"DELETE FROM resources WHERE {_WHERE_KEY}"
 READ_RESOURCE = f"SELECT revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 LIST_RESOURCES = "SELECT revision, seal, body FROM resources WHERE type_group = ? AND kind = ?"
+COUNT_KINDS = "SELECT type_group, kind, count(*) FROM resources GROUP BY type_group, kind ORDER BY type_group, kind"
 NEXT_KIND = "SELECT type_group, kind FROM resources WHERE (type_group, kind) > (?, ?) ORDER BY type_group, kind LIMIT 1"
 AFTER_KEY = " AND (partition, namespace, name) > (?, ?, ?)"
 IN_ORDER_OF_KEY = " ORDER BY partition, namespace, name"

@@ -12,6 +12,7 @@ from headway.resource import Key, Kind, pb
 from headway.storage._backend import Backend, Put, Remove
 
 UNFINISHED_KIND: Kind = ("internal", "UnfinishedCopy")
+UNFINISHED = "a copy into this store was not finished: run the same copy again"
 _KEY: Key = ("", "", "unfinished-copy")
 _SOURCE = "from-store"
 

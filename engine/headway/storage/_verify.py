@@ -14,7 +14,7 @@ from headway.errors import FailedPrecondition, HistoryGone
 from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage._backend import Backend, Within
 from headway.storage._besides import self_checker
-from headway.storage._unfinished import is_unfinished
+from headway.storage._unfinished import UNFINISHED, is_unfinished
 from headway.storage._verify_watches import follow, oldest_kept, replay
 
 Place = tuple[Kind, Key]
@@ -59,7 +59,7 @@ async def verify_store(backend: Backend, *, progress: Callable[[str], object] | 
     if list(kinds) != sorted(set(kinds)):
         found.problems.append(f"the kinds are not in order, or not each once: {[*map(named, kinds)]}")
     if await is_unfinished(backend):
-        found.problems.append("a copy into this store was not finished: run the same copy again")
+        found.problems.append(UNFINISHED)
     for kind in kinds:
         tell(f"{named(kind)}: list, reads, watch and history")
         await verification.check_kind(kind)

@@ -7,3 +7,4 @@ is).
 from headway.storage._etcd._address import EtcdAddress as EtcdAddress
 from headway.storage._etcd._address import etcd_address as etcd_address
 from headway.storage._etcd._backend import EtcdBackend as EtcdBackend
+from headway.storage._etcd._founding import is_founded as is_founded

@@ -1,4 +1,4 @@
-"""The beginning of an opening: the store's id, if it has none yet, and a new incarnation."""
+"""The beginning of an opening: whether there is a store, its id, if it has none yet, and a new incarnation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import trio
 
 from headway._gen.etcdserverpb import TxnRequest
 from headway.errors import OutcomeUnknown, Unavailable
-from headway.storage._etcd._client import CALL_TIMEOUT, EtcdClient
+from headway.storage._etcd._address import EtcdAddress
+from headway.storage._etcd._client import CALL_TIMEOUT, EtcdClient, open_client
 from headway.storage._etcd._layout import Layout
 from headway.storage._etcd._records import anchor_value, head_value
 from headway.storage._etcd._snapshot import read_standing
 from headway.storage._etcd._transaction import putting, unchanged
+
+
+async def is_founded(address: EtcdAddress) -> bool:
+    """Whether there is a store, which has its id from its first opening on. Writes nothing; raises as an opening."""
+    async with open_client(address, None) as client:
+        return (await read_standing(client, Layout(address.prefix))).store_id is not None
 
 
 async def begin_incarnation(client: EtcdClient, layout: Layout) -> None:
