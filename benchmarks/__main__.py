@@ -11,17 +11,21 @@ from collections.abc import Sequence
 from benchmarks import (
     controllers,
     etcd,
+    etcd_fanout,
+    etcd_memory,
     etcd_prime,
     fanout,
     flat,
     importing,
     memory,
+    memory_prime,
     noop,
     prime,
     projection,
     reconcile,
     share,
     sqlite,
+    sqlite_prime,
     trickle,
     wire,
     write,
@@ -32,7 +36,8 @@ SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
     for each in (
         *(prime, reconcile, trickle, noop, controllers, flat),
-        *(write, sqlite, etcd, etcd_prime, fanout, wire, memory, share, projection, importing),
+        *(memory_prime, sqlite_prime, etcd_prime, write, sqlite, etcd, fanout, etcd_fanout, wire),
+        *(memory, etcd_memory, share, projection, importing),
     )
 }
 

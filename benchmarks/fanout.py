@@ -13,45 +13,56 @@ The message has one metadata entry and 120 bytes of payload.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import trio
-import trio.testing
 
 import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, built, texts
 from benchmarks.reconcile import through_channel
-from headway.resource import Changes, ResourceType, encode, resource_key
+from headway.resource import Changes, EndOfSnapshot, ResourceType, encode, resource_key
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService
-from headway.storage import MemoryBackend, Put
+from headway.storage import Backend, MemoryBackend, Put
 from headway.watch import WATCH_LIST, watch_request
 
-_COMMITS = 50
+COMMITS = 50
 
 
 def measure(size: int, rounds: int) -> Row:
     """Tell ``size`` watchers of each of a number of commits."""
     app = headway.App("bench")
     type = app.type("bench", "v1", "Managed", Note)
-    ours, against = interleaved(
-        lambda: trio.run(_told, app, type, size), lambda: trio.run(through_channel, size * _COMMITS), rounds
-    )
-    told = size * _COMMITS
-    return Row("fanout", ours / told * 1e6, against / told * 1e6, "us", 1.0)
+
+    async def on_memory() -> float:
+        return await told(MemoryBackend(), app, type, size)
+
+    ours, against = interleaved(lambda: trio.run(on_memory), lambda: trio.run(through_channel, size * COMMITS), rounds)
+    events = size * COMMITS
+    return Row("fanout", ours / events * 1e6, against / events * 1e6, "us", 1.0)
 
 
-async def _told(app: headway.App, type: ResourceType[Note], size: int) -> float:
-    """Seconds until every watcher has taken the event of every commit."""
-    backend = MemoryBackend()
+async def told(
+    backend: Backend,
+    app: headway.App,
+    type: ResourceType[Note],
+    size: int,
+    at_end: Callable[[], None] = lambda: None,
+) -> float:
+    """Seconds until every watcher has taken the event of every commit. ``at_end`` is called while they still watch."""
     channel = InProcessChannel(ResourceService(backend, app.registry))
-    waiting = 0
-    all_told = trio.Event()
+    waiting, watching = 0, 0
+    all_told, primed = trio.Event(), trio.Event()
 
     async def watcher() -> None:
-        nonlocal waiting
+        nonlocal waiting, watching
         async with channel.stream(WATCH_LIST, watch_request(type)) as items:
             async for item in items:
+                if isinstance(item, EndOfSnapshot):
+                    watching += 1
+                    if watching == size:
+                        primed.set()
                 waiting -= isinstance(item, Changes)
                 if waiting == 0:
                     all_told.set()
@@ -61,15 +72,16 @@ async def _told(app: headway.App, type: ResourceType[Note], size: int) -> float:
     async with trio.open_nursery() as nursery:
         for _ in range(size):
             nursery.start_soon(watcher)
-        await trio.testing.wait_all_tasks_blocked()
+        await primed.wait()
         begin = time.perf_counter()
-        for _ in range(_COMMITS):
+        for _ in range(COMMITS):
             waiting, all_told = size, trio.Event()
             resource = built(type, texts(0), value)
             position = await backend.commit([Put(type.kind, resource_key(resource), resource, versions[-1])])
             versions.append(str(position.revision))
             await all_told.wait()
         seconds = time.perf_counter() - begin
+        at_end()
         nursery.cancel_scope.cancel()
     return seconds
 

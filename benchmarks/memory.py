@@ -33,7 +33,7 @@ def measure(size: int, rounds: int) -> Row:
     """Store and cache ``size`` resources."""
     app, type = _app()
     trio.run(_held, app, type, 1)  # whatever is made once in a process is there after this
-    ours, against = interleaved(lambda: trio.run(_held, app, type, size), lambda: _built(type, size), rounds)
+    ours, against = interleaved(lambda: trio.run(_held, app, type, size), lambda: built_bytes(type, size), rounds)
     return Row("memory", ours / size, against / size, "bytes", 1.4)
 
 
@@ -55,7 +55,8 @@ async def _held(app: headway.App, type: ResourceType[Note], size: int) -> float:
             tracemalloc.stop()
 
 
-def _built(type: ResourceType[Note], size: int) -> float:
+def built_bytes(type: ResourceType[Note], size: int) -> float:
+    """Bytes of ``size`` messages, built as a program builds them."""
     gc.collect()
     tracemalloc.start()
     try:

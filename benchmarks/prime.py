@@ -23,8 +23,8 @@ import trio
 import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built_many, fill
+from benchmarks._primed import CONTROLLER, primed_after
 from headway.cache import Index
-from headway.events import RunStarted
 from headway.resource import Key, Resource, ResourceType, pb, resource_key
 from headway.storage import MemoryBackend
 
@@ -44,29 +44,12 @@ def measure(size: int, rounds: int) -> Row:
 
     trio.run(load)
     ours, against = interleaved(
-        lambda: trio.run(_primed_after, backend, app),
+        lambda: trio.run(primed_after, backend, app),
         lambda: _loop(resources, resource_key, index),
         rounds,
     )
     events = TYPES * size / 1e6
     return Row("prime", ours / events, against / events, "us", 3.5)
-
-
-async def _primed_after(backend: MemoryBackend, app: headway.App) -> float:
-    """Seconds from opening the engine until its controller's run is primed."""
-    primed = trio.Event()
-    end = 0.0
-
-    def report(event: object) -> None:
-        nonlocal end
-        if isinstance(event, RunStarted) and event.controller == "notes":
-            end = time.perf_counter()
-            primed.set()
-
-    begin = time.perf_counter()
-    async with headway.open_engine(backend, app, report=report):
-        await primed.wait()
-    return end - begin
 
 
 def _loop(
@@ -99,6 +82,7 @@ def _app() -> tuple[headway.App, list[ResourceType[Note]]]:
         manages=managed,
         watches={type: headway.map_same_name() for type in watched},
         indexes=[headway.index_metadata(type, "group") for type in types],
+        name=CONTROLLER,
     )
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
         """Reconcile nothing: the engine is closed when it is primed."""

@@ -20,7 +20,7 @@ def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenar
         need_etcd()
     # The size of `import` is a number of interpreters that are started, for each side: one is enough for a row.
     row = scenario.run(size=min(3, scenario.size), rounds=1)
-    unit = "bytes" if scenario.name in ("memory", "share", "projection") else "us"
+    unit = "bytes" if scenario.name in ("memory", "etcd_memory", "share", "projection") else "us"
     assert {f"ours_{unit}", f"against_{unit}", "ratio"} == row.as_json().keys()
     assert (scenario.name, scenario.bound) == (row.name, row.bound)
     assert row.against > 0

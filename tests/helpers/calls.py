@@ -90,8 +90,8 @@ class Calls:
         request = pb.ListRequest(type=type, tenancy=tenancy, name_prefix=name_prefix, **rest)
         return await self.channel.unary(f"{RESOURCES}List", request, pb.ListResponse, metadata=self.metadata)
 
-    async def list_by_owner(self, owner: pb.Id | None) -> pb.ListByOwnerResponse:
-        request = pb.ListByOwnerRequest(owner=owner)
+    async def list_by_owner(self, owner: pb.Id | None, known: Position | None = None) -> pb.ListByOwnerResponse:
+        request = pb.ListByOwnerRequest(owner=owner, known=None if known is None else known.message())
         return await self.channel.unary(f"{RESOURCES}ListByOwner", request, pb.ListByOwnerResponse)
 
     async def delete(self, id: pb.Id | None, **rest: Any) -> pb.DeleteResponse:

@@ -28,11 +28,15 @@ Line = StreamItem | Exception | Pause
 
 
 class Opening(NamedTuple):
-    """A stream was opened at this time, to resume there, with so many milliseconds between bookmarks."""
+    """A stream was opened at this time, to resume there, with so many milliseconds between bookmarks.
+
+    `known` is what the store must have stood at, where that is another position.
+    """
 
     time: float
     resume_after: Position | None
     interval: int
+    known: Position | None
 
 
 class ScriptedChannel:
@@ -63,7 +67,8 @@ class ScriptedChannel:
         assert path == "/headway.resource.v1.ResourceService/WatchList"
         assert isinstance(request, pb.WatchListRequest)
         assert metadata is None
-        self.openings.append(Opening(trio.current_time(), position(request.resume_after), request.bookmark_interval_ms))
+        asked = (position(request.resume_after), request.bookmark_interval_ms, position(request.known))
+        self.openings.append(Opening(trio.current_time(), *asked))
         return self._opened(self._scripts.pop(0) if self._scripts else [SILENCE])
 
     @asynccontextmanager

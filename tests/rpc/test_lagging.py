@@ -74,7 +74,7 @@ async def test_a_follower_leaves_a_server_that_lags_for_another() -> None:
         trio.open_nursery() as nursery,
     ):
         shared = SharedType(THING, heard.append)
-        follower = Follower(THING, channel, shared, heard.append, lambda: _linearizable(channel), LAG_LIMIT)
+        follower = Follower(THING, channel, shared, heard.append, lambda _: _linearizable(channel), LAG_LIMIT)
         nursery.start_soon(follower.run)
         client = Client(rpc.InProcessChannel(it.services), app.registry)
         written = await client.write(THING.new("a", Text(text="1")))
@@ -166,7 +166,7 @@ async def test_the_hint_goes_through_channels_that_stand_between(
     client = Client(inner, app.registry)
     heard: list[object] = []
     shared = SharedType(THING, heard.append)
-    follower = Follower(THING, channel, shared, heard.append, lambda: _linearizable(inner), LAG_LIMIT)
+    follower = Follower(THING, channel, shared, heard.append, lambda _: _linearizable(inner), LAG_LIMIT)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.run)
         await shared.wait_complete(0)

@@ -135,6 +135,32 @@ async def test_a_flood_ends_its_connection_alone(kind: str) -> None:
         await it.echo.until_waiting(0)
 
 
+@pytest.mark.parametrize(("limits", "kept"), [(Limits(), True), (Limits(server_pings=Rate(20, 1)), False)])
+async def test_a_server_may_ping_at_each_of_its_calls(limits: Limits, kept: bool) -> None:
+    """One written with Go's gRPC does, to measure the connection; whom we call is no stranger. There is a limit all
+    the same.
+    """
+    async with served() as it, rpc.open_channel(it.where, limits=limits) as channel:
+        await channel.unary(ECHO, Text(text="a"), Text)
+        (protocol,) = it.server._connections
+        for _ in range(300):
+            protocol.connection.h2.ping(b"measured")
+            protocol.connection.flush()
+            await _answered(protocol)
+            if protocol.connection.closed.is_set():
+                break
+            await channel.unary(ECHO, Text(text="a"), Text)
+        assert protocol.connection.closed.is_set() is not kept
+
+
+async def _answered(protocol: Any) -> None:
+    """Wait until a connection has said something more, which is the answer to a ping, or has ended."""
+    heard = protocol._heard
+    with trio.fail_after(5):
+        while protocol._heard == heard and not protocol.connection.closed.is_set():  # it has no event
+            await trio.lowlevel.checkpoint()
+
+
 async def test_headers_without_end_end_the_connection() -> None:
     """A header block in endless continuations is given up before it takes memory."""
     async with served() as it, connected(it.where) as raw:

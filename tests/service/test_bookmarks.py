@@ -9,8 +9,20 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import Bookmark, Changes, EndOfSnapshot, Resource, ResourceId, StreamItem, TypeName
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Position,
+    Resource,
+    ResourceId,
+    StreamItem,
+    TypeName,
+    pb,
+)
 from headway.service import Decision
+from headway.service._bookmarks import SpacedBookmarks
 from headway.storage import Backend, MemoryBackend
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import PLANET, a_note, a_type, registry
@@ -101,6 +113,26 @@ async def test_the_bookmark_of_a_resumed_stream_waits_for_nothing(autojump_clock
         assert autojump_clock.current_time() == begun + 1
 
 
+async def test_a_bookmark_of_another_incarnation_waits_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """What comes behind it is of that one, so that it can't be left out for what comes behind it, either."""
+    first, second = Position("store", "first", 0), Position("store", "second", 0)
+    said: list[StreamItem] = [
+        EndOfSnapshot(first),
+        *(Bookmark(at._replace(revision=revision)) for revision, at in enumerate([first, first, second], 1)),
+        Changes([Change(4, pb.Resource(), False, False)]),
+    ]
+    coming = iter(said)
+
+    async def upcoming() -> StreamItem:
+        await trio.lowlevel.checkpoint()
+        return next(coming)
+
+    spaced = SpacedBookmarks(upcoming, 1000.0)
+    # The second of the first incarnation has to wait, and the third says more.
+    assert [await spaced.next() for _ in range(4)] == [*said[:2], *said[3:]]
+    assert autojump_clock.current_time() == 0
+
+
 class NothingToSee:
     """Hides everything."""
 
@@ -128,6 +160,18 @@ async def test_what_may_not_be_read_is_told_of_no_faster(
         await trio.sleep(5)
         nursery.cancel_scope.cancel()
     assert log.said() == [(0.3, "Bookmark", 1), (1.3, "Bookmark", 4), (2.3, "Bookmark", 7), (3.3, "Bookmark", 8)]
+
+
+async def test_what_may_not_be_read_is_of_the_incarnation_that_the_stream_has_told() -> None:
+    """And not of the one that the store may have begun since."""
+    backend = MemoryBackend()
+    calls = Calls(backend, registry(), NothingToSee())
+    async with calls.watch(a_type()) as items:
+        end = await anext(items)
+        assert isinstance(end, EndOfSnapshot)
+        await calls.write(a_note())
+        backend._position = backend.position._replace(incarnation="another")
+        assert await anext(items) == Bookmark(end.position._replace(revision=1))
 
 
 @pytest.mark.parametrize("milliseconds", [3_600_001, 2**32 - 1])

@@ -175,3 +175,12 @@ async def test_what_an_incarnation_owns_is_found_whatever_and_wherever_it_is(cal
     assert await found(id_of(again)) == []
     await calls.delete(id_of(owned[1]))
     assert len(await found(id_of(boss))) == 2
+
+
+async def test_what_is_known_is_of_this_stores_history_or_is_refused(calls: Calls) -> None:
+    """So it can be told apart from one that was put back and has been written to since."""
+    nobody = an_id("nobody", uid="none")
+    here = calls.backend.position
+    assert at((await calls.list_by_owner(nobody, here)).position) == here
+    for lost in (here._replace(store_id="elsewhere"), here._replace(incarnation="lost")):
+        await refused(calls.list_by_owner(nobody, lost), Status.DATA_LOSS, f"position {lost.revision}")

@@ -198,6 +198,22 @@ async def test_a_position_that_this_store_does_not_know_is_refused(
         await refused(anext(items), status, f"position {asked.revision}")
 
 
+@pytest.mark.parametrize("resuming", [True, False])
+async def test_a_stream_begins_only_where_what_is_known_is_known(calls: Calls, resuming: bool) -> None:
+    """What the caller has been told before is of this store's history, or the stream is refused: of either kind.
+
+    What is above where the store stands is left to the caller, who is told where that is.
+    """
+    here = calls.backend.position
+    after = here.message() if resuming else None
+    for known in (here, here._replace(revision=here.revision + 5)):
+        async with calls.watch(a_type(), resume_after=after, known=known.message()) as items:
+            assert isinstance(await anext(items), Bookmark if resuming else EndOfSnapshot)
+    for lost in (here._replace(store_id="elsewhere"), here._replace(incarnation="lost")):
+        async with calls.watch(a_type(), resume_after=after, known=lost.message()) as items:
+            await refused(anext(items), Status.DATA_LOSS, f"position {lost.revision}")
+
+
 async def test_a_watcher_that_falls_too_far_behind_is_told(calls: Calls) -> None:
     """Never a gap: the stream ends with OUT_OF_RANGE, and a resumption from there is refused likewise."""
     backend = MemoryBackend(max_changes=5)

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend
+from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, backup_store, restore_store
 from headway.testing import (
     BACKEND_CHECKS,
     SHORT_HISTORY,
@@ -29,10 +29,16 @@ def open_memory(_: Path, *, max_changes: int = 100_000) -> AbstractAsyncContextM
     return MemoryBackend(max_changes=max_changes)
 
 
+async def restore_sqlite(place: Path) -> None:
+    copy = place.with_name("copy")
+    await backup_store(f"sqlite:{place}", copy)
+    await restore_store(copy, f"sqlite:{place}", replace=True)
+
+
 MEMORY = StoreUnderTest(open_memory, lacks=frozenset({Capability.DURABILITY, Capability.KEPT_HISTORY}))
 STORES = {
     "memory": MEMORY,
-    "sqlite": StoreUnderTest(SqliteBackend),
+    "sqlite": StoreUnderTest(SqliteBackend, restore=restore_sqlite),
     # Opened on the tests' etcd, by whoever has that.
     "etcd": StoreUnderTest(open_memory, lacks=frozenset({Capability.KEPT_HISTORY})),
 }

@@ -5,6 +5,7 @@ import trio
 from grpclib.const import Status
 
 from headway.errors import StoreUnusable, Unavailable
+from headway.resource import Bookmark, Changes
 from headway.storage import EtcdBackend, StoreMismatch
 from headway.storage._etcd._records import head_value
 from headway.testing._conformance_tools import Reader, names, put, reading, refused, thing, uid_of
@@ -34,6 +35,32 @@ async def test_every_opening_of_a_store_finds_its_id_and_begins_an_incarnation()
             await resumed.until(second.revision)
             above = first._replace(revision=second.revision)
             await refused(StoreMismatch, reading(rig.store, after=above), "a position that nobody can have given")
+
+
+async def test_a_watcher_knows_of_which_incarnation_a_change_is() -> None:
+    """Another engine has opened the store and written, all of which is heard of at once: wherever a stream of changes
+    breaks, it can go on.
+    """
+    async with rigged() as rig:
+        reader = await primed(rig.store)
+        rig.fake.muted = rig.fake.watches[0]
+        for name in ("b", "c"):
+            async with EtcdBackend(rig.url) as other:
+                await put(other, thing(name))
+        rig.fake.muted = None
+        rig.fake.cancel_watches("etcdserver: no leader")
+        await names(rig.store)
+        last, incarnation, heard = rig.store.position, "", 0
+        while heard < last.revision:
+            item = await reader.next()
+            if isinstance(item, Changes):
+                heard = item.changes[-1].revision
+                resumed = await reading(rig.store, after=last._replace(incarnation=incarnation, revision=heard))
+                await resumed.until(last.revision)
+            else:
+                assert isinstance(item, Bookmark)
+                heard, incarnation = item.position.revision, item.position.incarnation
+    assert incarnation == last.incarnation
 
 
 async def test_a_restored_cluster_is_found_by_its_revision() -> None:

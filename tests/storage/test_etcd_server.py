@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headway import rpc
+from headway._gen.etcdserverpb import RangeRequest, RangeResponse
 from tests.helpers import etcd_server
 from tests.helpers.etcd_server import EtcdBinary, EtcdMember, EtcdServer, find_etcd, free_ports, need_etcd
 
@@ -128,3 +130,10 @@ def test_a_member_that_can_not_start_is_named_with_its_log(tmp_path: Path) -> No
 def test_a_binary_says_which_it_is() -> None:
     """For reports of test runs."""
     assert str(EtcdBinary(Path("/bin/etcd"), (3, 6, 16), "installed")) == "etcd 3.6.16 (installed: /bin/etcd)"
+
+
+async def test_a_busy_members_pings_are_no_flood(etcd: EtcdServer) -> None:
+    """It is written with Go's gRPC, which pings at each call of a channel that makes one after the other."""
+    async with rpc.open_channel(etcd.endpoint) as channel:
+        for _ in range(200):
+            await channel.unary("/etcdserverpb.KV/Range", RangeRequest(key=b"nothing"), RangeResponse)

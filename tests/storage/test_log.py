@@ -1,4 +1,4 @@
-"""The commit log against its four rules, by hand and against a model that remembers everything."""
+"""The commit log against its rules, by hand and against a model that remembers everything."""
 
 from dataclasses import dataclass
 
@@ -173,6 +173,28 @@ class _Watcher:
     cursor: Cursor
     kind: Kind
     told: int
+
+
+def test_nothing_is_taken_across_a_mark() -> None:
+    """A cursor stops at each, whether or not there was anything before it; behind it there is what follows."""
+    log = _filled(3)
+    log.append(4, [], 4.0)
+    log.mark()
+    log.append(5, [(A, RESOURCE, False)], 5.0)
+    log.append(6, [], 6.0)
+    log.mark()
+    log.append(7, [(A, RESOURCE, False)], 7.0)
+    for after, limit, stops in ((2, 9, [([3], 4), ([5], 6), ([7], 7)]), (1, 1, [([2], 2), ([3], 4), ([5], 6)])):
+        cursor = log.cursor(A, after)
+        for revisions, stands in stops:
+            assert (_revisions(log.take(cursor, limit)), cursor.revision) == (revisions, stands)
+    cursor = log.cursor(B, 3)
+    for stands in (4, 6, 7):
+        assert (log.take(cursor), cursor.revision) == (None, stands)
+    for revision in range(8, 300):
+        log.append(revision, [(A, RESOURCE, False)], 8.0)
+    assert log.floor > 6
+    assert not log.marks, "marks go with their history"
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -45,11 +45,15 @@ def _down(times: int) -> list[list[Line]]:
 class Following:
     """A follower with its scripted channel and what it has done."""
 
-    def __init__(self, *scripts: list[Line], store: Position | Exception | None = None) -> None:
+    def __init__(
+        self, *scripts: list[Line], store: Position | Exception | None = None, lost: Position | None = None
+    ) -> None:
         self.heard: list[object] = []
         self.channel = ScriptedChannel(scripts)
         self.shared = SharedType(TEAM, self.heard.append)
         self._store = at(1000) if store is None else store
+        # What the store has not stood at, though it is said that it has.
+        self._lost = lost
         self.linearizable_reads = 0
         self.answer_after_first_opening: Position | None = None
 
@@ -71,9 +75,11 @@ class Following:
         if isinstance(event, StreamOpened) and self.answer_after_first_opening is not None:
             self.shared.reply(key("ada"), None, self.answer_after_first_opening)
 
-    async def _linearizable(self) -> Position:
+    async def _linearizable(self, known: Position | None) -> Position:
         self.linearizable_reads += 1
         await trio.lowlevel.checkpoint()
+        if known is not None and known == self._lost:
+            raise StoreWentBack(f"it has lost {known}")
         if isinstance(self._store, Exception):
             raise self._store
         return self._store
@@ -81,7 +87,12 @@ class Following:
     @property
     def resumed(self) -> list[int | None]:
         """After which revision each stream was to go on."""
-        return [None if after is None else after.revision for _, after, _ in self.channel.openings]
+        return [None if each.resume_after is None else each.resume_after.revision for each in self.channel.openings]
+
+    @property
+    def known(self) -> list[int | None]:
+        """What each stream's server was to have besides, by its revision."""
+        return [None if each.known is None else each.known.revision for each in self.channel.openings]
 
     @property
     def waits(self) -> list[float]:
@@ -296,22 +307,49 @@ def test_a_store_that_doesnt_know_the_position_and_stands_below_it_went_back() -
         following.follow(1)
 
 
-def test_a_store_that_doesnt_know_the_position_is_asked_for_a_snapshot() -> None:
-    """Only the whole truth is believed of it; a snapshot from below the frontier isn't enough."""
+def test_a_server_that_doesnt_know_the_position_is_no_proof_against_the_store() -> None:
+    """One server of several may have a copy. What the store itself has never lost is asked for once more, as a
+    snapshot; one from below the frontier isn't enough.
+    """
     following = Following([end(10)], [NOT_OURS], [end(9), bookmark(11), SILENCE], [end(11), SILENCE])
-    # Over a network, where one server of several may have a copy.
-    following.channel.settles_writes = False
     following.follow(20)
     assert following.resumed == [None, 10, None, None]
+    assert following.known == [None, None, 10, 11]
 
 
-def test_a_store_in_the_process_that_doesnt_know_the_position_went_back() -> None:
-    """Although it stands above the frontier: there is no other server whose copy it could have been."""
-    following = Following([end(10)], [NOT_OURS], [end(1000), SILENCE])
-    assert following.channel.settles_writes
-    with pytest.raises(StoreWentBack, match="that position is not one of this store's"):
+@pytest.mark.parametrize("in_the_process", [True, False])
+def test_a_store_that_has_grown_past_what_it_has_lost_went_back(in_the_process: bool) -> None:
+    """Although it stands above the frontier: it says itself that it has never been there. Nothing of it is taken."""
+    following = Following([end(10)], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
+    following.channel.settles_writes = in_the_process
+    with pytest.raises(StoreWentBack, match="it has lost"):
         following.follow(20)
     assert following.shared.frontier == 10
+
+
+def test_a_store_that_has_lost_what_it_had_acknowledged_went_back() -> None:
+    """A write's reply is held too, though no stream has come as far: the next stream asks for it."""
+    following = Following([end(10), Pause(1)], [NOT_OURS], [end(1000), SILENCE], lost=at(15))
+    following.answer_after_first_opening = at(15)
+    with pytest.raises(StoreWentBack, match="it has lost"):
+        following.follow(20)
+    assert (following.resumed, following.known) == ([None, 10], [None, 15])
+
+
+def test_a_store_below_what_it_had_acknowledged_went_back() -> None:
+    """Wherever the streams have come to."""
+    following = Following([end(10)], [NOT_OURS], store=at(14))
+    following.answer_after_first_opening = at(15)
+    with pytest.raises(StoreWentBack, match=r"14.*15"):
+        following.follow(20)
+
+
+def test_a_snapshot_is_taken_only_of_a_store_that_has_what_is_held() -> None:
+    """History may be gone together with what it was the history of: what is held is asked for besides."""
+    following = Following([end(10)], [GONE], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
+    with pytest.raises(StoreWentBack):
+        following.follow(20)
+    assert (following.resumed, following.known) == ([None, 10, None], [None, None, 10])
 
 
 def test_a_store_that_cant_be_asked_is_tried_again() -> None:
@@ -374,6 +412,7 @@ def test_a_request_is_for_everything_of_the_type(scope: Scope, partition: str, n
     assert request.tenancy is not None
     assert (request.tenancy.partition, request.tenancy.namespace) == (partition, namespace)
     assert request.resume_after == at(7).message()
+    assert request.known is None
     assert watch_request(TEAM).resume_after is None
 
 

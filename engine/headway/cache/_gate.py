@@ -111,6 +111,8 @@ class Gate:
         self.store_id = ""
         self.incarnation = ""
         self.refused = Refusals()
+        # Of the newest reply that was applied.
+        self._replied: Position | None = None
         # Changes that were overtaken, until `take_overtaken`.
         self._overtaken: list[Applied] = []
         # Invariant: holds exactly the keys known by a reply above the frontier, with that revision; one that is not
@@ -124,6 +126,16 @@ class Gate:
     def newest(self) -> int:
         """No entry is above this revision."""
         return max(self.frontier, max(self._ahead.values(), default=0))
+
+    @property
+    def known(self) -> Position | None:
+        """The newest position that what is held rests on: a store that was never there has lost some of it.
+
+        A reply's where that is ahead of the frontier. None: nothing is held.
+        """
+        if self._replied is not None and self._replied.revision > self.frontier:
+            return self._replied
+        return Position(self.store_id, self.incarnation, self.frontier) if self.primed else None
 
     @property
     def gathered(self) -> int:
@@ -196,6 +208,8 @@ class Gate:
         if revision <= self.frontier or revision <= self._ahead.get(key, 0):
             self.refused.replies += 1
             return []
+        if self._replied is None or revision > self._replied.revision:
+            self._replied = position
         self._ahead[key] = revision
         heapq.heappush(self._ahead_order, (revision, key))
         old = self.entries.get(key)

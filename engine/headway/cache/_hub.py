@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import trio
 from grpclib import GRPCError
+from grpclib.const import Status
 
 from headway.cache._cached_type import CachedType
 from headway.cache._isolation import Isolation
@@ -90,9 +92,8 @@ class Hub:
     async def _follow_one_store(self, shared: SharedType) -> StoreChanged:
         """Returns when the store is another one."""
         type, lag_limit = shared.type, self._lag_limit
-        follower = Follower(
-            stored_type(type), self._channel, shared, self._report, lambda: self.linearizable(type), lag_limit
-        )
+        linearizable = partial(self.linearizable, type)
+        follower = Follower(stored_type(type), self._channel, shared, self._report, linearizable, lag_limit)
         try:
             await follower.run()
         except StoreChanged as error:
@@ -112,18 +113,24 @@ class Hub:
             except Unavailable:
                 continue
 
-    async def linearizable(self, type: CachedType[Any]) -> Position:
-        """Where the store really stands, by a read that every acknowledged commit is in."""
+    async def linearizable(self, type: CachedType[Any], known: Position | None = None) -> Position:
+        """Where the store really stands, by a read that every acknowledged commit is in.
+
+        Raises StoreWentBack when it has never stood at ``known``, Unavailable when it can't be asked.
+        """
         nobody = pb.Id(
             type=type.name.message(),
             name="nobody",
             uid="none",
         )
+        asked = None if known is None else known.message()
         try:
             reply = await self._channel.unary(
-                _LIST_BY_OWNER, pb.ListByOwnerRequest(owner=nobody), pb.ListByOwnerResponse
+                _LIST_BY_OWNER, pb.ListByOwnerRequest(owner=nobody, known=asked), pb.ListByOwnerResponse
             )
         except GRPCError as error:
+            if known is not None and error.status is Status.DATA_LOSS:
+                raise StoreWentBack(f"store {known.store_id} has lost what it had told: {error.message}") from error
             raise Unavailable(f"{error.status.name}: {error.message}") from error
         at = position(reply.position)
         if at is None:

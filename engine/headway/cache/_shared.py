@@ -80,6 +80,11 @@ class SharedType:
             return None
         return Position(gate.store_id, gate.incarnation, gate.frontier)
 
+    @property
+    def known(self) -> Position | None:
+        """See `watch.Sink`."""
+        return self.gate.known
+
     def restart(self) -> None:
         """See `watch.Sink`."""
         self.gate.restart()

@@ -22,7 +22,7 @@ from headway.errors import (
     TooLarge,
     Unavailable,
 )
-from headway.service import FENCED, LEASE_LOST, NOT_STORED
+from headway.service import FENCED, LEASE_LOST, NOT_STORED, NOTHING_WRITTEN
 
 _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -42,8 +42,8 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
 
     A status that a service gives only before it has done anything means that a write did not happen; with any
     other one it may have happened, and that is OutcomeUnknown. UNAVAILABLE is such a status where the channel
-    ``settles_writes``; over a network it also stands for a reply that was lost. Where a channel says that nobody has
-    begun with the call, it is definite whatever the status.
+    ``settles_writes``, or the service says that nothing was written; else it also stands, over a network, for a reply
+    that was lost. Where a channel says that nobody has begun with the call, it is definite whatever the status.
     """
     message = error.message or error.status.name
     if isinstance(error, rpc.TooLarge):
@@ -54,6 +54,8 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
         return LeaseLost(message.removeprefix(LEASE_LOST))
     if error.status is Status.UNAVAILABLE and message.startswith(NOT_STORED):
         return NotStored(message.removeprefix(NOT_STORED))
+    if error.status is Status.UNAVAILABLE and message.startswith(NOTHING_WRITTEN):
+        return Unavailable(f"{error.status.name}: {message.removeprefix(NOTHING_WRITTEN)}")
     known = _KNOWN.get(error.status)
     if known is not None:
         return known(message)

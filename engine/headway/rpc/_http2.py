@@ -194,7 +194,7 @@ class Http2Processor(EventsProcessor):
         super().__init__(handler, connection)
         limits = connection.limits
         self._resets = Allowance(limits.resets, now)
-        self._pings = Allowance(limits.pings, now)
+        self._pings = Allowance(limits.server_pings if connection.h2.config.client_side else limits.pings, now)
         self._settings = Allowance(limits.settings, now)
         self._others = Allowance(limits.others, now)
 

@@ -41,6 +41,9 @@ class Limits:
         keepalive_timeout: seconds that it may take to answer.
         resets, pings, settings, others: how often a peer may reset a stream, ping, change its settings, and send
             frames that carry nothing.
+        server_pings: how often a server may ping on a connection that was opened to it, in place of ``pings``. One
+            written with Go's gRPC measures a connection so whenever it has got something, one ping at a time: as
+            many as there are round trips, which is one for each call of a client that makes one after the other.
     """
 
     message_size: int = 4 * MIB
@@ -59,6 +62,7 @@ class Limits:
     keepalive_timeout: float = 20.0
     resets: Rate = field(default=Rate(1000, 100))
     pings: Rate = field(default=Rate(50, 5))
+    server_pings: Rate = field(default=Rate(10_000, 10_000))
     settings: Rate = field(default=Rate(50, 1))
     others: Rate = field(default=Rate(20_000, 5000))
 

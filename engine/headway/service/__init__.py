@@ -14,6 +14,7 @@ from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._refusals import FENCED as FENCED
 from headway.service._refusals import LEASE_LOST as LEASE_LOST
 from headway.service._refusals import NOT_STORED as NOT_STORED
+from headway.service._refusals import NOTHING_WRITTEN as NOTHING_WRITTEN
 from headway.service._service import SERVICE_ALIASES as SERVICE_ALIASES
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService

@@ -1,4 +1,7 @@
-"""A watch's bookmarks, at most one an interval; everything else goes on at once."""
+"""A watch's bookmarks, at most one an interval; everything else goes on at once.
+
+So does a bookmark of another incarnation than was told before: the changes behind it are of that one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from headway.resource import Bookmark, StreamItem
+from headway.resource import Bookmark, EndOfSnapshot, StreamItem
 from headway.service._refusals import invalid
 
 LONGEST = 3_600_000
@@ -36,6 +39,7 @@ class SpacedBookmarks:
         self._seconds = seconds
         self._held: Bookmark | None = None
         self._due = -float("inf")
+        self._incarnation = ""
 
     async def next(self) -> StreamItem:
         """The next item whose time has come. No scope is open when it returns."""
@@ -46,7 +50,10 @@ class SpacedBookmarks:
             if item is None:
                 assert self._held is not None
                 return self._told(self._held)
-            if not isinstance(item, Bookmark) or item.resumed:
+            told = self._incarnation
+            if isinstance(item, Bookmark | EndOfSnapshot):
+                self._incarnation = item.position.incarnation
+            if not isinstance(item, Bookmark) or item.resumed or self._incarnation != told:
                 # It says more than what is held: it comes from behind it.
                 self._held = None
                 return item

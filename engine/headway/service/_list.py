@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from headway.resource import Registry, name_problem, pb, type_name, type_problem
+from headway.resource import Registry, name_problem, pb, position, type_name, type_problem
 from headway.service._access import Access
 from headway.service._admission import admit_id, admit_within, resolve
+from headway.service._known import check_known
 from headway.service._metadata_filter import metadata_terms
 from headway.service._page import Pages
 from headway.service._read import check_revision
@@ -34,11 +35,11 @@ async def list_type(backend: Backend, registry: Registry, access: Access, reques
 
     pages = Pages(backend, type.kind, within, f"{type.name} {within} {request.metadata_filter}")
     try:
-        resources, next_page, position = await pages.read(request.page_size, request.page_token, wanted)
+        resources, next_page, here = await pages.read(request.page_size, request.page_token, wanted)
     except STORE_ERRORS as error:
         raise refusal(error) from error
-    check_revision(position, request.min_revision)
-    return pb.ListResponse(resources=resources, position=position.message(), next_page_token=next_page)
+    check_revision(here, request.min_revision)
+    return pb.ListResponse(resources=resources, position=here.message(), next_page_token=next_page)
 
 
 async def list_by_owner(
@@ -51,10 +52,11 @@ async def list_by_owner(
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
     access.check_read(request.owner)
     try:
-        owned, position = await backend.list_by_owner(request.owner.uid)
+        owned, here = await backend.list_by_owner(request.owner.uid)
+        await check_known(backend, ("", ""), position(request.known))
     except STORE_ERRORS as error:
         raise refusal(error) from error
-    return pb.ListByOwnerResponse(resources=access.shown(list(owned)), position=position.message())
+    return pb.ListByOwnerResponse(resources=access.shown(list(owned)), position=here.message())
 
 
 def _admit_owner(registry: Registry, owner: pb.Id | None) -> None:

@@ -26,6 +26,10 @@ NOT_STORED = "not stored: "
 """How the message begins when a write has certainly not happened (its status is UNAVAILABLE, which else leaves that
 open over a network)."""
 
+NOTHING_WRITTEN = "nothing written: "
+"""How the message begins when a store could not be written to, and certainly wasn't, for another reason than its disk
+(its status is UNAVAILABLE, too)."""
+
 STORE_ERRORS = (
     VersionConflict,
     WrongUid,
@@ -62,8 +66,12 @@ def precondition(message: str) -> GRPCError:
     return GRPCError(Status.FAILED_PRECONDITION, message)
 
 
-def refusal(error: Exception) -> GRPCError:
-    """One of STORE_ERRORS as the wire has it."""
+def refusal(error: Exception, *, write: bool = False) -> GRPCError:
+    """One of STORE_ERRORS as the wire has it.
+
+    ``write``: it is what a commit, or a read before it, was refused with. But for OutcomeUnknown nothing was written,
+    and a caller over a network, to whom UNAVAILABLE leaves that open, is told so.
+    """
     text = str(error)
     if isinstance(error, InvalidArgument | PayloadError):
         return invalid(text)
@@ -83,4 +91,4 @@ def refusal(error: Exception) -> GRPCError:
         return GRPCError(Status.INTERNAL, text)
     if isinstance(error, NotStored):
         return GRPCError(Status.UNAVAILABLE, NOT_STORED + text)
-    return GRPCError(Status.UNAVAILABLE, text)
+    return GRPCError(Status.UNAVAILABLE, NOTHING_WRITTEN + text if write else text)

@@ -30,13 +30,13 @@ async def attempt(once: Callable[[], Awaitable[Answer]], *, blanket: bool) -> An
         except (VersionConflict, WrongUid):
             await trio.sleep(wait * (1 + random.random() / 2))
         except STORE_ERRORS as error:
-            raise refusal(error) from error
+            raise refusal(error, write=True) from error
     try:
         return await once()
     except (VersionConflict, WrongUid) as error:
         attempts = len(WAITS) + 1
         raise (
-            conflict(f"lost {attempts} races against other writers: {error}") if blanket else refusal(error)
+            conflict(f"lost {attempts} races against other writers: {error}") if blanket else refusal(error, write=True)
         ) from error
     except STORE_ERRORS as error:
-        raise refusal(error) from error
+        raise refusal(error, write=True) from error

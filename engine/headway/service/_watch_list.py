@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.resource import Change, Changes, Registry, SnapshotChunk, StreamItem, pb, position
+from headway.resource import (
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Position,
+    Registry,
+    SnapshotChunk,
+    StreamItem,
+    pb,
+    position,
+)
 from headway.service._access import Access
 from headway.service._admission import admit_within, resolve
 from headway.service._bookmarks import SpacedBookmarks, bookmark_interval
+from headway.service._known import check_known
 from headway.service._refusals import STORE_ERRORS, refusal
 from headway.storage import Backend
 
@@ -25,13 +37,20 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
     version = type.name.version
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
+        # After the watch was opened: what has replaced that history by now ends the watch.
+        await check_known(backend, type.kind, position(request.known))
 
         behind: list[StreamItem] = []
+        here = Position("", "", 0)
 
         async def shown() -> StreamItem:
+            nonlocal here
             if behind:
                 return behind.pop()
-            item, *behind[:] = access.shown_of(await watch.next(), backend.position)
+            item = await watch.next()
+            if isinstance(item, EndOfSnapshot | Bookmark):
+                here = item.position
+            item, *behind[:] = access.shown_of(item, here)
             return item
 
         # Who sees everything and asks for no interval has no coroutine in between: every event would pay for it.

@@ -76,7 +76,7 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
             # It may be of what was believed and isn't so: it has done nothing, and is decided on again.
             pass
         except STORE_ERRORS as error:
-            raise refusal(error) from error
+            raise refusal(error, write=True) from error
     return await attempt(once, blanket=not resource.version)
 
 

@@ -9,6 +9,8 @@ Rules:
 3. History is bounded by count and by age, in whole commits, oldest first; `floor` is the revision up to which it
    is gone. A cursor whose next change is gone gets HistoryGone, at `take` or at `cursor`.
 4. A pin at revision R keeps everything after R, until it is released or its time has passed.
+5. What is taken at once is all before a mark or all after it, and a cursor stops at each: an incarnation begins there,
+   and who hears of changes must know of which incarnation they are.
 
 Writers never wait for watchers: a log knows nothing of its cursors.
 """
@@ -80,6 +82,8 @@ class CommitLog:
     def __init__(self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
         self.head = head
         self.floor = head
+        # Revisions with no changes, in order. Invariant: all are above the floor.
+        self.marks: list[int] = []
         self._max_changes = max_changes
         self._max_age = max_age
         self._kinds: dict[Kind, _KindLog] = {}
@@ -121,6 +125,10 @@ class CommitLog:
             log.newest = None
         return tuple((kind, len(group)) for kind, group in by_kind.items())
 
+    def mark(self) -> None:
+        """An incarnation begins with the commit at the head, which has changed no resource."""
+        self.marks.append(self.head)
+
     def cursor(self, kind: Kind, after: int) -> Cursor:
         """A cursor after a revision. Raises HistoryGone when what followed is no longer kept.
 
@@ -136,7 +144,7 @@ class CommitLog:
         """What is new since the cursor, at least one whole commit, at most about ``limit`` changes; None: nothing is.
 
         Cursors at one place are given one object: it is shared, and written to by nobody.
-        Afterwards ``cursor.revision`` is the head, or that of the last change taken when there is more.
+        Afterwards ``cursor.revision`` is the head, or a mark, or that of the last change taken when there is more.
         """
         log = cursor.log
         changes = log.changes
@@ -151,11 +159,19 @@ class CommitLog:
         # Only a cursor that was made above the head meets changes that its snapshot has already shown.
         while first < end and changes[first].revision <= cursor.revision:
             first += 1
+        mark = 0
+        if self.marks and self.marks[-1] > cursor.revision:
+            mark = self.marks[bisect.bisect_right(self.marks, cursor.revision)]
+            end = bisect.bisect_left(changes, mark, lo=first, key=lambda change: change.revision)
         if end - first > limit:
+            mark = 0
             end = first + limit
             while end < len(changes) and changes[end - 1].more:
                 end += 1
         cursor.index = log.start + end
+        if mark:
+            cursor.revision = mark
+            return Changes(changes[first:end]) if first < end else None
         if end < len(changes):
             cursor.revision = changes[end - 1].revision
             return Changes(changes[first:end])
@@ -200,3 +216,4 @@ class CommitLog:
                 log = self._kinds[kind]
                 log.gone = revision
                 log.drop(count)
+        del self.marks[: bisect.bisect_right(self.marks, self.floor)]

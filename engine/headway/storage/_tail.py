@@ -143,9 +143,11 @@ class LogWatch:
         return Bookmark(position, resumed=True) if resumed else EndOfSnapshot(position)
 
     def _take(self) -> StreamItem | None:
-        cursor = self._cursor
-        if self._log.head > cursor.revision:
-            changes = self._log.take(cursor)
+        cursor, log = self._cursor, self._log
+        # At a mark the reader is told of the incarnation before it hears of a change that belongs to it.
+        untold = cursor.revision > self._told and bool(log.marks) and cursor.revision in log.marks
+        if log.head > cursor.revision and not untold:
+            changes = log.take(cursor)
             if changes is not None and self._within is not None:
                 changes = _filtered(changes, self._within)
             if changes is not None:

@@ -41,6 +41,11 @@ class Sink(Protocol):
         ...
 
     @property
+    def known(self) -> Position | None:
+        """The newest position that what is held rests on, or None: a store that was never there went back."""
+        ...
+
+    @property
     def distrusted(self) -> bool:
         """Whether what has been told may be incomplete: only a snapshot that the sink applies mends it."""
         ...
@@ -68,9 +73,17 @@ class Sink(Protocol):
 
 
 def watch_request(
-    type: ResourceType[Any], resume_after: Position | None = None, bookmark_interval_ms: int = 0
+    type: ResourceType[Any],
+    resume_after: Position | None = None,
+    bookmark_interval_ms: int = 0,
+    known: Position | None = None,
 ) -> pb.WatchListRequest:
-    """The request for everything of a type. ``bookmark_interval_ms`` 0: a bookmark whenever there is one to tell."""
+    """The request for everything of a type.
+
+    Args:
+        bookmark_interval_ms: 0: a bookmark whenever there is one to tell.
+        known: a position which the store must have stood at.
+    """
     return pb.WatchListRequest(
         type=type.name.message(),
         tenancy=pb.Tenancy(
@@ -79,6 +92,7 @@ def watch_request(
         ),
         resume_after=None if resume_after is None else resume_after.message(),
         bookmark_interval_ms=bookmark_interval_ms,
+        known=None if known is None or known == resume_after else known.message(),
     )
 
 
@@ -90,7 +104,8 @@ class Follower:
     Args:
         channel: where the streams come from; each new stream may come from another server.
         report: hears of streams that open, end and lag.
-        linearizable: reads the position at which the store really stands; raises Unavailable when it can't.
+        linearizable: reads the position at which the store really stands; raises Unavailable when it can't, and
+            StoreWentBack when it has never stood at the one that it is given, if it is given any.
         lag_limit: seconds that a stream may stand below the sink's frontier, or say nothing while the store goes on,
             before it is closed.
     """
@@ -101,7 +116,7 @@ class Follower:
         channel: Channel,
         sink: Sink,
         report: Report,
-        linearizable: Callable[[], Awaitable[Position]],
+        linearizable: Callable[[Position | None], Awaitable[Position]],
         lag_limit: float,
     ) -> None:
         self._type = type
@@ -138,7 +153,8 @@ class Follower:
         try:
             # In the process a bookmark costs next to nothing, and nobody has to wait for it.
             interval = 0 if self._channel.settles_writes else _BOOKMARK_INTERVAL_MS
-            request = watch_request(self._type, resume_after, interval)
+            # A snapshot, too, is taken only of a store that has all that is held in its history.
+            request = watch_request(self._type, resume_after, interval, sink.known)
             async with self._channel.stream(WATCH_LIST, request) as items:
                 self._report(StreamOpened(self._type.name, resume_after))
                 async with self._patrolled(machine) as patience:
@@ -150,7 +166,7 @@ class Follower:
             elif error.status is Status.DATA_LOSS:
                 # The position isn't one of that store's, which may be a copy from before it.
                 sink.distrust()
-                await self._check_not_gone_back(error.message or error.status.name)
+                await self._check_not_gone_back(refused=True)
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
             self._report(StreamLagging(self._type.name, machine.told, sink.frontier))
@@ -194,7 +210,7 @@ class Follower:
                 continue
             known = 0
             with trio.move_on_after(self._lag_limit), contextlib.suppress(Unavailable):
-                known = (await self._linearizable()).revision
+                known = (await self._linearizable(None)).revision
             # A bookmark may be on its way.
             await trio.sleep(self._lag_limit / 2)
             if self._heard == heard and machine.told < known:
@@ -229,28 +245,28 @@ class Follower:
                     return "the stream began below the frontier, so its snapshot could mend nothing"
         raise Lagging(f"the stream stood at revision {machine.told}, below what is known, for {self._lag_limit} s")
 
-    async def _check_not_gone_back(self, refusal: str = "") -> None:
+    async def _check_not_gone_back(self, *, refused: bool = False) -> None:
         """Tell a server that lags from a store that has lost what it had acknowledged.
 
-        ``refusal``: what a server has answered that doesn't know the position.
+        ``refused``: a server has answered that its store has never stood where it is known to have been. It may be a
+        copy, beside others; so the store itself is asked, which may have grown past that place.
         """
         sink = self._sink
-        if not sink.store_id:
+        known = sink.known
+        if known is None:
             # Nothing was ever held that the store could have lost.
             return
         try:
             with trio.move_on_after(self._lag_limit):
-                here = await self._linearizable()
-                if here.store_id != sink.store_id:
-                    raise StoreChanged(f"the store is {here.store_id}, not {sink.store_id} any more")
-                if refusal and self._channel.settles_writes:
-                    # In the process there is one store and no copy of it, so what it doesn't know it has lost, also
-                    # when it has grown past the frontier since.
-                    raise StoreWentBack(f"store {here.store_id} has lost what it had told: {refusal}")
-                if here.revision < sink.frontier:
+                here = await self._linearizable(None)
+                if here.store_id != known.store_id:
+                    raise StoreChanged(f"the store is {here.store_id}, not {known.store_id} any more")
+                if here.revision < known.revision:
                     raise StoreWentBack(
                         f"store {here.store_id} stands at revision {here.revision}, "
-                        f"and has told changes up to {sink.frontier} before"
+                        f"and has told changes up to {known.revision} before"
                     )
+                if refused:
+                    await self._linearizable(known)
         except Unavailable as error:
             self._report(StreamEnded(self._type.name, str(error), self._failures))

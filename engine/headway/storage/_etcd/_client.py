@@ -51,8 +51,6 @@ LIMITS = Limits(
     frame_size=64 << 10,
     keepalive_interval=3.0,
     keepalive_timeout=3.0,
-    # etcd measures a connection by a ping whenever it has sent something, which may be a thousand times a second.
-    pings=Rate(10_000, 10_000),
     others=Rate(100_000, 50_000),
 )
 # How often a read is asked again, each time after so many seconds more.

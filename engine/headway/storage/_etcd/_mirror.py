@@ -245,6 +245,8 @@ class Mirror:
         self.head = head
         self.version += 1
         self.log.append(head.revision, changes, now)
+        if self.timeline.eras[-1][0] == head.revision:
+            self.log.mark()
 
     def _removed(self, kind: Kind, key: Key) -> tuple[Kind, pb.Resource, bool]:
         old = self.tables.remove(kind, key)

@@ -162,6 +162,11 @@ default_message_pool.register_message("headway.resource.v1", "ID", Id)
 class ListByOwnerRequest(betterproto2.Message):
     owner: "Id | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
+    known: "Position | None" = betterproto2.field(100, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    As of WatchListRequest.
+    """
+
 
 default_message_pool.register_message("headway.resource.v1", "ListByOwnerRequest", ListByOwnerRequest)
 
@@ -467,6 +472,12 @@ class WatchListRequest(betterproto2.Message):
     bookmark_interval_ms: "int" = betterproto2.field(101, betterproto2.TYPE_UINT32)
     """
     Bookmarks at most this often; 0: as soon as there is something to say.
+    """
+
+    known: "Position | None" = betterproto2.field(102, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    What the caller has been told that the store stood at: a store that has not
+    that in its history, as one that was put back, answers DATA_LOSS.
     """
 
 

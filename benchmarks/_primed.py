@@ -1,0 +1,54 @@
+"""From a filled store to a controller that is primed: what the scenarios that measure it have in common."""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+import headway
+from benchmarks._message import TEXT, Note, built, put, texts
+from headway.events import RunStarted
+from headway.resource import ResourceType, encode
+from headway.storage import Backend
+
+CONTROLLER = "notes"
+AT_ONCE = 2000
+"""Resources in one of the commits by which a store is filled."""
+
+
+def one_type() -> tuple[headway.App, ResourceType[Note]]:
+    """A controller of one type, with an index of 10 groups."""
+    app = headway.App("bench")
+    type = app.type("bench", "v1", "Managed", Note)
+
+    @app.controller(manages=type, indexes=[headway.index_metadata(type, "group")], name=CONTROLLER)
+    async def notes(rt: headway.Runtime, request: headway.Request) -> None:
+        """Reconcile nothing: the engine is closed when it is primed."""
+
+    return app, type
+
+
+async def filled(store: Backend, type: ResourceType[Note], size: int) -> None:
+    """Store so many resources, in commits of AT_ONCE."""
+    value = encode(Note(text=TEXT))
+    for begin in range(0, size, AT_ONCE):
+        made = [built(type, texts(number), value) for number in range(begin, min(begin + AT_ONCE, size))]
+        await store.commit([put(type, each) for each in made])
+
+
+async def primed_after(store: Backend | str, app: headway.App) -> float:
+    """Seconds from opening an engine until its controller's run is primed."""
+    primed = trio.Event()
+    end = 0.0
+
+    def report(event: object) -> None:
+        nonlocal end
+        if isinstance(event, RunStarted) and event.controller == CONTROLLER:
+            end = time.perf_counter()
+            primed.set()
+
+    begin = time.perf_counter()
+    async with headway.open_engine(store, app, report=report):
+        await primed.wait()
+    return end - begin

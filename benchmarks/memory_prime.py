@@ -1,0 +1,43 @@
+"""`memory_prime`: from a memory store with 100,000 resources to a controller that is primed with them.
+
+Measured: from opening an engine on the filled store (in process, everything on one Trio loop) to the `RunStarted`
+report of a controller of the one type with an index of 10 groups, for each resource. What is in it is said by `prime`,
+which has three types and another thing to be measured against.
+
+Against: a bare read of the same store: its list of all, put into a dict by key.
+
+The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
+"""
+
+from __future__ import annotations
+
+import time
+
+import trio
+
+from benchmarks._harness import Row, Scenario, interleaved
+from benchmarks._message import Note
+from benchmarks._primed import filled, one_type, primed_after
+from headway.resource import ResourceType, resource_key
+from headway.storage import MemoryBackend, Within
+
+
+def measure(size: int, rounds: int) -> Row:
+    """Prime from a store of ``size`` resources."""
+    app, type = one_type()
+    store = MemoryBackend(max_changes=1)
+    trio.run(filled, store, type, size)
+    ours, against = interleaved(
+        lambda: trio.run(primed_after, store, app), lambda: trio.run(_read, store, type, size), rounds
+    )
+    return Row("memory_prime", ours / size * 1e6, against / size * 1e6, "us", None)
+
+
+async def _read(store: MemoryBackend, type: ResourceType[Note], size: int) -> float:
+    begin = time.perf_counter()
+    found, _ = await store.list(type.kind, Within())
+    assert len({resource_key(each): each for each in found}) == size
+    return time.perf_counter() - begin
+
+
+SCENARIO = Scenario("memory_prime", None, measure, size=100_000, rounds=3)

@@ -1,0 +1,78 @@
+"""A store that could not be written to says whether it was: what is certain stays certain over a network."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from grpclib.const import Status
+
+from headway.client import Client
+from headway.errors import HeadwayError, NotStored, OutcomeUnknown, StoreUnusable, Unavailable
+from headway.resource import Resource
+from headway.storage import EtcdBackend, MemoryBackend
+from tests.helpers.calls import Interrupted
+from tests.helpers.declared import NOTE, Note, registry
+from tests.helpers.fake_etcd import serving_etcd
+from tests.service.conftest import reached
+from tests.storage.etcd_kit import failing
+
+SAID: list[tuple[HeadwayError, type[HeadwayError]]] = [
+    (Unavailable("there is no leader"), Unavailable),
+    (StoreUnusable("it is closed"), Unavailable),
+    (NotStored("the disk is full"), NotStored),
+    (OutcomeUnknown("it may have happened"), OutcomeUnknown),
+]
+VERBS: dict[str, Callable[[Client, Resource[Note]], Awaitable[object]]] = {
+    "write": lambda client, _: client.write(NOTE.new("two")),
+    "update": lambda client, one: client.write(one),
+    "write_status": lambda client, one: client.write_status(one, "mine", []),
+    "delete": lambda client, one: client.delete(one),
+}
+
+
+@pytest.mark.parametrize(("error", "expected"), SAID, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_a_writer_is_told_whether_anything_was_written(
+    how: str, verb: str, error: HeadwayError, expected: type[HeadwayError]
+) -> None:
+    """Only what may have happened is an unknown outcome, which a run would have to settle."""
+
+    async def fail() -> None:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    backend = Interrupted(MemoryBackend())
+    async with reached(how, backend) as calls:
+        client = Client(calls.channel, registry())
+        one = await client.write(NOTE.new("one"))
+        one.metadata["changed"] = "yes"
+        backend.before_commit.append(fail)
+        with pytest.raises(HeadwayError, match=str(error)) as caught:
+            await VERBS[verb](client, one)
+        assert type(caught.value) is expected
+        assert "nothing written: " not in str(caught.value), "a mark of the wire came out"
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "expected"),
+    [
+        (Status.UNAVAILABLE, "etcdserver: no leader", Unavailable),
+        (Status.UNAVAILABLE, "etcdserver: request timed out", OutcomeUnknown),
+    ],
+)
+async def test_an_etcd_that_has_not_begun_with_a_write_leaves_nothing_unknown(
+    status: Status, said: str, expected: type[HeadwayError]
+) -> None:
+    """To who writes over a network through an engine on it, either."""
+    async with (
+        serving_etcd() as (fake, endpoint),
+        EtcdBackend(f"etcd://{endpoint}/staff") as store,
+        reached("network", store) as calls,
+    ):
+        fake.on_txn = failing(status, said)
+        with pytest.raises(HeadwayError, match=said) as caught:
+            await Client(calls.channel, registry()).write(NOTE.new("one"))
+        assert type(caught.value) is expected

@@ -1,0 +1,47 @@
+"""An etcd that is put back to an older state while controllers in another process run on an engine beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headway.errors import StoreWentBack
+from headway.storage import EtcdBackend
+from tests.helpers.fake_etcd import serving_etcd
+from tests.helpers.worker_rig import Rig
+from tests.storage.etcd_kit import PREFIX
+
+
+@pytest.mark.parametrize("server_stays", [True, False])
+async def test_an_etcd_that_was_put_back_stops_the_controllers(tmp_path: Path, server_stays: bool) -> None:
+    """Their engine has noticed it, or it is a new one and the revisions are as high again as those that were seen: the
+    runs end. When that is accepted there is nothing of the lost history in the cache.
+    """
+    async with serving_etcd() as (fake, endpoint):
+        rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)
+        async with rig.working() as worker:
+            async with rig.serving() as engine:
+                await engine.client.write(rig.pool.new("kept"))
+                await rig.until(lambda: "kept" in (rig.seen or [{}])[-1])
+                kept, older = rig.seen[-1]["kept"], fake.saved()
+                changed = await engine.client.read(rig.pool, "kept")
+                changed.metadata["by"] = "the lost history"
+                lost = await engine.client.write(changed)
+                await engine.client.write(rig.pool.new("lost"))
+                await rig.until(lambda: "lost" in rig.seen[-1])
+                before = len(rig.seen)
+                if server_stays:
+                    fake.restore(older)
+                    await rig.until(lambda: StoreWentBack in rig.ended_by())
+            if not server_stays:
+                fake.restore(older)
+                async with EtcdBackend(rig.url) as other:
+                    while other.position.revision < int(lost.version) + 20:
+                        await rig.put(other, f"other{other.position.revision}")
+            async with rig.serving():
+                await rig.until(lambda: StoreWentBack in rig.ended_by())
+                assert len(rig.seen) == before, "a run went on with what the store doesn't have any more"
+                assert worker.accept_store()
+                await rig.until(lambda: len(rig.seen) > before)
+        assert all("lost" not in seen and seen["kept"] == kept for seen in rig.seen[before:])
