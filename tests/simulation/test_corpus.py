@@ -36,6 +36,17 @@ def test_a_crash_between_a_finalizers_two_writes_is_made_good(step: int) -> None
     CASES["finalizer_before_cleanup"].explore(right=True, plan=f"crash_after({step})")
 
 
+@pytest.mark.parametrize("plan", ["commit_late(2, 30.0)", "restore(4, 4)"])
+def test_a_call_that_arrives_after_its_cleanup_makes_nothing(plan: str) -> None:
+    """And who has deleted what a restored store has again deletes it again."""
+    CASES["finalizer_too_late"].explore(right=True, plan=plan)
+
+
+@pytest.mark.parametrize("plan", ["crash_after(4)", "crash_after(5)", "restart_behind(5, 7)"])
+def test_a_lock_is_taken_once(plan: str) -> None:
+    CASES["lock_left_behind"].explore(right=True, plan=plan)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("name", CASES)
 def test_its_corrected_twin_passes(name: str) -> None:

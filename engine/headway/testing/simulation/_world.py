@@ -277,8 +277,8 @@ class World:
         step = next((each for each in self._doing if each.write and (each.kind, each.key) == (kind, key)), None)
         if step is not None and fence is not None:
             step.revision = revision
-        if fence is None and not (new is not None and is_marked(new.metadata)):
-            self._wishes[kind, key] = new
+        if fence is None:
+            self._wishes[kind, key] = None if new is not None and is_marked(new.metadata) else new
         term = fence.term if fence is not None else 0
         member = fence.member if fence is not None else ""
         self.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term, member))
