@@ -71,6 +71,29 @@ def test_what_is_owned_by_nobody_is_found() -> None:
     assert len(oracles.orphans({(ACCOUNT, ADA): account})) == 1
 
 
+def test_what_waits_for_what_is_gone_is_found() -> None:
+    core, ada = ("accounts", TEAM, CORE), ("accounts", TEAM, ADA)
+    (found,) = oracles.left_in_the_queue({core, ada}, {ada}, {})
+    assert str(found).startswith("queue: accounts is to reconcile Team core again, which is not there")
+    assert oracles.left_in_the_queue({core}, set(), {(TEAM, CORE): pb.Resource()}) == []
+    assert oracles.left_in_the_queue(set(), {core}, {}) == []
+
+
+def test_ever_new_keys_are_found() -> None:
+    def result(*keys: Key, there: tuple[Key, ...] = ()) -> Result:
+        trace = _trace(*(_reconcile(key=key) for key in keys))
+        for key in there:
+            trace.add(Committed(0.0, 9, TEAM, key, None, pb.Resource(), "", 0))
+        return Result(trace, {}, {}, None, ())
+
+    once = result(CORE, CORE)
+    assert _found(result(ADA), once) == []
+    assert _found(result(CORE, ADA, there=(ADA,)), once) == []
+    assert _found(result(CORE, ADA), once) == [
+        "queue: accounts was to reconcile 2 Teams that never were there; without faults: 1"
+    ]
+
+
 def _result(
     end: Mapping[Key, str], counts: Mapping[tuple[Key, str], int] | None = None, outside: object = None
 ) -> Result:

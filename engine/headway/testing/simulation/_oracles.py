@@ -16,6 +16,8 @@ from headway.resource import FINALIZERS, Key, Kind, pb, resource_id
 from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Trace, named
 
 Place = tuple[Kind, Key]
+Scheduled = tuple[str, Kind, Key]
+"""A controller, and what it will reconcile when a time has come that was asked for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -144,6 +146,25 @@ def orphans(stored: Mapping[Place, pb.Resource]) -> list[Finding]:
     ]
 
 
+def left_in_the_queue(
+    before: set[Scheduled], after: set[Scheduled], stored: Mapping[Place, pb.Resource]
+) -> list[Finding]:
+    """Nothing waits in a queue for good that is not there, and that nothing which is there asks for.
+
+    Such keys only add up. After a new start the queue holds what is asked for, and what waited before it is there no
+    more: ``before`` and ``after`` are what waited then.
+    """
+    return [
+        Finding(
+            "queue",
+            f"{controller} is to reconcile {named(kind, key)} again, which is not there: such keys only add up, and a "
+            "new start forgets them",
+        )
+        for controller, kind, key in sorted(before - after)
+        if (kind, key) not in stored
+    ]
+
+
 # --- of a run beside those without faults ---
 
 
@@ -153,6 +174,7 @@ def compared(result: Result, references: Sequence[Result], *, counts: bool) -> l
         *_ends(result, references),
         *(_counts(result, references) if counts else ()),
         *_outside(result, references),
+        *_queue(result, references),
     ]
 
 
@@ -210,6 +232,28 @@ def _total(result: Result, kind: Kind, what: str) -> int:
 
 def _times(count: int) -> str:
     return ("never", "once", "twice")[count] if count < 3 else f"{count} times"
+
+
+def _queue(result: Result, references: Sequence[Result]) -> list[Finding]:
+    """Of what never was, no more keys come into a queue than without faults: they are few names, and not ever new ones.
+
+    As many as there are resources merge into as many keys, however often these change; ever new names never do.
+    """
+    right = [_never_there(each.trace) for each in references]
+    findings: list[Finding] = []
+    for (controller, kind), count in sorted(_never_there(result.trace).items()):
+        most = max(each[controller, kind] for each in right)
+        if count > most:
+            text = f"{controller} was to reconcile {count} {kind[1]}s that never were there; without faults: {most}"
+            findings.append(Finding("queue", text))
+    return findings
+
+
+def _never_there(trace: Trace) -> Counter[tuple[str, Kind]]:
+    """How many keys each controller was to reconcile of which there was no resource at any time."""
+    there = {(each.kind, each.key) for each in trace.commits}
+    asked = {(each.controller, each.kind, each.key) for each in trace.reconciles if (each.kind, each.key) not in there}
+    return Counter(each[:2] for each in asked)
 
 
 def _outside(result: Result, references: Sequence[Result]) -> list[Finding]:

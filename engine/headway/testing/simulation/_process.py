@@ -12,6 +12,7 @@ from headway.controller import App, ControllerStatus
 from headway.engine import Engine
 from headway.errors import RemoteError
 from headway.testing.simulation._link import Link
+from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._outside import Outside
 from headway.testing.simulation._watched import watched
 from headway.workers import open_workers
@@ -140,6 +141,14 @@ class Process:
     def status(self) -> list[ControllerStatus]:
         """What its controllers do."""
         return self.engine.status() if self.life else []
+
+    def scheduled(self) -> set[Scheduled]:
+        """What its controllers will reconcile when a time has come that was asked for."""
+        return {
+            (name, self.app.controllers[name].manages.kind, key)
+            for name, supervisor in (self.engine.controllers if self.life else {}).items()
+            for key in (supervisor.run.scheduled() if supervisor.run is not None else ())
+        }
 
     def _hear(self, event: object) -> None:
         if self.life:

@@ -84,10 +84,13 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
         await world.settled()
         _none_since(world, writes, findings, "quiet", f"within {setting.quiet:.0f} s in which nothing happened")
         writes = len(_of_controllers(world))
+    # Where nothing is said of a time after which all is quiet, who waits may have a reason to.
+    waiting = world.scheduled() if setting.quiet is not None else set()
     for process in world.processes:
         process.kill()
     await world.settled()
     _none_since(world, writes, findings, "again", "after a new start, when there was nothing to do")
+    findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
     if (now := _outside(world)) != outside:
         findings.append(Finding("again", f"the world outside was {outside!r}; after a new start it is {now!r}"))
     before = trio.current_time()

@@ -17,6 +17,7 @@ from headway.resource import Key, Kind, Registry, ResourceType, is_marked, pb
 from headway.storage import Fence
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._link import Link
+from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._process import Process
 from headway.testing.simulation._server import Server
 from headway.testing.simulation._store import SimulatedStore
@@ -140,6 +141,10 @@ class World:
         return sum(1 for each in self.trace.commits if each.by)
 
     # --- for who runs it ---
+
+    def scheduled(self) -> set[Scheduled]:
+        """What will be reconciled when a time has come that was asked for."""
+        return {each for process in self.processes for each in process.scheduled()}
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
