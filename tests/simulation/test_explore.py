@@ -11,7 +11,7 @@ import headway
 from headway.testing import simulation
 from headway.testing.simulation._run import Setting, run
 from headway.testing.simulation._trace import Happened, Step
-from tests.helpers.corpus.staff import CASES, Account, Staff, Team, members_change, one_team, owned
+from tests.helpers.corpus.staff import CASES, Account, Cloud, Staff, Team, members_change, one_team, owned
 
 
 def right(process: simulation.Process) -> headway.App:
@@ -115,6 +115,53 @@ def test_a_killed_process_changes_nothing_any_more() -> None:
     result = run(Setting(app=make, scenario=one_team, quiet=None), simulation.Plan.parse("crash_before(1)"))
     assert not [line for line in map(str, result.trace.entries) if "ghost created" in line]
     assert "Account ada" in str(result.trace.commits[-1])
+
+
+def test_a_process_is_killed_at_every_checkpoint_and_comes_to_the_same_end() -> None:
+    setting = Setting(app=right, scenario=one_team, quiet=None)
+    plain = run(setting, simulation.Plan())
+    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1):
+        plan = simulation.Plan.parse(f"crash_at('p1', {checkpoint})")
+        struck = run(setting, plan)
+        told = [entry.text for entry in struck.trace.entries if isinstance(entry, Happened)]
+        assert told[told.index(str(plan)) + 1].startswith("p1 was about to go on with: ")
+        assert told[told.index(str(plan)) + 2] == "p1 is killed"
+        assert (struck.findings, struck.end) == ((), plain.end), plan
+
+
+def test_a_process_that_is_killed_between_two_calls_cleans_up_nothing() -> None:
+    """It is cut off before it is cancelled, so that no ``finally`` reaches anything, even under a shield."""
+    cleaned: list[str] = []
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is None or rt.cache.get(account, "ada") is not None:
+                return
+            try:
+                await trio.sleep(1)
+                await rt.client.apply(account.new("ada", Account(login="ada"), owner=found))
+            except trio.Cancelled:
+                cleaned.append("once")
+                with trio.CancelScope(shield=True):
+                    with pytest.raises(simulation.OutsideUnreachable):
+                        await process.outside.put("ghost")
+                    with pytest.raises(headway.HeadwayError):
+                        await rt.client.apply(account.new("ghost", Account(), owner=found))
+                raise
+
+        return app
+
+    setting = Setting(app=make, scenario=one_team, outside=Cloud, quiet=None)
+    plain = run(setting, simulation.Plan())
+    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1):
+        result = run(setting, simulation.Plan.parse(f"crash_at('p1', {checkpoint})"))
+        assert (result.findings, result.end, result.outside) == ((), plain.end, {}), checkpoint
+    assert cleaned
 
 
 def test_a_refutation_is_a_story_with_the_line_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ _VALUES = {
 ANY = st.one_of(
     *(
         st.builds(kind, **{field.name: _VALUES[str(field.type)] for field in dataclasses.fields(kind)})
-        for kind in (*faults.STEP_FAULTS, *faults.CHANGE_FAULTS)
+        for kind in faults.FAULTS
     )
 )
 
@@ -114,6 +114,16 @@ def test_sorts_of_faults_take_turns() -> None:
     planned, _ = single_faults(_trace((True, 2), (True, 3), (True, 4)), {TEAM, ACCOUNT})
     sorts = len({each.name for each in planned})
     assert len({each.name for each in planned[:sorts]}) == sorts
+
+
+def test_crashes_at_checkpoints_are_a_sample_and_it_is_said() -> None:
+    trace = _trace((True, 2))
+    trace.checkpoints = [("p1", number) for number in range(100, 200)]
+    planned, left_out = single_faults(trace, {TEAM, ACCOUNT})
+    crashes = [each for each in planned if isinstance(each, faults.CrashAt)]
+    assert len(crashes) == 16
+    assert crashes[0] == faults.CrashAt("p1", 100)
+    assert left_out["there is a crash at a checkpoint near it"] == 84
 
 
 def test_pairs_are_the_same_each_time_and_never_at_one_place() -> None:

@@ -227,3 +227,18 @@ def _rebuild(staff: Staff, right: bool) -> Any:
 @case("instaclustr/cassandra-operator#407: what is half there is torn down to be built anew", one_team)
 def torn_down(staff: Staff, right: bool) -> None:
     staff.app.controller(manages=staff.team, watches=owned(staff))(_rebuild(staff, right))
+
+
+@case(
+    "bitpoke/mysql-operator#17: a start that was not completed begins again, and does again what it had done", one_team
+)
+def begun_twice(staff: Staff, right: bool) -> None:
+    async def begin(rt: headway.Runtime) -> None:
+        if await rt.client.get(staff.account, "begun") is None:
+            await (staff.outside.put("base") if right else staff.outside.make("base"))
+            await rt.client.apply(staff.account.new("begun", Account()))
+
+    @staff.app.controller(manages=staff.team, watches=cached(staff), initialiser=begin)
+    async def disks(rt: headway.Runtime, request: Request) -> None:
+        if rt.resource(request) is not None:
+            await staff.outside.put(request.id.name)

@@ -48,6 +48,8 @@ class Link:
         self._over = self.script.over(server)
         self.up = True
         self.dead = False
+        # How much has gone this way or that that is no step: the engine's own calls, and items of streams.
+        self.passed = 0
         self._open: set[trio.CancelScope] = set()
 
     def break_all(self) -> None:
@@ -90,12 +92,20 @@ class Link:
             return await self._over.unary(path, sent, reply_type, metadata=metadata)
 
         if reconcile is None or (method not in _WRITES and method not in _READS):
-            return await self.through(call)
+            return await self.beside(call)
         # What is sent late must be what was sent: the caller may change its message meanwhile.
         sent = copy_message(sent)
         kind, key = _about(method, sent)
         what = _WRITES.get(method) or _READS[method]
         return await self.step(reconcile, what, kind, key, call, write=method in _WRITES)
+
+    async def beside(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call that is no step: Headway's own, or one of a function that isn't a reconciler."""
+        self.passed += 1
+        try:
+            return await self.through(call)
+        finally:
+            self.passed += 1
 
     async def step(
         self,
@@ -190,10 +200,16 @@ class Link:
         kind = (sent.type.group, sent.type.kind) if path.endswith("/WatchList") else ("", "")
         return _Stream(self, kind, self._over.stream(path, request, metadata=metadata))
 
+    def note(self, text: str) -> None:
+        """What the process does that is no step."""
+        if not self.dead:
+            self._world.note(f"{self._process.name} {text}")
+
     def heard(self, kind: Kind, item: Any) -> None:
         """An item of a stream is handed to the process."""
         world, name = self._world, self._process.name
         now = trio.current_time()
+        self.passed += 1
         if isinstance(item, Changes):
             for change in item.changes:
                 id = resource_id(change.resource.id) if change.resource.id is not None else None

@@ -102,10 +102,10 @@ class Machine(LiveRun, RuleBasedStateMachine):
         kind = data.draw(st.sampled_from(kinds))
         self.world.befall(fault(".".join(kind), self.world.store.position.revision))
 
-    @rule(data=st.data())
-    def crash(self, data: st.DataObject) -> None:
-        """A process is killed, wherever it is."""
-        self.world.crash(data.draw(st.integers(0, self.processes - 1)))
+    @rule(data=st.data(), checkpoints=st.sampled_from([0, 1, 3, 10, 30, 100]))
+    def crash(self, data: st.DataObject, checkpoints: int) -> None:
+        """A process is killed, now or so many checkpoints later."""
+        self.world.crash(data.draw(st.integers(0, self.processes - 1)), checkpoints=checkpoints)
 
     @rule(seconds=st.sampled_from([0.01, 1.0, 20.0, 120.0]))
     def pass_time(self, seconds: float) -> None:

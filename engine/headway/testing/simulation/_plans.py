@@ -13,6 +13,7 @@ from headway.testing.simulation._trace import Committed, Happened, Step, Trace
 
 _BEHINDS_A_STEP = 3
 _RESTORES = 8
+_CHECKPOINTS = 16
 
 
 def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault], Counter[str]]:
@@ -25,6 +26,7 @@ def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault
         *_of_changes(trace, steps, kinds, left_out),
         *_behinds(trace, steps, kinds, left_out),
         *_restores(trace, steps, kinds),
+        *_checkpoints(trace, left_out),
     ):
         by_name.setdefault(fault.name, []).append(fault)
     # In turns, so that whatever the time is good for, every sort of fault has been tried.
@@ -51,8 +53,9 @@ def pairs(found: Sequence[Fault], count: int, seed: int = 0) -> Iterator[Plan]:
 def _place(fault: Fault) -> object:
     if isinstance(fault, faults.StepFault):
         return fault.step
-    assert isinstance(fault, faults.ChangeFault)
-    return (fault.type, fault.revision)
+    if isinstance(fault, faults.ChangeFault):
+        return (fault.type, fault.revision)
+    return fault
 
 
 def _until_the_end(trace: Trace) -> list[Step]:
@@ -163,3 +166,12 @@ def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]]) 
             before = [revision for revision in users if revision < step.revision]
             found += [faults.Restore(step.number, revision) for revision in before[-1:]]
     yield from found[:_RESTORES]
+
+
+def _checkpoints(trace: Trace, left_out: Counter[str]) -> Iterator[Fault]:
+    """Crashes between two steps: when Headway itself has called, or a stream has told something. A few, evenly."""
+    found = trace.checkpoints
+    count = min(len(found), _CHECKPOINTS)
+    for at in range(count):
+        yield faults.CrashAt(*found[at * len(found) // count])
+    left_out["there is a crash at a checkpoint near it"] += len(found) - count

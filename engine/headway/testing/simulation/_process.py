@@ -11,6 +11,7 @@ from headway import events
 from headway.controller import App, ControllerStatus
 from headway.engine import Engine
 from headway.errors import RemoteError
+from headway.testing.simulation._checkpoints import PROCESS
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._outside import Outside
@@ -46,6 +47,7 @@ class Process:
         name: as its engine has it.
         life: which one this is; 0 while it is dead.
         outside: its way to the world outside.
+        checkpoints: how many its tasks have passed, over all lives.
     """
 
     link: Link
@@ -55,6 +57,7 @@ class Process:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self.name = name
+        self.checkpoints = 0
         self.life = 0
         self.behind: int | None = None
         self.history_gone = False
@@ -84,6 +87,7 @@ class Process:
     async def live(self) -> None:
         """Life after life."""
         self._stopped, self._over = False, trio.Event()
+        PROCESS.set(self)
         try:
             while not self._stopped:
                 await self._live_once()
