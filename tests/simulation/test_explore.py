@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -184,9 +186,68 @@ def test_what_was_tried_is_told() -> None:
     explored = simulation.explore(right, one_team, pairs=3)
     assert explored.complete
     assert any(len(plan) == 2 for plan in explored.runs)
-    assert sum(len(plan) for plan in explored.runs) == sum(explored.tried.values())
-    assert "crash_after" in str(explored)
-    assert "left out:" in str(explored)
+    assert set(map(str, explored.struck)) == {str(fault) for plan in explored.runs for fault in plan}
+
+
+def test_the_report_names_every_fault_at_every_place_and_what_was_left_out_and_why() -> None:
+    explored = simulation.explore(right, one_team)
+    told = str(explored).splitlines()
+    lines = dict(line.split(None, 1) for line in told if line.startswith("  ") and " of " in line)
+    assert lines["crash_after"] == "1 of 1: 1"
+    assert lines["commit_late"] == "2 of 2: 1/0.0 1/30.0"
+    assert lines["missed"] == "2 of 2: staff.Team/4 staff.Account/7"
+    assert lines["stall"] == "1 of 1: staff.Team/4"
+    assert lines["hide"] == "1 of 1: staff.Team/4/7"
+    assert set(lines) == {fault.name for plan in explored.plans for fault in plan}
+    assert (
+        "  left out, because no write comes after the change: stall staff.Account/7; "
+        "history_lost staff.Account/7; drop staff.Account/7; repeat staff.Account/7; hide staff.Account/7/8"
+    ) in told
+
+
+def test_a_fault_that_finds_nothing_to_befall_is_not_told_as_tried() -> None:
+    explored = simulation.explore(right, one_team, plan="crash_after(1); not_done(99)")
+    assert explored.complete
+    assert (explored.tried, explored.planned) == ({"crash_after": 1}, {"crash_after": 1, "not_done": 1})
+    assert [line.split(None, 1) for line in str(explored).splitlines()[1:]] == [
+        ["crash_after", "1 of 1: 1"],
+        ["not_done", "0 of 1"],
+    ]
+
+
+def _with_a_secret(*, wrong: bool) -> Callable[[simulation.Process], headway.App]:
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is None or (wrong and rt.controller in found.status):
+                return
+            if wrong:
+                async with rt.conditions(found) as conditions:
+                    conditions.set("Ready", True)
+            if rt.cache.get(account, "secret") is None:
+                await rt.client.apply(account.new("secret", Account(login=str(uuid.uuid4())), owner=found))
+
+        return app
+
+    return make
+
+
+def test_what_is_another_in_each_run_is_told_and_is_no_faults_doing() -> None:
+    explored = simulation.explore(_with_a_secret(wrong=False), one_team)
+    assert explored.complete
+    (line,) = explored.differing
+    assert line.startswith("Account secret is Account(login=")
+    assert f"  not compared: {line}" in str(explored)
+
+
+def test_what_is_another_in_each_run_is_missed_all_the_same() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(_with_a_secret(wrong=True), one_team)
+    assert str(caught.value).startswith("end state: Account secret is not there; without faults: Account(login=")
 
 
 def test_what_there_was_no_time_for_is_told() -> None:

@@ -120,6 +120,26 @@ def test_what_one_run_without_faults_did_is_right() -> None:
     assert _found(_result({ADA: "two"}), _result({ADA: "one"}), _result({ADA: "two"})) == []
 
 
+def test_where_runs_without_faults_differ_only_what_is_missing_is_found() -> None:
+    one, other = _result({ADA: "one"}, outside={"a": ""}), _result({ADA: "two"}, outside={"b": ""})
+    assert _found(_result({ADA: "three"}, outside={"c": ""}), one, other) == []
+    assert _found(_result({}, outside={"c": "", "d": ""}), one, other) == [
+        "end state: Account ada is not there; without faults: one",
+        "outside: the world outside is {'c': '', 'd': ''}; without faults: {'a': ''}",
+    ]
+    assert oracles.differing([one, other]) == [
+        "Account ada is one, or two, without faults",
+        "the world outside is {'a': ''}, or {'b': ''}, without faults",
+    ]
+    assert oracles.differing([one, one]) == []
+
+
+def test_lists_of_the_world_outside_are_counted_where_their_names_differ() -> None:
+    one, other = _result({}, outside={"disks": ["a"], "made": 1}), _result({}, outside={"disks": ["b"], "made": 1})
+    assert _found(_result({}, outside={"disks": ["c"], "made": 1}), one, other) == []
+    assert len(_found(_result({}, outside={"disks": ["c", "c"], "made": 2}), one, other)) == 1
+
+
 def test_a_creation_too_many_is_found() -> None:
     once = _result({ADA: "one"}, {(ADA, "created"): 1})
     assert _found(once, once) == []

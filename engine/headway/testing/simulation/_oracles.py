@@ -1,8 +1,9 @@
 """What is wrong with a run, found without knowing what the reconcilers are for. Pure.
 
 The run without faults is the measure: with faults the same must become of everything in the end, by as many creations
-and deletions. Where several runs without faults differ, by the order in which Trio lets tasks run, whatever one of
-them did is right.
+and deletions. Where runs without faults differ from each other, by the order in which Trio lets tasks run or by what
+is different each time, whatever one of them did is right, and what another one does there is no fault's doing: only
+whether there is something at all is compared.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.resource import FINALIZERS, Key, Kind, pb, resource_id
+from headway.testing.simulation._faults import Fault
 from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Trace, named
 
 Place = tuple[Kind, Key]
@@ -40,6 +42,7 @@ class Result:
         counts: how often each resource was created and deleted by controllers.
         outside: what the world outside says of itself in the end.
         findings: what is wrong with the run by itself.
+        struck: the faults that came to pass.
     """
 
     trace: Trace
@@ -47,6 +50,7 @@ class Result:
     counts: Mapping[tuple[Kind, Key, str], int]
     outside: Any
     findings: tuple[Finding, ...]
+    struck: tuple[Fault, ...] = ()
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:
@@ -184,7 +188,7 @@ def _ends(result: Result, references: Sequence[Result]) -> list[Finding]:
     places = {place for each in (result, *references) for place in each.end if place[0] not in loose}
     for place in sorted(places):
         got, right = result.end.get(place), [each.end.get(place) for each in references]
-        if got not in right:
+        if got not in right and not (got is not None and _differs(right)):
             want = right[0] or "not there"
             findings.append(Finding("end state", f"{named(*place)} is {got or 'not there'}; without faults: {want}"))
     for kind in sorted(loose):
@@ -195,6 +199,25 @@ def _ends(result: Result, references: Sequence[Result]) -> list[Finding]:
                 Finding("end state", f"there are {len(got_all)} {kind[1]}s; without faults: {len(rights[0])}")
             )
     return findings
+
+
+def _differs(texts: Sequence[str | None]) -> bool:
+    return len(set(texts) - {None}) > 1
+
+
+def differing(references: Sequence[Result]) -> list[str]:
+    """What is not the same in every run without faults."""
+    loose = _loose(references)
+    places = sorted({place for each in references for place in each.end if place[0] not in loose})
+    found = [f"the names of {kind[1]}s are others in every run" for kind in sorted(loose)]
+    for place in places:
+        texts = [each.end.get(place) or "not there" for each in references]
+        if len(set(texts)) > 1:
+            found.append(f"{named(*place)} is {', or '.join(dict.fromkeys(texts))}")
+    outside = [repr(each.outside) for each in references]
+    if len(set(outside)) > 1:
+        found.append(f"the world outside is {', or '.join(dict.fromkeys(outside))}")
+    return [f"{each}, without faults" for each in found]
 
 
 def _loose(references: Sequence[Result]) -> set[Kind]:
@@ -257,6 +280,18 @@ def _never_there(trace: Trace) -> Counter[tuple[str, Kind]]:
 
 
 def _outside(result: Result, references: Sequence[Result]) -> list[Finding]:
-    if any(result.outside == each.outside for each in references):
+    got, right = result.outside, [each.outside for each in references]
+    if got in right or (any(each != right[0] for each in right) and _size(got) in map(_size, right)):
         return []
-    return [Finding("outside", f"the world outside is {result.outside!r}; without faults: {references[0].outside!r}")]
+    return [Finding("outside", f"the world outside is {got!r}; without faults: {right[0]!r}")]
+
+
+def _size(outside: Any) -> int:
+    """How much there is, where what there is has other names in each run."""
+    if isinstance(outside, Mapping):
+        return sum(map(_size, outside.values())) if any(map(_is_many, outside.values())) else len(outside)
+    return len(outside) if _is_many(outside) else 1
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple | set | frozenset)

@@ -148,6 +148,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         oracles.counted(trace.commits, set(types)),
         _outside(world),
         tuple(findings),
+        tuple(world.struck),
     )
 
 
