@@ -147,7 +147,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
         for process in world.processes:
             process.kill()
         await world.settled()
-        self._check(world.written if self.quiet is None else before, "again")
+        self._check(before, "again")
         trace = world.trace
         found = [*reads_went_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
         found += left_in_the_queue(waiting, world.scheduled(), world.store.now)
