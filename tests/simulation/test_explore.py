@@ -10,6 +10,7 @@ import pytest
 import trio
 
 import headway
+import tests.helpers.corpus.order  # noqa: F401  # declares the cases
 from headway.testing import simulation
 from headway.testing.simulation._run import Setting, run
 from headway.testing.simulation._trace import Happened, Step
