@@ -14,7 +14,17 @@ import tests.helpers.corpus.order  # noqa: F401  # declares the cases
 from headway.testing import simulation
 from headway.testing.simulation._run import Setting, run
 from headway.testing.simulation._trace import Happened, Step
-from tests.helpers.corpus.staff import CASES, Account, Cloud, Staff, Team, members_change, one_team, owned
+from tests.helpers.corpus.staff import (
+    CASES,
+    Account,
+    Cloud,
+    Staff,
+    Team,
+    come_and_go_at_once,
+    members_change,
+    one_team,
+    owned,
+)
 
 
 def right(process: simulation.Process) -> headway.App:
@@ -255,6 +265,50 @@ def test_what_there_was_no_time_for_is_told() -> None:
     explored = simulation.explore(right, one_team, seconds=0.0)
     assert not explored.complete
     assert not explored.runs
+
+
+def test_a_deletion_that_a_fault_makes_late_is_no_creation_too_many() -> None:
+    """Without faults Ada's account takes longer than her team is there. When nothing is heard of the deletion, it is
+    made; and so it is where the deletion waits, without any fault."""
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
+            found = rt.resource(request)
+            if found is None:
+                return None
+            if found.data.note != "tried":
+                found.data.note = "tried"
+                await rt.client.write(found)
+                return headway.requeue_after(2)
+            if any(reason.what == "requeue" for reason in request.reasons):
+                await rt.apply(account.new("ada", Account(login="ada"), owner=found))
+                return None
+            return headway.requeue_after(2)
+
+        return app
+
+    async def comes_and_goes(world: simulation.World) -> None:
+        await world.client.apply(world.type("Team").new("core", Team(members=["ada"])))
+        await world.sleep(1)
+        await world.client.delete(world.type("Team").id("core"))
+        await world.settled()
+
+    explored = simulation.explore(make, comes_and_goes, plan="stall('staff.Team', 7, 60.0)")
+    assert explored.complete
+
+
+def test_users_who_wait_change_something_when_all_is_done() -> None:
+    setting = Setting(app=right, scenario=come_and_go_at_once, outside=Cloud, quiet=None)
+    hasty, patient = run(setting, simulation.Plan()), run(setting, simulation.Plan(), patient=True)
+    assert [round(each.at) for each in hasty.trace.commits if not each.by] != [
+        round(each.at) for each in patient.trace.commits if not each.by
+    ]
+    assert hasty.end == patient.end
+    assert patient.trace.commits[0].at >= 120
 
 
 def test_a_scenario_that_fails_says_under_which_plan() -> None:

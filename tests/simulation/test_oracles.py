@@ -148,6 +148,25 @@ def test_a_creation_too_many_is_found() -> None:
     ]
 
 
+def test_what_users_who_wait_see_is_right_too() -> None:
+    """Who deletes Ada before she is made sees her never; when that is late, by a fault, she is made and deleted."""
+    hasty = _result({GRACE: "one"}, outside=[])
+    slow = _result({GRACE: "two"}, {(ADA, "created"): 1, (ADA, "deleted"): 1}, outside=["ada"])
+    assert oracles.compared(slow, [hasty], [slow], counts=True) == []
+    assert [each.oracle for each in oracles.compared(slow, [hasty], counts=True)] == [
+        "end state",
+        "counts",
+        "counts",
+        "outside",
+    ]
+    twice = _result({ADA: "one"}, {(ADA, "created"): 2, (ADA, "deleted"): 1}, outside=[])
+    assert [str(each) for each in oracles.compared(twice, [hasty], [slow], counts=True)] == [
+        "end state: Account ada is one; without faults: not there",
+        "end state: Account grace is not there; without faults: one",
+        "counts: Account ada was created twice; without faults: once",
+    ]
+
+
 def test_where_names_differ_they_are_counted() -> None:
     one, other = _result({ADA: "x"}, {(ADA, "created"): 1}), _result({GRACE: "x"}, {(GRACE, "created"): 1})
     both = _result({ADA: "x", GRACE: "x"}, {(ADA, "created"): 1, (GRACE, "created"): 1})

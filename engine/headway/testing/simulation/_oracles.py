@@ -172,33 +172,44 @@ def left_in_the_queue(
 # --- of a run beside those without faults ---
 
 
-def compared(result: Result, references: Sequence[Result], *, counts: bool) -> list[Finding]:
-    """What has become otherwise than in every run without faults."""
+def compared(
+    result: Result, references: Sequence[Result], patient: Sequence[Result] = (), *, counts: bool
+) -> list[Finding]:
+    """What has become otherwise than in every run without faults.
+
+    Faults delay: a change that users make is late for what controllers do by then. In the ``patient`` runs, without
+    faults too, each change waited until all was done; what became there is as right, and as often.
+    """
+    loose = _loose(references)
     return [
-        *_ends(result, references),
-        *(_counts(result, references) if counts else ()),
-        *_outside(result, references),
-        *_queue(result, references),
+        *_ends(result, references, patient, loose),
+        *(_counts(result, [*references, *patient], loose) if counts else ()),
+        *_outside(result, references, patient),
+        *_queue(result, [*references, *patient]),
     ]
 
 
-def _ends(result: Result, references: Sequence[Result]) -> list[Finding]:
+def _ends(result: Result, references: Sequence[Result], patient: Sequence[Result], loose: set[Kind]) -> list[Finding]:
     findings: list[Finding] = []
-    loose = _loose(references)
     places = {place for each in (result, *references) for place in each.end if place[0] not in loose}
     for place in sorted(places):
         got, right = result.end.get(place), [each.end.get(place) for each in references]
-        if got not in right and not (got is not None and _differs(right)):
+        late = [each.end.get(place) for each in patient]
+        if got not in (*right, *late) and not (got is not None and _differs(right)):
             want = right[0] or "not there"
             findings.append(Finding("end state", f"{named(*place)} is {got or 'not there'}; without faults: {want}"))
     for kind in sorted(loose):
-        got_all = sorted(text for place, text in result.end.items() if place[0] == kind)
-        rights = [sorted(text for place, text in each.end.items() if place[0] == kind) for each in references]
+        got_all = _texts(result, kind)
+        rights = [_texts(each, kind) for each in (*references, *patient)]
         if got_all not in rights and len(got_all) not in [len(right) for right in rights]:
             findings.append(
                 Finding("end state", f"there are {len(got_all)} {kind[1]}s; without faults: {len(rights[0])}")
             )
     return findings
+
+
+def _texts(result: Result, kind: Kind) -> list[str]:
+    return sorted(text for place, text in result.end.items() if place[0] == kind)
 
 
 def _differs(texts: Sequence[str | None]) -> bool:
@@ -226,9 +237,8 @@ def _loose(references: Sequence[Result]) -> set[Kind]:
     return {place[0] for each in names for place in each ^ names[0]}
 
 
-def _counts(result: Result, references: Sequence[Result]) -> list[Finding]:
+def _counts(result: Result, references: Sequence[Result], loose: set[Kind]) -> list[Finding]:
     findings: list[Finding] = []
-    loose = _loose(references)
     for what in ("created", "deleted"):
         for each in sorted(
             {key for of in (result, *references) for key in of.counts if key[2] == what and key[0] not in loose}
@@ -279,9 +289,11 @@ def _never_there(trace: Trace) -> Counter[tuple[str, Kind]]:
     return Counter(each[:2] for each in asked)
 
 
-def _outside(result: Result, references: Sequence[Result]) -> list[Finding]:
+def _outside(result: Result, references: Sequence[Result], patient: Sequence[Result]) -> list[Finding]:
     got, right = result.outside, [each.outside for each in references]
-    if got in right or (any(each != right[0] for each in right) and _size(got) in map(_size, right)):
+    if got in right or got in [each.outside for each in patient]:
+        return []
+    if any(each != right[0] for each in right) and _size(got) in map(_size, right):
         return []
     return [Finding("outside", f"the world outside is {got!r}; without faults: {right[0]!r}")]
 

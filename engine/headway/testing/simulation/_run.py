@@ -41,8 +41,11 @@ class Setting:
     quiet: float | None = 900.0
 
 
-def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED) -> Result:
-    """Run the scenario, heal everything, and see that it converges, stays quiet, and survives a new start."""
+def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patient: bool = False) -> Result:
+    """Run the scenario, heal everything, and see that it converges, stays quiet, and survives a new start.
+
+    ``patient``: the scenario's changes each wait until all is done.
+    """
     try:
         trio.lowlevel.current_task()
     except RuntimeError:
@@ -55,6 +58,7 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED) -> Re
         processes=setting.processes,
         outside=None if setting.outside is None else setting.outside(),
         most_steps=most_steps,
+        patient=patient,
     )
     findings: list[Finding] = []
     with _deterministic(plan.seed):

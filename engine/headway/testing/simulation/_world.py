@@ -54,6 +54,7 @@ class World:
         outside: object = None,
         lease_ttl: float = 15.0,
         most_steps: int = 2000,
+        patient: bool = False,
         clock: MockClock | None = None,
     ) -> None:
         self._make_app = make_app
@@ -63,6 +64,7 @@ class World:
         self.store = SimulatedStore(self._committed)
         self.outside = outside
         self.lease_ttl = lease_ttl
+        self.patient = patient
         self._most_steps = most_steps
         self.processes = [Process(self, f"p{at + 1}") for at in range(processes)]
         self.types: Registry = self.make_app(self.processes[0]).registry
