@@ -53,6 +53,17 @@ async def test_nothing_of_a_closed_shard_is_left() -> None:
     assert queue.is_idle()
 
 
+async def test_what_waits_for_its_time_in_a_closed_shard_is_not_this_queues_any_more() -> None:
+    queue = ShardQueue(WorkQueue(), shard)
+    for number in (1, 2):
+        queue.open_shard(number)
+        queue.add(key(f"{number}-later"), REASON)
+        queue.requeue_after(key(taken(queue)), 600, REASON)
+    assert set(queue.scheduled()) == {key("1-later"), key("2-later")}
+    queue.close_shard(1)
+    assert set(queue.scheduled()) == {key("2-later")}
+
+
 async def test_it_is_held_until_the_last_of_its_holders_lets_go() -> None:
     """One shard's unknown write is not settled by another one's settling."""
     queue = ShardQueue(WorkQueue(), shard)

@@ -7,8 +7,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
@@ -18,6 +16,7 @@ from headway.engine import together
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService
 from headway.testing import ScriptedChannel
+from headway.testing.simulation import _wire as wire
 from tests.helpers.truth import RecordingBackend
 
 TTL = 15.0
@@ -34,51 +33,28 @@ class Copy:
     by: str = field(2)
 
 
-class Wire:
+class Wire(wire.Wire):
     """Meets `Channel`: the way of one process to the server."""
 
     settles_writes = False
 
     def __init__(self, inner: Channel) -> None:
+        super().__init__()
         self._inner = inner
-        self._up = True
-        self._open: set[trio.CancelScope] = set()
         # (when, method, request) of what was asked for.
         self.asked: list[tuple[float, str, Any]] = []
-
-    def cut(self) -> None:
-        """From now on nothing comes through; what is under way fails."""
-        self._up = False
-        for scope in self._open:
-            scope.cancel()
-
-    def mend(self) -> None:
-        """It is whole again."""
-        self._up = True
-
-    async def _through(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        if not self._up:
-            await trio.lowlevel.checkpoint()
-            raise GRPCError(Status.UNAVAILABLE, "the wire is cut")
-        with trio.CancelScope() as scope:
-            self._open.add(scope)
-            try:
-                return await call()
-            finally:
-                self._open.discard(scope)
-        raise GRPCError(Status.UNAVAILABLE, "the wire was cut")
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
         self.asked.append((trio.current_time(), path.rpartition("/")[2], request))
-        return await self._through(lambda: self._inner.unary(path, request, reply_type, metadata=metadata))
+        return await self.through(lambda: self._inner.unary(path, request, reply_type, metadata=metadata))
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         self.asked.append((trio.current_time(), path.rpartition("/")[2], request))
-        return _Stream(self, self._inner.stream(path, request, metadata=metadata))
+        return wire.WireStream(self, self._inner.stream(path, request, metadata=metadata))
 
     def snapshots(self, since: float) -> list[str]:
         """The types of which a snapshot was asked for since then."""
@@ -87,28 +63,6 @@ class Wire:
             for when, method, request in self.asked
             if method == "WatchList" and when >= since and request.resume_after is None
         ]
-
-
-class _Stream:
-    def __init__(self, wire: Wire, opened: AbstractAsyncContextManager[AsyncIterator[Any]]) -> None:
-        self._wire = wire
-        self._opened = opened
-
-    async def __aenter__(self) -> AsyncIterator[Any]:
-        self._items = await self._opened.__aenter__()
-        return self
-
-    async def __aexit__(self, *why: Any) -> bool | None:
-        return await self._opened.__aexit__(*why)
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self
-
-    async def __anext__(self) -> Any:
-        item = await self._wire._through(lambda: anext(self._items, None))
-        if item is None:
-            raise StopAsyncIteration
-        return item
 
 
 Around = Callable[[str, headway.Runtime, headway.Request[Job]], Awaitable[None]]

@@ -12,28 +12,52 @@ from tests.helpers.corpus.staff import CASES
 
 LIMIT = 20.0
 """Seconds of a processor in which a wrong one is found."""
-QUICK = {"retried_under_another_name", "created_then_recorded", "added_again", "finalizer_too_late", "torn_down"}
+QUICK = {
+    "a_key_for_each_event",
+    "added_again",
+    "begun_twice",
+    "created_then_recorded",
+    "finalizer_too_late",
+    "looks_after_the_gone",
+    "retried_under_another_name",
+    "torn_down",
+}
 """Those that the default run tries, too."""
+BY_ONE_ORACLE = {"looks_after_the_gone": "queue", "a_key_for_each_event": "queue"}
+"""Those that nothing else finds wrong."""
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.deep) for name in CASES]
 
 
 def test_the_corpus_is_whole() -> None:
-    assert len(CASES) >= 24
+    assert len(CASES) >= 35
     assert set(CASES) >= QUICK
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_wrong_one_is_found(name: str) -> None:
     began = time.process_time()
-    with pytest.raises(simulation.Refuted):
+    with pytest.raises(simulation.Refuted) as caught:
         CASES[name].explore(right=False)
     assert time.process_time() - began < LIMIT
+    if name in BY_ONE_ORACLE:
+        assert {each.oracle for each in caught.value.findings} == {BY_ONE_ORACLE[name]}
 
 
 @pytest.mark.parametrize("step", range(1, 6))
 def test_a_crash_between_a_finalizers_two_writes_is_made_good(step: int) -> None:
     """Nobody else would delete what has lost its last finalizer."""
     CASES["finalizer_before_cleanup"].explore(right=True, plan=f"crash_after({step})")
+
+
+@pytest.mark.parametrize("plan", ["commit_late(2, 30.0)", "restore(4, 4)"])
+def test_a_call_that_arrives_after_its_cleanup_makes_nothing(plan: str) -> None:
+    """And who has deleted what a restored store has again deletes it again."""
+    CASES["finalizer_too_late"].explore(right=True, plan=plan)
+
+
+@pytest.mark.parametrize("plan", ["crash_after(4)", "crash_after(5)", "restart_behind(5, 7)"])
+def test_a_lock_is_taken_once(plan: str) -> None:
+    CASES["lock_left_behind"].explore(right=True, plan=plan)
 
 
 @pytest.mark.deep

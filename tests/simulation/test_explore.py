@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Callable
 
 import pytest
 import trio
 
 import headway
+import tests.helpers.corpus.order  # noqa: F401  # declares the cases
 from headway.testing import simulation
 from headway.testing.simulation._run import Setting, run
 from headway.testing.simulation._trace import Happened, Step
-from tests.helpers.corpus.staff import CASES, Account, Staff, Team, members_change, one_team, owned
+from tests.helpers.corpus.staff import (
+    CASES,
+    Account,
+    Cloud,
+    Staff,
+    Team,
+    come_and_go_at_once,
+    members_change,
+    one_team,
+    owned,
+)
 
 
 def right(process: simulation.Process) -> headway.App:
@@ -117,6 +130,53 @@ def test_a_killed_process_changes_nothing_any_more() -> None:
     assert "Account ada" in str(result.trace.commits[-1])
 
 
+def test_a_process_is_killed_at_every_checkpoint_and_comes_to_the_same_end() -> None:
+    setting = Setting(app=right, scenario=one_team, quiet=None)
+    plain = run(setting, simulation.Plan())
+    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1):
+        plan = simulation.Plan.parse(f"crash_at('p1', {checkpoint})")
+        struck = run(setting, plan)
+        told = [entry.text for entry in struck.trace.entries if isinstance(entry, Happened)]
+        assert told[told.index(str(plan)) + 1].startswith("p1 was about to go on with: ")
+        assert told[told.index(str(plan)) + 2] == "p1 is killed"
+        assert (struck.findings, struck.end) == ((), plain.end), plan
+
+
+def test_a_process_that_is_killed_between_two_calls_cleans_up_nothing() -> None:
+    """It is cut off before it is cancelled, so that no ``finally`` reaches anything, even under a shield."""
+    cleaned: list[str] = []
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is None or rt.cache.get(account, "ada") is not None:
+                return
+            try:
+                await trio.sleep(1)
+                await rt.client.apply(account.new("ada", Account(login="ada"), owner=found))
+            except trio.Cancelled:
+                cleaned.append("once")
+                with trio.CancelScope(shield=True):
+                    with pytest.raises(simulation.OutsideUnreachable):
+                        await process.outside.put("ghost")
+                    with pytest.raises(headway.HeadwayError):
+                        await rt.client.apply(account.new("ghost", Account(), owner=found))
+                raise
+
+        return app
+
+    setting = Setting(app=make, scenario=one_team, outside=Cloud, quiet=None)
+    plain = run(setting, simulation.Plan())
+    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1):
+        result = run(setting, simulation.Plan.parse(f"crash_at('p1', {checkpoint})"))
+        assert (result.findings, result.end, result.outside) == ((), plain.end, {}), checkpoint
+    assert cleaned
+
+
 def test_a_refutation_is_a_story_with_the_line_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["created_then_recorded"]
     with pytest.raises(simulation.Refuted) as caught:
@@ -137,15 +197,118 @@ def test_what_was_tried_is_told() -> None:
     explored = simulation.explore(right, one_team, pairs=3)
     assert explored.complete
     assert any(len(plan) == 2 for plan in explored.runs)
-    assert sum(len(plan) for plan in explored.runs) == sum(explored.tried.values())
-    assert "crash_after" in str(explored)
-    assert "left out:" in str(explored)
+    assert set(map(str, explored.struck)) == {str(fault) for plan in explored.runs for fault in plan}
+
+
+def test_the_report_names_every_fault_at_every_place_and_what_was_left_out_and_why() -> None:
+    explored = simulation.explore(right, one_team)
+    told = str(explored).splitlines()
+    lines = dict(line.split(None, 1) for line in told if line.startswith("  ") and " of " in line)
+    assert lines["crash_after"] == "1 of 1: 1"
+    assert lines["commit_late"] == "2 of 2: 1/0.0 1/30.0"
+    assert lines["missed"] == "2 of 2: staff.Team/4 staff.Account/7"
+    assert lines["stall"] == "1 of 1: staff.Team/4"
+    assert lines["hide"] == "1 of 1: staff.Team/4/7"
+    assert set(lines) == {fault.name for plan in explored.plans for fault in plan}
+    assert (
+        "  left out, because no write comes after the change: stall staff.Account/7; "
+        "history_lost staff.Account/7; drop staff.Account/7; repeat staff.Account/7; hide staff.Account/7/8"
+    ) in told
+
+
+def test_a_fault_that_finds_nothing_to_befall_is_not_told_as_tried() -> None:
+    explored = simulation.explore(right, one_team, plan="crash_after(1); not_done(99)")
+    assert explored.complete
+    assert (explored.tried, explored.planned) == ({"crash_after": 1}, {"crash_after": 1, "not_done": 1})
+    assert [line.split(None, 1) for line in str(explored).splitlines()[1:]] == [
+        ["crash_after", "1 of 1: 1"],
+        ["not_done", "0 of 1"],
+    ]
+
+
+def _with_a_secret(*, wrong: bool) -> Callable[[simulation.Process], headway.App]:
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            found = rt.resource(request)
+            if found is None or (wrong and rt.controller in found.status):
+                return
+            if wrong:
+                async with rt.conditions(found) as conditions:
+                    conditions.set("Ready", True)
+            if rt.cache.get(account, "secret") is None:
+                await rt.client.apply(account.new("secret", Account(login=str(uuid.uuid4())), owner=found))
+
+        return app
+
+    return make
+
+
+def test_what_is_another_in_each_run_is_told_and_is_no_faults_doing() -> None:
+    explored = simulation.explore(_with_a_secret(wrong=False), one_team)
+    assert explored.complete
+    (line,) = explored.differing
+    assert line.startswith("Account secret is Account(login=")
+    assert f"  not compared: {line}" in str(explored)
+
+
+def test_what_is_another_in_each_run_is_missed_all_the_same() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(_with_a_secret(wrong=True), one_team)
+    assert str(caught.value).startswith("end state: Account secret is not there; without faults: Account(login=")
 
 
 def test_what_there_was_no_time_for_is_told() -> None:
     explored = simulation.explore(right, one_team, seconds=0.0)
     assert not explored.complete
     assert not explored.runs
+
+
+def test_a_deletion_that_a_fault_makes_late_is_no_creation_too_many() -> None:
+    """Without faults Ada's account takes longer than her team is there. When nothing is heard of the deletion, it is
+    made; and so it is where the deletion waits, without any fault."""
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
+            found = rt.resource(request)
+            if found is None:
+                return None
+            if found.data.note != "tried":
+                found.data.note = "tried"
+                await rt.client.write(found)
+                return headway.requeue_after(2)
+            if any(reason.what == "requeue" for reason in request.reasons):
+                await rt.apply(account.new("ada", Account(login="ada"), owner=found))
+                return None
+            return headway.requeue_after(2)
+
+        return app
+
+    async def comes_and_goes(world: simulation.World) -> None:
+        await world.client.apply(world.type("Team").new("core", Team(members=["ada"])))
+        await world.sleep(1)
+        await world.client.delete(world.type("Team").id("core"))
+        await world.settled()
+
+    explored = simulation.explore(make, comes_and_goes, plan="stall('staff.Team', 7, 60.0)")
+    assert explored.complete
+
+
+def test_users_who_wait_change_something_when_all_is_done() -> None:
+    setting = Setting(app=right, scenario=come_and_go_at_once, outside=Cloud, quiet=None)
+    hasty, patient = run(setting, simulation.Plan()), run(setting, simulation.Plan(), patient=True)
+    assert [round(each.at) for each in hasty.trace.commits if not each.by] != [
+        round(each.at) for each in patient.trace.commits if not each.by
+    ]
+    assert hasty.end == patient.end
+    assert patient.trace.commits[0].at >= 120
 
 
 def test_a_scenario_that_fails_says_under_which_plan() -> None:

@@ -71,6 +71,29 @@ def test_what_is_owned_by_nobody_is_found() -> None:
     assert len(oracles.orphans({(ACCOUNT, ADA): account})) == 1
 
 
+def test_what_waits_for_what_is_gone_is_found() -> None:
+    core, ada = ("accounts", TEAM, CORE), ("accounts", TEAM, ADA)
+    (found,) = oracles.left_in_the_queue({core, ada}, {ada}, {})
+    assert str(found).startswith("queue: accounts is to reconcile Team core again, which is not there")
+    assert oracles.left_in_the_queue({core}, set(), {(TEAM, CORE): pb.Resource()}) == []
+    assert oracles.left_in_the_queue(set(), {core}, {}) == []
+
+
+def test_ever_new_keys_are_found() -> None:
+    def result(*keys: Key, there: tuple[Key, ...] = ()) -> Result:
+        trace = _trace(*(_reconcile(key=key) for key in keys))
+        for key in there:
+            trace.add(Committed(0.0, 9, TEAM, key, None, pb.Resource(), "", 0))
+        return Result(trace, {}, {}, None, ())
+
+    once = result(CORE, CORE)
+    assert _found(result(ADA), once) == []
+    assert _found(result(CORE, ADA, there=(ADA,)), once) == []
+    assert _found(result(CORE, ADA), once) == [
+        "queue: accounts was to reconcile 2 Teams that never were there; without faults: 1"
+    ]
+
+
 def _result(
     end: Mapping[Key, str], counts: Mapping[tuple[Key, str], int] | None = None, outside: object = None
 ) -> Result:
@@ -97,11 +120,50 @@ def test_what_one_run_without_faults_did_is_right() -> None:
     assert _found(_result({ADA: "two"}), _result({ADA: "one"}), _result({ADA: "two"})) == []
 
 
+def test_where_runs_without_faults_differ_only_what_is_missing_is_found() -> None:
+    one, other = _result({ADA: "one"}, outside={"a": ""}), _result({ADA: "two"}, outside={"b": ""})
+    assert _found(_result({ADA: "three"}, outside={"c": ""}), one, other) == []
+    assert _found(_result({}, outside={"c": "", "d": ""}), one, other) == [
+        "end state: Account ada is not there; without faults: one",
+        "outside: the world outside is {'c': '', 'd': ''}; without faults: {'a': ''}",
+    ]
+    assert oracles.differing([one, other]) == [
+        "Account ada is one, or two, without faults",
+        "the world outside is {'a': ''}, or {'b': ''}, without faults",
+    ]
+    assert oracles.differing([one, one]) == []
+
+
+def test_lists_of_the_world_outside_are_counted_where_their_names_differ() -> None:
+    one, other = _result({}, outside={"disks": ["a"], "made": 1}), _result({}, outside={"disks": ["b"], "made": 1})
+    assert _found(_result({}, outside={"disks": ["c"], "made": 1}), one, other) == []
+    assert len(_found(_result({}, outside={"disks": ["c", "c"], "made": 2}), one, other)) == 1
+
+
 def test_a_creation_too_many_is_found() -> None:
     once = _result({ADA: "one"}, {(ADA, "created"): 1})
     assert _found(once, once) == []
     assert _found(_result({ADA: "one"}, {(ADA, "created"): 2}), once) == [
         "counts: Account ada was created twice; without faults: once"
+    ]
+
+
+def test_what_users_who_wait_see_is_right_too() -> None:
+    """Who deletes Ada before she is made sees her never; when that is late, by a fault, she is made and deleted."""
+    hasty = _result({GRACE: "one"}, outside=[])
+    slow = _result({GRACE: "two"}, {(ADA, "created"): 1, (ADA, "deleted"): 1}, outside=["ada"])
+    assert oracles.compared(slow, [hasty], [slow], counts=True) == []
+    assert [each.oracle for each in oracles.compared(slow, [hasty], counts=True)] == [
+        "end state",
+        "counts",
+        "counts",
+        "outside",
+    ]
+    twice = _result({ADA: "one"}, {(ADA, "created"): 2, (ADA, "deleted"): 1}, outside=[])
+    assert [str(each) for each in oracles.compared(twice, [hasty], [slow], counts=True)] == [
+        "end state: Account ada is one; without faults: not there",
+        "end state: Account grace is not there; without faults: one",
+        "counts: Account ada was created twice; without faults: once",
     ]
 
 

@@ -197,6 +197,10 @@ class Run:
         feeds = tuple(self._subscriptions.items())
         return Owed(self._queue.owed(), self._mapping.owed(), feeds, self._writes.store_id)
 
+    def scheduled(self) -> list[Key]:
+        """The keys that only wait for a time that they asked for."""
+        return list(self._queue.scheduled())
+
     def runtime_for(self, key: Key) -> Runtime:  # noqa: ARG002  # where there are shards it depends on the key
         """The runtime that a reconcile of the key gets."""
         return self._runtime

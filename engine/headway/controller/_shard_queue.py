@@ -111,6 +111,10 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         collected = [key for keys in self._collected.values() for key in keys]
         return collected + [key for key in super().owed() if self._shard_of(key) in self._open]
 
+    def scheduled(self) -> dict[Key, float]:
+        """See `WaitingQueue.scheduled`: the keys of open shards."""
+        return {key: due for key, due in super().scheduled().items() if self._shard_of(key) in self._open}
+
     def hold(self, holder: object = None) -> None:
         """See `WaitingQueue.hold`."""
         self._holders.add(holder)

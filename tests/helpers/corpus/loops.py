@@ -6,7 +6,17 @@ import random
 import time
 
 import headway
-from tests.helpers.corpus.staff import Account, Staff, Team, cached, case, members_change, one_team, owned
+from tests.helpers.corpus.staff import (
+    Account,
+    Staff,
+    Team,
+    cached,
+    case,
+    come_and_go,
+    members_change,
+    one_team,
+    owned,
+)
 
 Request = headway.Request[Team]
 
@@ -96,3 +106,29 @@ def not_watched(staff: Staff, right: bool) -> None:
         async with rt.conditions(team) as conditions:
             conditions.set("Counted", True, str(count))
         return headway.requeue_after(36_000)
+
+
+@case("elastic/cloud-on-k8s#1984: who is looked at now and then is so for ever, long after it is gone", come_and_go)
+def looks_after_the_gone(staff: Staff, right: bool) -> None:
+    @staff.app.controller(manages=staff.team, watches=owned(staff))
+    async def accounts(rt: headway.Runtime, request: Request) -> headway.RequeueAfter | None:
+        team = rt.resource(request)
+        if team is None:
+            return None if right else headway.requeue_after(600)
+        async with rt.outputs(staff.account, owner=team) as wanted:
+            for login in team.data.members:
+                await wanted.apply(login, Account(login=login))
+        return headway.requeue_after(600)
+
+
+@case("kubernetes/cloud-provider-aws PR#1091: every event is queued under a key of its own, and none merge", one_team)
+def a_key_for_each_event(staff: Staff, right: bool) -> None:
+    def everything(*_: object) -> list[headway.ResourceId]:
+        return [staff.team.id("everything" if right else f"event-{random.getrandbits(40):x}")]
+
+    @staff.app.controller(manages=staff.team, watches={staff.team: everything, staff.account: everything})
+    async def accounts(rt: headway.Runtime, _: Request) -> None:
+        for team in rt.cache.list(staff.team):
+            async with rt.outputs(staff.account, owner=team) as wanted:
+                for login in team.data.members:
+                    await wanted.apply(login, Account(login=login))

@@ -33,6 +33,7 @@ class Cloud:
         self.disks: dict[str, str] = {}
         self.made = 0
         self._listed: list[tuple[float, list[str]]] = []
+        self._spent: set[str] = set()
         self._newest = 0
 
     async def put(self, name: str, text: str = "") -> None:
@@ -67,6 +68,16 @@ class Cloud:
         if term >= self._newest:
             self._newest = term
             self._change({**self.disks, name: text})
+
+    async def put_for(self, owner: str, name: str) -> None:
+        """As `put`, unless what is for this owner has been removed for good."""
+        if owner not in self._spent:
+            self._change({**self.disks, name: ""})
+
+    async def remove_for_good(self, owner: str, name: str) -> None:
+        """Remove, if it is there; what still arrives for this owner makes nothing any more."""
+        self._spent.add(owner)
+        self._change({each: text for each, text in self.disks.items() if each != name})
 
     def _change(self, disks: dict[str, str]) -> None:
         self.disks = disks

@@ -8,11 +8,11 @@ Open `_explore.py` first, then `_world.py`. Nothing here imports a test framewor
 
 from typing import TYPE_CHECKING, Any
 
-from headway.testing.simulation._explore import Explored as Explored
 from headway.testing.simulation._explore import Refuted as Refuted
 from headway.testing.simulation._explore import explore as explore
 from headway.testing.simulation._explore import explored as explored
 from headway.testing.simulation._explore import same_end as same_end
+from headway.testing.simulation._explored import Explored as Explored
 from headway.testing.simulation._faults import Fault as Fault
 from headway.testing.simulation._faults import Plan as Plan
 from headway.testing.simulation._oracles import Finding as Finding

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headway.controller import App
 from headway.resource import Registry
-from headway.testing.simulation._faults import Plan, Restore
-from headway.testing.simulation._oracles import Finding, Result, compared
+from headway.testing.simulation._explored import Explored
+from headway.testing.simulation._faults import Fault, Plan, Restore
+from headway.testing.simulation._oracles import Finding, Result, compared, differing
 from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._plans import single_faults
 from headway.testing.simulation._run import Invariant, Scenario, Setting, run
@@ -37,44 +36,6 @@ class Refuted(AssertionError):
         self.plan = plan
         self.findings = tuple(findings)
         self.result = result
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Explored:
-    """What was tried and held.
-
-    Attributes:
-        tried: runs, by the fault's name; a run of two faults counts for both.
-        planned: what there was to try, likewise.
-        left_out: how many were not even planned, and why.
-        spoilt: plans under which the scenario itself failed, by what.
-        runs: every plan that was run, with its faults and where they struck.
-        steps: calls of reconcilers, in all runs.
-        seconds: real ones.
-    """
-
-    tried: Counter[str]
-    planned: Counter[str]
-    left_out: Counter[str]
-    spoilt: dict[str, str]
-    runs: tuple[Plan, ...]
-    steps: int
-    seconds: float
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything that was planned was tried."""
-        return self.tried == self.planned
-
-    def __str__(self) -> str:
-        width = max((len(name) for name in self.planned), default=0)
-        lines = [f"{len(self.runs)} runs, {self.steps} steps, {self.seconds:.1f} s; nothing was found wrong"]
-        for name, planned in self.planned.items():
-            tried = self.tried[name]
-            lines.append(f"  {name:<{width}}  {tried} of {planned}")
-        lines += [f"  left out: {count} because {why}" for why, count in self.left_out.items() if count]
-        lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
-        return "\n".join(lines)
 
 
 def explore(
@@ -116,16 +77,19 @@ def explore(
     began = time.monotonic()
     setting = Setting(app=app, scenario=scenario, processes=processes, outside=outside, holds=tuple(holds), quiet=quiet)
     references = [_reference(setting, seed) for seed in range(_REFERENCES)]
+    patient = _patient(setting)
     first = references[0]
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500
     only = plan if plan is not None else os.environ.get("HEADWAY_PLAN")
+    left_out: dict[str, list[Fault]] = {}
     if only is not None:
-        plans, left_out = [Plan.parse(only)], Counter[str]()
+        plans = [Plan.parse(only)]
     else:
         singles, left_out = single_faults(first.trace, {place[0] for place in first.end} | _kinds(first))
         plans = [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)]
-    tried, spoilt = Counter[str](), dict[str, str]()
+    spoilt: dict[str, str] = {}
     runs: list[Plan] = []
+    struck: list[Fault] = []
     steps = sum(len(each.trace.steps) for each in references)
     for each in plans:
         if time.monotonic() - began > seconds:
@@ -136,14 +100,16 @@ def explore(
             _spoilt(each, error, spoilt)
             continue
         steps += len(result.trace.steps)
-        tried.update(fault.name for fault in each)
+        struck += result.struck
         runs.append(each)
         restored = any(isinstance(fault, Restore) for fault in each)
-        findings = [*result.findings, *compared(result, references, counts=not restored)]
+        findings = [*result.findings, *compared(result, references, patient, counts=not restored)]
         if findings:
             raise Refuted(each, findings, result)
-    planned = Counter(fault.name for each in plans for fault in each)
-    return Explored(tried, planned, left_out, spoilt, tuple(runs), steps, time.monotonic() - began)
+    took = time.monotonic() - began
+    return Explored(
+        tuple(plans), tuple(runs), tuple(struck), left_out, tuple(differing(references)), spoilt, steps, took
+    )
 
 
 def explored(app: App | MakeApp, **settings: Any) -> Callable[[Scenario], Callable[[], None]]:
@@ -172,9 +138,11 @@ def same_end(
     For ways that should lead to the same: what was wanted in between must leave no trace.
     """
     settings = [Setting(app=app, scenario=scenario, outside=outside, quiet=quiet) for scenario in scenarios]
-    first, *others = [_reference(setting, 0) for setting in settings]
-    for other in others:
-        findings = compared(other, [first], counts=False)
+    first, *others = settings
+    references = [_reference(first, seed) for seed in range(_REFERENCES)]
+    for setting in others:
+        other = _reference(setting, 0)
+        findings = compared(other, references, counts=False)
         if findings:
             raise Refuted(Plan(), findings, other)
 
@@ -190,6 +158,15 @@ def _reference(setting: Setting, seed: int) -> Result:
     if result.findings:
         raise Refuted(plan, result.findings, result)
     return result
+
+
+def _patient(setting: Setting) -> list[Result]:
+    """A run without faults whose users wait, if that is a way in which the scenario can go well."""
+    try:
+        result = run(setting, Plan(), patient=True)
+    except Exception:  # noqa: BLE001  # a scenario may go by the clock, and raise anything when that is late
+        return []
+    return [] if result.findings else [result]
 
 
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:

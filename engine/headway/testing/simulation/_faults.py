@@ -1,7 +1,8 @@
 """What can go wrong, by name, and where; a plan is some of it and reads as the line that repeats it. Pure.
 
 A step is a call that a reconciler makes, numbered from 1 as they begin, over all processes: a write, a read of the
-store, a call of the world outside. A revision is that of a commit. Up to a plan's first fault a run is the same as
+store, a call of the world outside. A revision is that of a commit. A checkpoint is where a task of a process waits, or
+could, in the reconcilers and in Headway itself. Up to a plan's first fault a run is the same as
 without it, step by step and revision by revision, so that a number from the one means the same in the other.
 """
 
@@ -183,6 +184,15 @@ class Missed(ChangeFault):
     name = "missed"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class CrashAt(Fault):
+    """The process is killed at this checkpoint, counted over all of its tasks and lives, and started again."""
+
+    name = "crash_at"
+    process: str
+    checkpoint: int
+
+
 STEP_FAULTS: tuple[type[StepFault], ...] = (
     CrashBefore,
     CrashAfter,
@@ -199,7 +209,8 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     Restore,
 )
 CHANGE_FAULTS: tuple[type[ChangeFault], ...] = (Stall, Drop, Repeat, HistoryLost, Hide, Missed)
-_BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in (*STEP_FAULTS, *CHANGE_FAULTS)}
+FAULTS: tuple[type[Fault], ...] = (*STEP_FAULTS, *CHANGE_FAULTS, CrashAt)
+_BY_NAME: dict[str, type[Fault]] = {fault.name: fault for fault in FAULTS}
 
 
 class Plan(Sequence[Fault]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -24,6 +25,7 @@ from headway.rpc import Channel, Metadata
 from headway.testing._scripted import ScriptedChannel
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._trace import Reconcile, Step, Told
+from headway.testing.simulation._wire import Wire, WireStream
 
 if TYPE_CHECKING:
     from headway.testing.simulation._process import Process
@@ -36,47 +38,29 @@ _WRITES = {"Write": "write", "WriteStatus": "write the status of", "Delete": "de
 _READS = {"Read": "read", "List": "list", "ListByOwner": "list what belongs to"}
 
 
-class Link:
+class Link(Wire):
     """Meets `Channel`, as one over a network does: a call that fails may have happened."""
 
     settles_writes = False
 
     def __init__(self, world: World, process: Process, server: Channel) -> None:
+        super().__init__()
         self._world = world
         self._process = process
         self.script = ScriptedChannel()
         self._over = self.script.over(server)
-        self.up = True
         self.dead = False
-        self._open: set[trio.CancelScope] = set()
-
-    def break_all(self) -> None:
-        """Break what is under way."""
-        for scope in list(self._open):
-            scope.cancel()
+        # How much has gone this way or that that is no step: the engine's own calls, and items of streams.
+        self.passed = 0
 
     def cut(self, *, dead: bool = False) -> None:
-        """Nothing comes through from now on, and what is under way breaks; ``dead``: for ever."""
-        self.up = False
+        """See `Wire.cut`; ``dead``: for ever."""
         self.dead = self.dead or dead
-        self.break_all()
+        super().cut()
 
     def mend(self) -> None:
         """Let calls through again, unless it is dead."""
         self.up = not self.dead
-
-    async def through(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Make a call that breaks with the link."""
-        if not self.up:
-            await trio.lowlevel.checkpoint()
-            raise GRPCError(Status.UNAVAILABLE, "the process reaches nothing")
-        with trio.CancelScope() as scope:
-            self._open.add(scope)
-            try:
-                return await call()
-            finally:
-                self._open.discard(scope)
-        raise GRPCError(Status.UNAVAILABLE, "the connection broke")
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
@@ -90,12 +74,20 @@ class Link:
             return await self._over.unary(path, sent, reply_type, metadata=metadata)
 
         if reconcile is None or (method not in _WRITES and method not in _READS):
-            return await self.through(call)
+            return await self.beside(call)
         # What is sent late must be what was sent: the caller may change its message meanwhile.
         sent = copy_message(sent)
         kind, key = _about(method, sent)
         what = _WRITES.get(method) or _READS[method]
         return await self.step(reconcile, what, kind, key, call, write=method in _WRITES)
+
+    async def beside(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call that is no step: Headway's own, or one of a function that isn't a reconciler."""
+        self.passed += 1
+        try:
+            return await self.through(call)
+        finally:
+            self.passed += 1
 
     async def step(
         self,
@@ -188,12 +180,18 @@ class Link:
         """See `Channel`."""
         sent: Any = request
         kind = (sent.type.group, sent.type.kind) if path.endswith("/WatchList") else ("", "")
-        return _Stream(self, kind, self._over.stream(path, request, metadata=metadata))
+        return WireStream(self, self._over.stream(path, request, metadata=metadata), partial(self.heard, kind))
+
+    def note(self, text: str) -> None:
+        """What the process does that is no step."""
+        if not self.dead:
+            self._world.note(f"{self._process.name} {text}")
 
     def heard(self, kind: Kind, item: Any) -> None:
         """An item of a stream is handed to the process."""
         world, name = self._world, self._process.name
         now = trio.current_time()
+        self.passed += 1
         if isinstance(item, Changes):
             for change in item.changes:
                 id = resource_id(change.resource.id) if change.resource.id is not None else None
@@ -203,30 +201,6 @@ class Link:
             world.trace.add(Told(now, name, kind, "the end of a snapshot", item.position.revision))
         elif isinstance(item, Bookmark):
             world.trace.add(Told(now, name, kind, "a bookmark", item.position.revision))
-
-
-class _Stream:
-    def __init__(self, link: Link, kind: Kind, opened: AbstractAsyncContextManager[AsyncIterator[Any]]) -> None:
-        self._link = link
-        self._kind = kind
-        self._opened = opened
-
-    async def __aenter__(self) -> AsyncIterator[Any]:
-        self._items = await self._opened.__aenter__()
-        return self
-
-    async def __aexit__(self, *why: Any) -> bool | None:
-        return await self._opened.__aexit__(*why)
-
-    def __aiter__(self) -> AsyncIterator[Any]:
-        return self
-
-    async def __anext__(self) -> Any:
-        item = await self._link.through(lambda: anext(self._items, None))
-        if item is None:
-            raise StopAsyncIteration
-        self._link.heard(self._kind, item)
-        return item
 
 
 def _about(method: str, request: Any) -> tuple[Kind, Key]:

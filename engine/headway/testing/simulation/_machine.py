@@ -24,7 +24,7 @@ from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing._pump import LiveRun
 from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._oracles import reads_went_back, twice_at_once, two_writers
+from headway.testing.simulation._oracles import left_in_the_queue, reads_went_back, twice_at_once, two_writers
 from headway.testing.simulation._run import Invariant
 from headway.testing.simulation._story import timeline
 from headway.testing.simulation._world import GivenUp, MakeApp, World
@@ -102,10 +102,10 @@ class Machine(LiveRun, RuleBasedStateMachine):
         kind = data.draw(st.sampled_from(kinds))
         self.world.befall(fault(".".join(kind), self.world.store.position.revision))
 
-    @rule(data=st.data())
-    def crash(self, data: st.DataObject) -> None:
-        """A process is killed, wherever it is."""
-        self.world.crash(data.draw(st.integers(0, self.processes - 1)))
+    @rule(data=st.data(), checkpoints=st.sampled_from([0, 1, 3, 10, 30, 100]))
+    def crash(self, data: st.DataObject, checkpoints: int) -> None:
+        """A process is killed, now or so many checkpoints later."""
+        self.world.crash(data.draw(st.integers(0, self.processes - 1)), checkpoints=checkpoints)
 
     @rule(seconds=st.sampled_from([0.01, 1.0, 20.0, 120.0]))
     def pass_time(self, seconds: float) -> None:
@@ -143,12 +143,14 @@ class Machine(LiveRun, RuleBasedStateMachine):
             await world.sleep(self.quiet)
             await world.settled()
             self._check(before, "quiet")
+        waiting = world.scheduled() if self.quiet is not None else set()
         for process in world.processes:
             process.kill()
         await world.settled()
-        self._check(world.written if self.quiet is None else before, "again")
+        self._check(before, "again")
         trace = world.trace
         found = [*reads_went_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
+        found += left_in_the_queue(waiting, world.scheduled(), world.store.now)
         assert not found, self._told(*map(str, found))
 
     def _check(self, before: int, oracle: str) -> None:

@@ -1,8 +1,9 @@
 """What is wrong with a run, found without knowing what the reconcilers are for. Pure.
 
 The run without faults is the measure: with faults the same must become of everything in the end, by as many creations
-and deletions. Where several runs without faults differ, by the order in which Trio lets tasks run, whatever one of
-them did is right.
+and deletions. Where runs without faults differ from each other, by the order in which Trio lets tasks run or by what
+is different each time, whatever one of them did is right, and what another one does there is no fault's doing: only
+whether there is something at all is compared.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.resource import FINALIZERS, Key, Kind, pb, resource_id
+from headway.testing.simulation._faults import Fault
 from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Trace, named
 
 Place = tuple[Kind, Key]
+Scheduled = tuple[str, Kind, Key]
+"""A controller, and what it will reconcile when a time has come that was asked for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Result:
         counts: how often each resource was created and deleted by controllers.
         outside: what the world outside says of itself in the end.
         findings: what is wrong with the run by itself.
+        struck: the faults that came to pass.
     """
 
     trace: Trace
@@ -45,6 +50,7 @@ class Result:
     counts: Mapping[tuple[Kind, Key, str], int]
     outside: Any
     findings: tuple[Finding, ...]
+    struck: tuple[Fault, ...] = ()
 
 
 def counted(commits: Sequence[Committed], kinds: set[Kind]) -> Mapping[tuple[Kind, Key, str], int]:
@@ -144,35 +150,85 @@ def orphans(stored: Mapping[Place, pb.Resource]) -> list[Finding]:
     ]
 
 
-# --- of a run beside those without faults ---
+def left_in_the_queue(
+    before: set[Scheduled], after: set[Scheduled], stored: Mapping[Place, pb.Resource]
+) -> list[Finding]:
+    """Nothing waits in a queue for good that is not there, and that nothing which is there asks for.
 
-
-def compared(result: Result, references: Sequence[Result], *, counts: bool) -> list[Finding]:
-    """What has become otherwise than in every run without faults."""
+    Such keys only add up. After a new start the queue holds what is asked for, and what waited before it is there no
+    more: ``before`` and ``after`` are what waited then.
+    """
     return [
-        *_ends(result, references),
-        *(_counts(result, references) if counts else ()),
-        *_outside(result, references),
+        Finding(
+            "queue",
+            f"{controller} is to reconcile {named(kind, key)} again, which is not there: such keys only add up, and a "
+            "new start forgets them",
+        )
+        for controller, kind, key in sorted(before - after)
+        if (kind, key) not in stored
     ]
 
 
-def _ends(result: Result, references: Sequence[Result]) -> list[Finding]:
-    findings: list[Finding] = []
+# --- of a run beside those without faults ---
+
+
+def compared(
+    result: Result, references: Sequence[Result], patient: Sequence[Result] = (), *, counts: bool
+) -> list[Finding]:
+    """What has become otherwise than in every run without faults.
+
+    Faults delay: a change that users make is late for what controllers do by then. In the ``patient`` runs, without
+    faults too, each change waited until all was done; what became there is as right, and as often.
+    """
     loose = _loose(references)
+    return [
+        *_ends(result, references, patient, loose),
+        *(_counts(result, [*references, *patient], loose) if counts else ()),
+        *_outside(result, references, patient),
+        *_queue(result, [*references, *patient]),
+    ]
+
+
+def _ends(result: Result, references: Sequence[Result], patient: Sequence[Result], loose: set[Kind]) -> list[Finding]:
+    findings: list[Finding] = []
     places = {place for each in (result, *references) for place in each.end if place[0] not in loose}
     for place in sorted(places):
         got, right = result.end.get(place), [each.end.get(place) for each in references]
-        if got not in right:
+        late = [each.end.get(place) for each in patient]
+        if got not in (*right, *late) and not (got is not None and _differs(right)):
             want = right[0] or "not there"
             findings.append(Finding("end state", f"{named(*place)} is {got or 'not there'}; without faults: {want}"))
     for kind in sorted(loose):
-        got_all = sorted(text for place, text in result.end.items() if place[0] == kind)
-        rights = [sorted(text for place, text in each.end.items() if place[0] == kind) for each in references]
+        got_all = _texts(result, kind)
+        rights = [_texts(each, kind) for each in (*references, *patient)]
         if got_all not in rights and len(got_all) not in [len(right) for right in rights]:
             findings.append(
                 Finding("end state", f"there are {len(got_all)} {kind[1]}s; without faults: {len(rights[0])}")
             )
     return findings
+
+
+def _texts(result: Result, kind: Kind) -> list[str]:
+    return sorted(text for place, text in result.end.items() if place[0] == kind)
+
+
+def _differs(texts: Sequence[str | None]) -> bool:
+    return len(set(texts) - {None}) > 1
+
+
+def differing(references: Sequence[Result]) -> list[str]:
+    """What is not the same in every run without faults."""
+    loose = _loose(references)
+    places = sorted({place for each in references for place in each.end if place[0] not in loose})
+    found = [f"the names of {kind[1]}s are others in every run" for kind in sorted(loose)]
+    for place in places:
+        texts = [each.end.get(place) or "not there" for each in references]
+        if len(set(texts)) > 1:
+            found.append(f"{named(*place)} is {', or '.join(dict.fromkeys(texts))}")
+    outside = [repr(each.outside) for each in references]
+    if len(set(outside)) > 1:
+        found.append(f"the world outside is {', or '.join(dict.fromkeys(outside))}")
+    return [f"{each}, without faults" for each in found]
 
 
 def _loose(references: Sequence[Result]) -> set[Kind]:
@@ -181,9 +237,8 @@ def _loose(references: Sequence[Result]) -> set[Kind]:
     return {place[0] for each in names for place in each ^ names[0]}
 
 
-def _counts(result: Result, references: Sequence[Result]) -> list[Finding]:
+def _counts(result: Result, references: Sequence[Result], loose: set[Kind]) -> list[Finding]:
     findings: list[Finding] = []
-    loose = _loose(references)
     for what in ("created", "deleted"):
         for each in sorted(
             {key for of in (result, *references) for key in of.counts if key[2] == what and key[0] not in loose}
@@ -212,7 +267,43 @@ def _times(count: int) -> str:
     return ("never", "once", "twice")[count] if count < 3 else f"{count} times"
 
 
-def _outside(result: Result, references: Sequence[Result]) -> list[Finding]:
-    if any(result.outside == each.outside for each in references):
+def _queue(result: Result, references: Sequence[Result]) -> list[Finding]:
+    """Of what never was, no more keys come into a queue than without faults: they are few names, and not ever new ones.
+
+    As many as there are resources merge into as many keys, however often these change; ever new names never do.
+    """
+    right = [_never_there(each.trace) for each in references]
+    findings: list[Finding] = []
+    for (controller, kind), count in sorted(_never_there(result.trace).items()):
+        most = max(each[controller, kind] for each in right)
+        if count > most:
+            text = f"{controller} was to reconcile {count} {kind[1]}s that never were there; without faults: {most}"
+            findings.append(Finding("queue", text))
+    return findings
+
+
+def _never_there(trace: Trace) -> Counter[tuple[str, Kind]]:
+    """How many keys each controller was to reconcile of which there was no resource at any time."""
+    there = {(each.kind, each.key) for each in trace.commits}
+    asked = {(each.controller, each.kind, each.key) for each in trace.reconciles if (each.kind, each.key) not in there}
+    return Counter(each[:2] for each in asked)
+
+
+def _outside(result: Result, references: Sequence[Result], patient: Sequence[Result]) -> list[Finding]:
+    got, right = result.outside, [each.outside for each in references]
+    if got in right or got in [each.outside for each in patient]:
         return []
-    return [Finding("outside", f"the world outside is {result.outside!r}; without faults: {references[0].outside!r}")]
+    if any(each != right[0] for each in right) and _size(got) in map(_size, right):
+        return []
+    return [Finding("outside", f"the world outside is {got!r}; without faults: {right[0]!r}")]
+
+
+def _size(outside: Any) -> int:
+    """How much there is, where what there is has other names in each run."""
+    if isinstance(outside, Mapping):
+        return sum(map(_size, outside.values())) if any(map(_is_many, outside.values())) else len(outside)
+    return len(outside) if _is_many(outside) else 1
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple | set | frozenset)

@@ -32,9 +32,10 @@ class Outside:
 
         async def call(*arguments: Any, **named: Any) -> Any:
             link, reconcile = process.link, RECONCILE.get()
-            if reconcile is None:
-                return await link.through(lambda: found(*arguments, **named))
             text = ", ".join([*map(repr, arguments), *(f"{each}={value!r}" for each, value in named.items())])
+            if reconcile is None:
+                link.note(f"calls outside.{name}({text})")
+                return await link.beside(lambda: found(*arguments, **named))
             kind, key = ("", ""), ("", "", "")
             return await link.step(
                 reconcile,

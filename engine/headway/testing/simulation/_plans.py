@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from headway.testing.simulation import _faults as faults
@@ -12,24 +12,29 @@ from headway.testing.simulation._faults import Fault, Plan
 from headway.testing.simulation._trace import Committed, Happened, Step, Trace
 
 _BEHINDS_A_STEP = 3
+LeftOut = defaultdict[str, list[Fault]]
+
 _RESTORES = 8
+_CHECKPOINTS = 16
 
 
-def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault], Counter[str]]:
-    """The faults to try, each alone, simplest first, and how many were left out and why."""
-    left_out: Counter[str] = Counter()
+def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault], dict[str, list[Fault]]]:
+    """The faults to try, each alone, simplest first; and those that were left out, by the reason."""
+    left_out: LeftOut = defaultdict(list)
     steps = _until_the_end(trace)
     by_name: dict[str, list[Fault]] = {}
     for fault in (
         *_of_steps(steps, left_out),
         *_of_changes(trace, steps, kinds, left_out),
         *_behinds(trace, steps, kinds, left_out),
-        *_restores(trace, steps, kinds),
+        *_restores(trace, steps, kinds, left_out),
+        *_checkpoints(trace, left_out),
     ):
         by_name.setdefault(fault.name, []).append(fault)
     # In turns, so that whatever the time is good for, every sort of fault has been tried.
     turns = itertools.zip_longest(*by_name.values())
-    return [fault for turn in turns for fault in turn if fault is not None], left_out
+    found = [fault for turn in turns for fault in turn if fault is not None]
+    return found, {why: pruned for why, pruned in left_out.items() if pruned}
 
 
 def pairs(found: Sequence[Fault], count: int, seed: int = 0) -> Iterator[Plan]:
@@ -51,8 +56,9 @@ def pairs(found: Sequence[Fault], count: int, seed: int = 0) -> Iterator[Plan]:
 def _place(fault: Fault) -> object:
     if isinstance(fault, faults.StepFault):
         return fault.step
-    assert isinstance(fault, faults.ChangeFault)
-    return (fault.type, fault.revision)
+    if isinstance(fault, faults.ChangeFault):
+        return (fault.type, fault.revision)
+    return fault
 
 
 def _until_the_end(trace: Trace) -> list[Step]:
@@ -70,50 +76,66 @@ def _changes_something(step: Step) -> bool:
     return step.write and (step.revision > 0 or not step.kind[1])
 
 
-def _of_steps(steps: Sequence[Step], left_out: Counter[str]) -> Iterator[Fault]:
+_AS_BEFORE_A_WRITE = (
+    faults.CrashBefore,
+    faults.CrashAfter,
+    faults.LeaseLost,
+    faults.CutOff,
+    faults.ServerRestart,
+    faults.ClockJump,
+)
+
+
+def _of_steps(steps: Sequence[Step], left_out: LeftOut) -> Iterator[Fault]:
     for step in steps:
-        number = step.number
         if not step.write:
-            yield faults.NotDone(number)
-            yield faults.AnswerLate(number)
-            left_out["a crash around a read is one before the next write"] += 2
-            continue
-        if not _changes_something(step):
-            left_out["the write changed nothing"] += 9
-            continue
-        yield faults.CrashAfter(number)
-        yield faults.CrashBefore(number)
-        yield faults.AnswerLost(number)
-        yield faults.NotDone(number)
-        if step.kind[1]:
-            yield faults.LostRace(number)
-        yield faults.CommitLate(number, 0.0)
-        yield faults.CommitLate(number, 30.0)
-        yield faults.LeaseLost(number)
-        yield faults.CutOff(number)
-        yield faults.ServerRestart(number)
-        yield faults.AnswerLate(number)
-        yield faults.ClockJump(number)
+            yield faults.NotDone(step.number)
+            yield faults.AnswerLate(step.number)
+            left_out["around a read they are as before the next write"] += [
+                fault(step.number) for fault in _AS_BEFORE_A_WRITE
+            ]
+        elif _changes_something(step):
+            yield from _of_write(step)
+        else:
+            left_out["the write changed nothing"] += _of_write(step)
 
 
-def _of_changes(
-    trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: Counter[str]
-) -> Iterator[Fault]:
+def _of_write(step: Step) -> list[Fault]:
+    number = step.number
+    return [
+        faults.CrashAfter(number),
+        faults.CrashBefore(number),
+        faults.AnswerLost(number),
+        faults.NotDone(number),
+        *([faults.LostRace(number)] if step.kind[1] else ()),
+        faults.CommitLate(number, 0.0),
+        faults.CommitLate(number, 30.0),
+        faults.LeaseLost(number),
+        faults.CutOff(number),
+        faults.ServerRestart(number),
+        faults.AnswerLate(number),
+        faults.ClockJump(number),
+    ]
+
+
+def _of_changes(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:
     last = _last_acted_upon(trace, steps)
     commits = [each for each in trace.commits if each.kind in kinds]
     for at, commit in enumerate(commits):
-        name = ".".join(commit.kind)
-        if commit.revision > last:
-            # What should have followed the last change may be just what is forgotten; a delay of it changes nothing.
-            yield faults.Missed(name, commit.revision)
-            left_out["no write comes after the change"] += 5
-            continue
-        yield faults.Stall(name, commit.revision)
-        yield faults.HistoryLost(name, commit.revision)
-        yield faults.Drop(name, commit.revision)
-        yield faults.Repeat(name, commit.revision)
-        yield faults.Missed(name, commit.revision)
-        yield faults.Hide(name, commit.revision, _until(commit, commits[at + 1 :]))
+        name, revision = ".".join(commit.kind), commit.revision
+        told: list[Fault] = [
+            faults.Stall(name, revision),
+            faults.HistoryLost(name, revision),
+            faults.Drop(name, revision),
+            faults.Repeat(name, revision),
+            faults.Hide(name, revision, _until(commit, commits[at + 1 :])),
+        ]
+        # What should have followed the last change may be just what is forgotten; a delay of it changes nothing.
+        yield faults.Missed(name, revision)
+        if revision <= last:
+            yield from told
+        else:
+            left_out["no write comes after the change"] += told
 
 
 def _last_acted_upon(trace: Trace, steps: Sequence[Step]) -> int:
@@ -138,9 +160,7 @@ def _until(commit: Committed, later: Sequence[Committed]) -> int:
     return found[0].revision if found else commit.revision + 1
 
 
-def _behinds(
-    trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: Counter[str]
-) -> Iterator[Fault]:
+def _behinds(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:
     """Restarts that are shown a state which a later change, before the crash, has undone."""
     commits = [each for each in trace.commits if each.kind in kinds]
     for step in steps:
@@ -150,12 +170,14 @@ def _behinds(
         keys = Counter((each.kind, each.key) for each in commits if each.revision <= step.revision)
         undone = [each.revision for each in before if keys[each.kind, each.key] > 1]
         kept = undone[-_BEHINDS_A_STEP:]
-        left_out["an older view of the same kind is tried already"] += len(undone) - len(kept)
+        left_out["a newer view that has been undone is tried"] += [
+            faults.RestartBehind(step.number, revision) for revision in undone[:-_BEHINDS_A_STEP]
+        ]
         for revision in kept:
             yield faults.RestartBehind(step.number, revision)
 
 
-def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]]) -> Iterator[Fault]:
+def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]], left_out: LeftOut) -> Iterator[Fault]:
     users = [each.revision for each in trace.commits if each.kind in kinds and not each.by]
     found: list[Fault] = []
     for step in steps:
@@ -163,3 +185,13 @@ def _restores(trace: Trace, steps: Sequence[Step], kinds: set[tuple[str, str]]) 
             before = [revision for revision in users if revision < step.revision]
             found += [faults.Restore(step.number, revision) for revision in before[-1:]]
     yield from found[:_RESTORES]
+    left_out["enough restores are tried"] += found[_RESTORES:]
+
+
+def _checkpoints(trace: Trace, left_out: LeftOut) -> Iterator[Fault]:
+    """Crashes between two steps: when Headway itself has called, or a stream has told something. A few, evenly."""
+    found = [faults.CrashAt(*each) for each in trace.checkpoints]
+    count = min(len(found), _CHECKPOINTS)
+    tried = [found[at * len(found) // count] for at in range(count)]
+    yield from tried
+    left_out["there is a crash at a checkpoint near it"] += [each for each in found if each not in tried]

@@ -11,7 +11,9 @@ from headway import events
 from headway.controller import App, ControllerStatus
 from headway.engine import Engine
 from headway.errors import RemoteError
+from headway.testing.simulation._checkpoints import PROCESS
 from headway.testing.simulation._link import Link
+from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._outside import Outside
 from headway.testing.simulation._watched import watched
 from headway.workers import open_workers
@@ -45,6 +47,7 @@ class Process:
         name: as its engine has it.
         life: which one this is; 0 while it is dead.
         outside: its way to the world outside.
+        checkpoints: how many its tasks have passed, over all lives.
     """
 
     link: Link
@@ -54,6 +57,7 @@ class Process:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self.name = name
+        self.checkpoints = 0
         self.life = 0
         self.behind: int | None = None
         self.history_gone = False
@@ -83,6 +87,7 @@ class Process:
     async def live(self) -> None:
         """Life after life."""
         self._stopped, self._over = False, trio.Event()
+        PROCESS.set(self)
         try:
             while not self._stopped:
                 await self._live_once()
@@ -140,6 +145,14 @@ class Process:
     def status(self) -> list[ControllerStatus]:
         """What its controllers do."""
         return self.engine.status() if self.life else []
+
+    def scheduled(self) -> set[Scheduled]:
+        """What its controllers will reconcile when a time has come that was asked for."""
+        return {
+            (name, self.app.controllers[name].manages.kind, key)
+            for name, supervisor in (self.engine.controllers if self.life else {}).items()
+            for key in (supervisor.run.scheduled() if supervisor.run is not None else ())
+        }
 
     def _hear(self, event: object) -> None:
         if self.life:

@@ -41,8 +41,11 @@ class Setting:
     quiet: float | None = 900.0
 
 
-def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED) -> Result:
-    """Run the scenario, heal everything, and see that it converges, stays quiet, and survives a new start."""
+def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patient: bool = False) -> Result:
+    """Run the scenario, heal everything, and see that it converges, stays quiet, and survives a new start.
+
+    ``patient``: the scenario's changes each wait until all is done.
+    """
     try:
         trio.lowlevel.current_task()
     except RuntimeError:
@@ -55,6 +58,7 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED) -> Re
         processes=setting.processes,
         outside=None if setting.outside is None else setting.outside(),
         most_steps=most_steps,
+        patient=patient,
     )
     findings: list[Finding] = []
     with _deterministic(plan.seed):
@@ -84,10 +88,13 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
         await world.settled()
         _none_since(world, writes, findings, "quiet", f"within {setting.quiet:.0f} s in which nothing happened")
         writes = len(_of_controllers(world))
+    # Where nothing is said of a time after which all is quiet, who waits may have a reason to.
+    waiting = world.scheduled() if setting.quiet is not None else set()
     for process in world.processes:
         process.kill()
     await world.settled()
     _none_since(world, writes, findings, "again", "after a new start, when there was nothing to do")
+    findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
     if (now := _outside(world)) != outside:
         findings.append(Finding("again", f"the world outside was {outside!r}; after a new start it is {now!r}"))
     before = trio.current_time()
@@ -145,6 +152,7 @@ def _result(world: World, findings: list[Finding]) -> Result:
         oracles.counted(trace.commits, set(types)),
         _outside(world),
         tuple(findings),
+        tuple(world.struck),
     )
 
 

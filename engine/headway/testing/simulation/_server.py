@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 from grpclib import GRPCError
@@ -14,8 +14,10 @@ from headway.controller import App
 from headway.engine import Engine, open_engine
 from headway.events import ignore
 from headway.rpc import Channel, Metadata
+from headway.testing.simulation._patience import PatientClient
 
 if TYPE_CHECKING:
+    from headway.client import Client
     from headway.testing.simulation._world import World
 
 
@@ -41,7 +43,8 @@ class Server:
             self._scope = trio.CancelScope()
             with self._scope:
                 async with open_engine(world.store, types, report=ignore, through=self._take) as self._engine:
-                    world.client = self._engine.client
+                    client = self._engine.client
+                    world.client = cast("Client", PatientClient(client, world)) if world.patient else client
                     self._up.set()
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED

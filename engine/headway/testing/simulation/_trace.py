@@ -148,6 +148,8 @@ class Trace:
     Attributes:
         entries: in order.
         commits, steps, reconciles: those among them.
+        checkpoints: the first one of each process, by its number, after something has passed between it and the server
+            that is no step.
     """
 
     def __init__(self) -> None:
@@ -155,6 +157,7 @@ class Trace:
         self.commits: list[Committed] = []
         self.steps: list[Step] = []
         self.reconciles: list[Reconcile] = []
+        self.checkpoints: list[tuple[str, int]] = []
         self.events: list[Any] = []
 
     def add(self, entry: Entry) -> None:

@@ -16,15 +16,16 @@ from headway.controller import App
 from headway.resource import Key, Kind, Registry, ResourceType, is_marked, pb
 from headway.storage import Fence
 from headway.testing.simulation import _faults as faults
+from headway.testing.simulation._checkpoints import Checkpoints
 from headway.testing.simulation._link import Link
+from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._process import Process
 from headway.testing.simulation._server import Server
 from headway.testing.simulation._store import SimulatedStore
+from headway.testing.simulation._streams import Streams
 from headway.testing.simulation._trace import Committed, Happened, Reconcile, Step, Trace
 
 MakeApp = Callable[["Process"], App]
-_LONG = 60.0
-"""Seconds for which what has no time of its own lasts."""
 
 
 class GivenUp(Exception):
@@ -53,6 +54,7 @@ class World:
         outside: object = None,
         lease_ttl: float = 15.0,
         most_steps: int = 2000,
+        patient: bool = False,
         clock: MockClock | None = None,
     ) -> None:
         self._make_app = make_app
@@ -62,6 +64,7 @@ class World:
         self.store = SimulatedStore(self._committed)
         self.outside = outside
         self.lease_ttl = lease_ttl
+        self.patient = patient
         self._most_steps = most_steps
         self.processes = [Process(self, f"p{at + 1}") for at in range(processes)]
         self.types: Registry = self.make_app(self.processes[0]).registry
@@ -70,6 +73,11 @@ class World:
         self._server = Server(self)
         self._at_step = {each.step: each for each in plan if isinstance(each, faults.StepFault)}
         self._at_change = {(each.type, each.revision): each for each in plan if isinstance(each, faults.ChangeFault)}
+        self._at_checkpoint = {
+            (each.process, each.checkpoint): each for each in plan if isinstance(each, faults.CrashAt)
+        }
+        # By process: what had passed its link when a checkpoint of it was last noted. None: no more are noted.
+        self._noted: dict[str, tuple[Link, int]] | None = {}
         self._until: dict[int, list[Callable[[], None]]] = {}
         # How much is on its way that no engine knows of: late calls, and faults that last.
         self._pending = 0
@@ -78,7 +86,7 @@ class World:
         self._doing: list[Step] = []
         # What users have last asked for, by kind and key: after a restore they ask for it again.
         self._wishes: dict[tuple[Kind, Key], pb.Resource | None] = {}
-        self._held: set[Kind] = set()
+        self._streams = Streams(self)
         self.struck: list[faults.Fault] = []
 
     # --- for scenarios ---
@@ -112,9 +120,14 @@ class World:
         """The program's type of this kind, such as ``Team``. Raises KeyError when it has none."""
         return next(type for type in self.types if type.name.kind == kind)
 
-    def crash(self, process: int = 0) -> None:
-        """Kill a process; it starts again."""
-        self.processes[process].kill()
+    def crash(self, process: int = 0, *, checkpoints: int = 0) -> None:
+        """Kill a process, now or when its tasks have passed so many checkpoints; it starts again."""
+        killed = self.processes[process]
+        if checkpoints:
+            fault = faults.CrashAt(killed.name, killed.checkpoints + checkpoints)
+            self._at_checkpoint[fault.process, fault.checkpoint] = fault
+        else:
+            killed.kill()
 
     def next_call(self, *befall: Callable[[int], faults.StepFault]) -> None:
         """The reconcilers' next calls meet these, one each; a fault is made with the step's number."""
@@ -124,13 +137,15 @@ class World:
         """Harm the streams of a type now, whatever the fault's revision."""
         group, _, kind = fault.type.partition(".")
         self._struck(fault)
-        self._harm((group, kind), fault)
+        self._streams.harm((group, kind), fault)
 
     def heal(self) -> None:
         """No faults from now on. What lasts for some seconds still does."""
         self._next.clear()
         self._at_step.clear()
         self._at_change.clear()
+        self._at_checkpoint.clear()
+        self._noted = None
         for waiting in list(self._until):
             self._reach(waiting)
 
@@ -141,9 +156,15 @@ class World:
 
     # --- for who runs it ---
 
+    def scheduled(self) -> set[Scheduled]:
+        """What will be reconciled when a time has come that was asked for."""
+        return {each for process in self.processes for each in process.scheduled()}
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Run the server and the processes while the block runs."""
+        if not len(self.plan) or self._at_checkpoint:
+            trio.lowlevel.add_instrument(Checkpoints(self))
         async with trio.open_nursery() as self.nursery:
             await self.nursery.start(self._server.serve)
             for process in self.processes:
@@ -198,6 +219,20 @@ class World:
         self.struck.append(fault)
         self.note(str(fault), fault=True)
 
+    def pass_checkpoint(self, process: Process, task: str) -> None:
+        """A task of a process is about to go on from a checkpoint."""
+        process.checkpoints += 1
+        if self._noted is not None:
+            passed = (process.link, process.link.passed)
+            if self._noted.get(process.name, (process.link, 0)) != passed:
+                self.trace.checkpoints.append((process.name, process.checkpoints))
+            self._noted[process.name] = passed
+        found = self._at_checkpoint.pop((process.name, process.checkpoints), None)
+        if found is not None:
+            self._struck(found)
+            self.note(f"{process.name} was about to go on with: {task}")
+            process.kill()
+
     @contextmanager
     def doing(self, step: Step) -> Iterator[None]:
         """What is committed meanwhile by this step's resource is its doing."""
@@ -221,17 +256,19 @@ class World:
             except Exception as error:  # noqa: BLE001  # the world outside may raise anything; nobody hears it
                 became = f"failed: {error}"
             self.note(f"step {step.number} arrives late, and {became}")
-            self._no_more()
+            self.end_pending()
 
-        self._wait_for_it()
+        self.begin_pending()
         self.nursery.start_soon(arrive)
 
-    def _wait_for_it(self) -> None:
+    def begin_pending(self) -> None:
+        """Something is on its way that no engine knows of."""
         if not self._pending:
             self._nothing_pending = trio.Event()
         self._pending += 1
 
-    def _no_more(self) -> None:
+    def end_pending(self) -> None:
+        """It is over."""
         self._pending -= 1
         if not self._pending:
             self._nothing_pending.set()
@@ -241,15 +278,17 @@ class World:
     def cut_off(self, link: Link, seconds: float) -> None:
         """A process reaches nothing for so long."""
         link.cut()
-        self._after(seconds, link.mend)
+        self.after(seconds, link.mend)
 
-    def _after(self, seconds: float, then: Callable[[], None]) -> None:
+    def after(self, seconds: float, then: Callable[[], None]) -> None:
+        """Do it after so many seconds, until which nothing counts as settled."""
+
         async def wait() -> None:
             await trio.sleep(seconds)
-            self._no_more()
+            self.end_pending()
             then()
 
-        self._wait_for_it()
+        self.begin_pending()
         self.nursery.start_soon(wait)
 
     async def restart_server(self) -> None:
@@ -277,8 +316,8 @@ class World:
         step = next((each for each in self._doing if each.write and (each.kind, each.key) == (kind, key)), None)
         if step is not None and fence is not None:
             step.revision = revision
-        if fence is None and not (new is not None and is_marked(new.metadata)):
-            self._wishes[kind, key] = new
+        if fence is None:
+            self._wishes[kind, key] = None if new is not None and is_marked(new.metadata) else new
         term = fence.term if fence is not None else 0
         member = fence.member if fence is not None else ""
         self.trace.add(Committed(trio.current_time(), revision, kind, key, old, new, by, term, member))
@@ -286,92 +325,20 @@ class World:
         found = self._at_change.pop((f"{kind[0]}.{kind[1]}", revision), None)
         if found is not None:
             self._struck(found)
-            self._harm(kind, found)
+            self._streams.harm(kind, found)
+
+    def when_at(self, revision: int, then: Callable[[], None]) -> None:
+        """Do it when the store is at a revision, or faults are over."""
+        self._until.setdefault(revision, []).append(then)
 
     def _reach(self, revision: int) -> None:
         for then in self._until.pop(revision, ()):
             then()
 
-    def _harm(self, kind: Kind, fault: faults.ChangeFault) -> None:
-        scripts = [process.link.script for process in self.processes if process.life]
-        if isinstance(fault, faults.Repeat):
-            for script in scripts:
-                script.kind_script(kind).duplicates += 1
-        elif isinstance(fault, faults.Drop):
-            for script in scripts:
-                script.kind_script(kind).drop()
-        elif isinstance(fault, faults.HistoryLost):
-            self._lose(kind)
-        elif isinstance(fault, faults.Missed):
-            for process in self.processes:
-                process.history_gone = True
-                process.kill()
-        elif isinstance(fault, faults.Stall):
-            self._hold(kind)
-            self._after(fault.seconds, lambda: self._release(kind))
-        elif isinstance(fault, faults.Hide):
-            self._hold(kind)
-            over = False
-
-            def show() -> None:
-                nonlocal over
-                if not over:
-                    over = True
-                    self._no_more()
-                    self._lose(kind)
-                    self._release(kind)
-
-            self._wait_for_it()
-            self._until.setdefault(fault.until, []).append(show)
-
-            async def at_last() -> None:
-                await trio.sleep(_LONG)
-                show()
-
-            self.nursery.start_soon(at_last)
-
-    def _lose(self, kind: Kind) -> None:
-        for process in self.processes:
-            if process.life:
-                script = process.link.script.kind_script(kind)
-                if script.open:
-                    script.resumes_refused += 1
-                script.drop()
-
-    def _hold(self, kind: Kind) -> None:
-        self._held.add(kind)
-        for process in self.processes:
-            if process.life:
-                process.link.script.kind_script(kind).held = True
-
-    def _release(self, kind: Kind) -> None:
-        self._held.discard(kind)
-        for process in self.processes:
-            if process.life:
-                process.link.script.kind_script(kind).release()
-
     def new_link(self, process: Process) -> Link:
         """A process begins a life: its way to the server."""
         link = Link(self, process, self._server)
-        for kind in self._held:
-            link.script.kind_script(kind).held = True
-        if process.history_gone:
-            for type in self.types:
-                link.script.kind_script(type.kind).resumes_refused += 1
-        behind = process.behind
-        process.behind, process.history_gone = None, False
-        if behind is not None:
-            kinds = [type.kind for type in process.app.registry]
-            for kind in kinds:
-                script = link.script.kind_script(kind)
-                script.old_snapshots.append(behind)
-                script.held = True
-
-            def catch_up() -> None:
-                for kind in kinds:
-                    link.script.kind_script(kind).release()
-
-            self._after(_LONG, catch_up)
+        self._streams.begin(process, link.script)
         return link
 
     def make_app(self, process: Process) -> App:

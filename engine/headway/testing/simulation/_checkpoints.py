@@ -1,0 +1,27 @@
+"""Counts the checkpoints of the processes, which is where a process can be killed between two of its calls."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from headway.testing.simulation._process import Process
+    from headway.testing.simulation._world import World
+
+PROCESS: ContextVar[Process | None] = ContextVar("headway.simulation.process", default=None)
+"""Whose task this is: set where a process lives, and inherited by the tasks that it starts."""
+
+
+class Checkpoints(trio.abc.Instrument):
+    """Tells the world of every time at which a task of a process goes on from a checkpoint."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        process = task.context.get(PROCESS)
+        if process is not None and process.life:
+            self._world.pass_checkpoint(process, task.name)

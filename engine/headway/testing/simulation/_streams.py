@@ -1,0 +1,108 @@
+"""What befalls the streams of a type, those of all processes that live and of those to come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from headway.resource import Kind
+from headway.testing._scripted import ScriptedChannel
+from headway.testing.simulation import _faults as faults
+
+if TYPE_CHECKING:
+    from headway.testing.simulation._process import Process
+    from headway.testing.simulation._world import World
+
+_LONG = 60.0
+"""Seconds for which what has no time of its own lasts."""
+
+
+class Streams:
+    """Does what a plan says to the scripts of the processes' links."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._held: set[Kind] = set()
+
+    def harm(self, kind: Kind, fault: faults.ChangeFault) -> None:
+        """The fault's change has been made."""
+        world, scripts = self._world, self._scripts()
+        if isinstance(fault, faults.Repeat):
+            for script in scripts:
+                script.kind_script(kind).duplicates += 1
+        elif isinstance(fault, faults.Drop):
+            for script in scripts:
+                script.kind_script(kind).drop()
+        elif isinstance(fault, faults.HistoryLost):
+            self._lose(kind)
+        elif isinstance(fault, faults.Missed):
+            for process in world.processes:
+                process.history_gone = True
+                process.kill()
+        elif isinstance(fault, faults.Stall):
+            self._hold(kind)
+            world.after(fault.seconds, lambda: self._release(kind))
+        elif isinstance(fault, faults.Hide):
+            self._hide(kind, fault.until)
+
+    def begin(self, process: Process, script: ScriptedChannel) -> None:
+        """A process begins a life."""
+        for kind in self._held:
+            script.kind_script(kind).held = True
+        kinds = [type.kind for type in process.app.registry]
+        if process.history_gone:
+            for kind in kinds:
+                script.kind_script(kind).resumes_refused += 1
+        behind = process.behind
+        process.behind, process.history_gone = None, False
+        if behind is not None:
+            for kind in kinds:
+                script.kind_script(kind).old_snapshots.append(behind)
+                script.kind_script(kind).held = True
+
+            def catch_up() -> None:
+                for kind in kinds:
+                    script.kind_script(kind).release()
+
+            self._world.after(_LONG, catch_up)
+
+    def _hide(self, kind: Kind, until: int) -> None:
+        world, over = self._world, False
+        self._hold(kind)
+
+        def show() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                world.end_pending()
+                self._lose(kind)
+                self._release(kind)
+
+        async def at_last() -> None:
+            await trio.sleep(_LONG)
+            show()
+
+        world.begin_pending()
+        world.when_at(until, show)
+        world.nursery.start_soon(at_last)
+
+    def _lose(self, kind: Kind) -> None:
+        for script in self._scripts():
+            of_kind = script.kind_script(kind)
+            if of_kind.open:
+                of_kind.resumes_refused += 1
+            of_kind.drop()
+
+    def _hold(self, kind: Kind) -> None:
+        self._held.add(kind)
+        for script in self._scripts():
+            script.kind_script(kind).held = True
+
+    def _release(self, kind: Kind) -> None:
+        self._held.discard(kind)
+        for script in self._scripts():
+            script.kind_script(kind).release()
+
+    def _scripts(self) -> list[ScriptedChannel]:
+        return [process.link.script for process in self._world.processes if process.life]

@@ -1,0 +1,202 @@
+"""The state machine: what its rules do to the world, and what it finds wrong when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headway
+from headway.resource import Key, Kind
+from headway.testing import simulation
+from headway.testing.simulation import _faults as faults
+from headway.testing.simulation._trace import Committed, Reconcile, Reconciled
+from tests.helpers.corpus.staff import Account, Team
+
+TEAM: Kind = ("staff", "Team")
+CORE: Key = ("default", "default", "core")
+Accounts = Callable[[headway.Runtime, headway.Request[Team], Any], Any]
+
+
+def machine(reconcile: Accounts, **settings: Any) -> simulation.Machine:
+    """One that has begun, for a program of one reconciler."""
+
+    def make(_: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
+            result: headway.RequeueAfter | None = await reconcile(rt, request, account)
+            return result
+
+        return app
+
+    made: simulation.Machine = type("Made", (simulation.Machine,), {"app": staticmethod(make), **settings})()
+    made.open_the_world()
+    return made
+
+
+async def right(rt: headway.Runtime, request: headway.Request[Team], account: Any) -> None:
+    team = rt.resource(request)
+    if team is not None:
+        async with rt.outputs(account, owner=team) as wanted:
+            for login in team.data.members:
+                await wanted.apply(login, Account(login=login))
+
+
+def write(machine: simulation.Machine, *members: str) -> None:
+    """As a user."""
+    team = machine.world.type("Team")
+    machine.call(machine.world.client.apply, team.new("core", Team(members=list(members))))
+
+
+def found(machine: simulation.Machine) -> str:
+    """What it finds wrong when it ends: the first line."""
+    with pytest.raises(AssertionError) as caught:
+        machine.teardown()
+    return str(caught.value).splitlines()[0]
+
+
+class Drawn:
+    """Stands where Hypothesis' data does: answers what it was given."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+
+    def draw(self, _: object) -> Any:
+        """The next one."""
+        return self._answers.pop(0)
+
+
+def test_a_world_that_is_well_ends_well() -> None:
+    made = machine(right)
+    write(made, "ada")
+    made.settle()
+    made.teardown()
+
+
+def test_what_never_settles_is_found() -> None:
+    async def fails(*_: object) -> None:
+        raise ValueError("never")
+
+    made = machine(fails)
+    write(made)
+    assert found(made).startswith("converges: it has not settled within 1800 s")
+
+
+def test_an_invariant_of_ones_own_is_asked() -> None:
+    async def grace_is_there(world: simulation.World) -> None:
+        assert await world.client.get(world.type("Account"), "grace") is not None, "there is no grace"
+
+    made = machine(right, holds=(grace_is_there,))
+    write(made, "ada")
+    assert found(made) == "there is no grace"
+
+
+def test_who_writes_by_the_clock_is_found() -> None:
+    async def counts(rt: headway.Runtime, _: headway.Request[Team], account: Any) -> headway.RequeueAfter:
+        last = rt.cache.get(account, "count")
+        await rt.apply(account.new("count", Account(count=last.data.count + 1 if last is not None else 1)))
+        return headway.requeue_after(50)
+
+    made = machine(counts)
+    write(made)
+    made.settle()
+    assert found(made).startswith("quiet: store at")
+    made = machine(counts, quiet=None)
+    write(made)
+    made.settle()
+    # Where it isn't asked to be quiet, it writes after a new start all the same.
+    assert found(made).startswith("again: store at")
+
+
+def test_who_writes_at_every_start_is_found() -> None:
+    lives: list[simulation.Process] = []
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+        lives.append(process)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()})
+        async def accounts(rt: headway.Runtime, _: headway.Request[Team]) -> None:
+            await rt.apply(account.new("lives", Account(count=len(lives))))
+
+        return app
+
+    made = machine(right, app=staticmethod(make))
+    write(made)
+    made.settle()
+    assert found(made).startswith("again: store at")
+
+
+def test_who_waits_for_what_is_gone_is_found() -> None:
+    async def looks(*_: object) -> headway.RequeueAfter:
+        return headway.requeue_after(600)
+
+    made = machine(looks)
+    write(made)
+    made.settle()
+    made.call(made.world.client.delete, made.world.type("Team").id("core"))
+    assert found(made).startswith("queue: accounts is to reconcile Team core again")
+
+
+def test_the_contract_is_held_to_in_the_end() -> None:
+    def began(version: int) -> Reconcile:
+        seen = [(TEAM, CORE, version, "read")]
+        return Reconcile(0.0, "p9", "accounts", TEAM, CORE, "started", 1, {}, seen)
+
+    made = machine(right)
+    newer, older = began(2), began(1)
+    for entry in (newer, Reconciled(0.0, newer, "done"), older, Reconciled(0.0, older, "done")):
+        made.world.trace.add(entry)
+    assert found(made) == "reads: accounts in p9 reads Team core at 1 after it has read it at 2"
+
+    made = machine(right)
+    for term in (2, 1):
+        made.world.trace.add(Committed(0.0, 9, TEAM, CORE, None, None, "accounts", term))
+    assert found(made).startswith("terms: store at 9: Team core deleted by accounts in term 1, after one of term 2")
+
+    made = machine(right)
+    for _ in range(2):
+        made.world.trace.add(began(2))
+    assert found(made).startswith("one at a time: p9 reconciles Team core")
+
+
+@pytest.mark.parametrize("fault", faults.STEP_FAULTS[:-2])
+def test_the_next_call_meets_its_fault(fault: type[faults.StepFault]) -> None:
+    made = machine(right)
+    made.harm_the_next_call(fault)
+    write(made, "ada")
+    made.settle()
+    assert made.world.struck == [fault(1)]
+    made.teardown()
+
+
+def test_a_stream_meets_its_fault() -> None:
+    made = machine(right)
+    write(made, "ada")
+    made.settle()
+    made.harm_a_stream(faults.Drop, Drawn(TEAM))
+    assert [str(fault).split(",")[0] for fault in made.world.struck] == ["drop('staff.Team'"]
+    made.teardown()
+
+
+@pytest.mark.parametrize("checkpoints", [0, 3])
+def test_a_process_is_killed(checkpoints: int) -> None:
+    made = machine(right)
+    made.crash(Drawn(0), checkpoints)
+    write(made, "ada")
+    made.settle()
+    assert [str(entry) for entry in made.world.trace.entries].count("** p1 is killed **") == 1
+    made.teardown()
+
+
+def test_faults_that_have_met_nothing_are_over_in_the_end() -> None:
+    made = machine(right)
+    made.harm_the_next_call(faults.CrashBefore)
+    made.crash(Drawn(0), 100_000)
+    made.teardown()
+    assert made.world.struck == []
