@@ -48,7 +48,7 @@ prove: .venv/ready ## the kill rate of the simulation, the stateful tests with m
 	$(BIN)/python -m tests.helpers.corpus
 	HYPOTHESIS_PROFILE=deep $(BIN)/pytest --timeout 3000 tests
 
-mutants: .venv/ready ## make Headway wrong in thirty places, one at a time, and see the tests notice each (WHICH="stream lease")
+mutants: .venv/ready ## make Headway wrong in each way of a list, one at a time, and see the tests notice each (WHICH="stream lease")
 	$(BIN)/python -m tests.mutants $(WHICH)
 
 crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times at random moments

@@ -179,3 +179,40 @@ async def test_c6_a_deletion_that_a_dead_holder_could_not_map_is_found(autojump_
         cluster.members["web-1"].kill()
         await cluster.run("web-3", nursery)
         await cluster.until(lambda: reconciled_since(cluster, killed_at) == {name}, TTL * 3)
+
+
+async def test_nothing_is_settled_while_a_shard_has_a_deletion_that_is_not_mapped(autojump_clock: MockClock) -> None:
+    """Found in the history when the shard was taken; the predicate has no answer for it yet."""
+    cluster = Cluster(autojump_clock, headway.sharded(shards=SHARDS))
+    answers = False
+
+    def options(_: str) -> dict[str, Any]:
+        def when(_: headway.Resource[Job] | None, new: headway.Resource[Job] | None) -> bool:
+            if new is None and not answers:
+                raise LookupError("no answer")
+            return True
+
+        return {"when": when}
+
+    async def around(_: str, __: headway.Runtime, ___: headway.Request[Job]) -> None:
+        # No copy is made, which would tell of the key as well.
+        raise headway.PermanentFailure("not this one")
+
+    cluster.options, cluster.around = options, around
+    async with cluster.open("web-1") as nursery:
+        await has_all(cluster, cluster.members["web-1"])
+        await cluster.write("a", "1")
+        await trio.sleep(RECORD_INTERVAL * 2)
+        cluster.members["web-1"].kill()
+        await trio.sleep(1)
+        await cluster.client.delete(cluster.job.id("a"))
+        second = await cluster.run("web-2", nursery)
+        await cluster.until(lambda: second.status().shards == tuple(range(SHARDS)), TTL * 3)
+        began, controller = trio.current_time(), second.engine.controllers["copier"]
+        await trio.sleep(RECORD_INTERVAL * 2)
+        assert controller.settled() == 0
+        answers = True
+        with trio.fail_after(TTL * 3):
+            await second.engine.wait_settled()
+        assert reconciled_since(cluster, began) == {"a"}
+        assert controller.settled() > 0

@@ -14,6 +14,7 @@ class Mutant(NamedTuple):
         old: what stands there once.
         new: what stands there instead.
         tests: what kills it, below tests.
+        only: which of these tests, as pytest's ``-k`` has it; empty: all.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Mutant(NamedTuple):
     old: str
     new: str
     tests: str
+    only: str = ""
 
 
 _CONTRACT = "controller/test_contract.py"
@@ -28,6 +30,7 @@ _CHANGES = "controller/test_contract_of_changes.py"
 _WRITES = "controller/test_contract_of_writes.py"
 _FURTHER = "controller/test_contract_further.py"
 _RESTARTS = "controller/test_contract_of_restarts.py"
+_HISTORIES = "testing/test_watch_histories.py"
 
 MUTANTS = (
     # --- the gate ---
@@ -182,6 +185,15 @@ MUTANTS = (
         "        if rest is not None or True:\n            return False\n",
         "controller/test_self_triggers.py",
     ),
+    # --- shards ---
+    Mutant(
+        "a sharded controller is settled while a shard has unmapped deletions",
+        "controller/_sharded.py",
+        "if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):",
+        "if not self._assigned or any(mapping is None for mapping in mappings):",
+        "controller/test_sharded_owed.py",
+        "nothing_is_settled",
+    ),
     # --- terms and leases ---
     Mutant(
         "a write carries no fence",
@@ -210,6 +222,7 @@ MUTANTS = (
         "        self._raise(scope_of(lease.name), (lease.term + 1, 0))\n",
         "",
         "storage/test_conformance.py",
+        "memory",
     ),
     Mutant(
         "a lease is believed for longer than it is held",
@@ -248,5 +261,46 @@ MUTANTS = (
         "index = bisect.bisect_right(log.changes, after,",
         "index = bisect.bisect_right(log.changes, after + 1,",
         "storage/test_conformance.py",
+        "memory",
+    ),
+    Mutant(
+        "a commit is told in pieces",
+        "storage/_log.py",
+        "index < last) for index",
+        "False) for index",
+        _HISTORIES,
+        "in_memory_keep",
+    ),
+    Mutant(
+        "a filter that leaves a part of a commit says that more follows",
+        "storage/_tail.py",
+        "if more != change.more:",
+        "if False:",
+        _HISTORIES,
+        "in_memory_keep",
+    ),
+    Mutant(
+        "a watcher that is too far behind is not told of the gap",
+        "storage/_log.py",
+        "            if cursor.revision < log.gone:\n",
+        "            if False:\n",
+        _HISTORIES,
+        "in_memory_keep",
+    ),
+    Mutant(
+        "a position whose history is gone is gone on after",
+        "storage/_log.py",
+        "        if after < self.floor:\n",
+        "        if False:\n",
+        _HISTORIES,
+        "in_memory_keep or (process and sqlite)",
+    ),
+    Mutant(
+        "a snapshot ends after its first chunk",
+        "storage/_tail.py",
+        "        chunk = list(self._resources[self._taken : self._taken + SNAPSHOT_CHUNK])\n",
+        "        chunk = [] if self._taken else list(self._resources[:SNAPSHOT_CHUNK])\n",
+        _HISTORIES,
+        "in_memory_keep",
     ),
 )

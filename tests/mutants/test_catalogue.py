@@ -1,15 +1,21 @@
-"""Every mutant of the catalogue still fits the source, so that `make mutants` can run it."""
+"""Every mutant of the catalogue still fits the source, and `make mutants` says what became of each."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.mutants.__main__ import ROOT, mutated
+import tests.mutants.__main__ as program
+from tests.mutants.__main__ import ROOT, Run, Verdict, first_failed, in_order_of_cost, main, mutated, table
 from tests.mutants.catalogue import MUTANTS, Mutant
+
+LOST = next(each for each in MUTANTS if each.name == "a lost lease ends nothing")
+STALE = next(each for each in MUTANTS if each.name == "SQLite takes a stale term")
 
 
 def test_there_are_enough_and_each_has_its_name() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 24
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 36
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -17,3 +23,76 @@ def test_a_mutant_fits(mutant: Mutant) -> None:
     source = (ROOT / "engine" / "headway" / mutant.file).read_text()
     compile(mutated(mutant, source), mutant.file, "exec")
     assert (ROOT / "tests" / mutant.tests).exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_status", "said"),
+    [
+        (1, 0, "1 of 1 mutants killed: 100%"),
+        (2, 0, "1 of 1 mutants killed: 100%"),
+        (None, 0, "1 of 1 mutants killed: 100%"),
+        (0, 1, "0 of 1 mutants killed: 0%"),
+        # pytest was called wrongly, or found no tests: that says nothing about the mutant.
+        (4, 1, "0 of 1 mutants killed: 0%"),
+        (5, 1, "0 of 1 mutants killed: 0%"),
+    ],
+)
+def test_a_mutant_is_killed_by_tests_that_fail_alone(
+    status: int | None,
+    exit_status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And one that survives makes the program fail."""
+    sources: list[str] = []
+
+    def run(tests: str, only: str, source: Path) -> Run:
+        assert (tests, only) == (LOST.tests, LOST.only)
+        sources.append((source / "headway" / LOST.file).read_text())
+        return Run(0, "", 1.0) if len(sources) == 1 else Run(status, "test_it.py::test_one", 2.0)
+
+    monkeypatch.setattr(program, "run", run)
+    assert main(["lost lease"]) == exit_status
+    out = capsys.readouterr().out
+    assert out.endswith(f"{said}\n")
+    assert ("SURVIVED" in out) == (exit_status == 1)
+    assert sources[1] == mutated(LOST, sources[0])
+
+
+def test_tests_that_fail_by_themselves_kill_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "run", lambda *_: Run(1, "test_it.py::test_one", 1.0))
+    assert main(["lost lease"]) == 1
+    assert "fails without any mutant: test_it.py::test_one" in capsys.readouterr().out
+
+
+def test_words_that_no_mutant_has_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nonsense"]) == 2
+    assert "no mutant's name has any of these words in it: nonsense" in capsys.readouterr().out
+
+
+def test_the_table_says_what_killed_each_and_how_many() -> None:
+    lines = table([Verdict(LOST, "test_a.py::test_b", 1.25), Verdict(STALE, "", 10.0)]).splitlines()
+    assert [line.split("  ")[0] for line in lines[:3]] == ["mutant", LOST.name, STALE.name]
+    assert lines[1].split()[-2:] == ["test_a.py::test_b", "1.2"]
+    assert lines[2].split()[-2:] == ["SURVIVED", "10.0"]
+    assert lines[-1] == "1 of 2 mutants killed: 50%"
+
+
+def test_those_whose_tests_take_least_come_first() -> None:
+    costs = {(LOST.tests, LOST.only): 9.0, (STALE.tests, STALE.only): 3.0}
+    assert in_order_of_cost([LOST, STALE], costs) == [STALE, LOST]
+
+
+@pytest.mark.parametrize(
+    ("said", "failed"),
+    [
+        ("FAILED tests/a/test_b.py::test_c[x, y-z] - AssertionError: no\n1 failed", "test_b.py::test_c[x, y-z]"),
+        ("ERROR tests/a/test_b.py - ImportError: no\n", "test_b.py"),
+        ("..\n2 passed", ""),
+    ],
+)
+def test_what_failed_is_read_from_what_pytest_says(said: str, failed: str) -> None:
+    assert first_failed(said) == failed

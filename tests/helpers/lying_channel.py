@@ -1,0 +1,227 @@
+"""A channel whose watches break one promise each, on purpose: what a judge of watches must notice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headway.resource import Bookmark, Change, Changes, EndOfSnapshot, SnapshotChunk, StreamItem, copy_message, pb
+from headway.rpc import Channel, Metadata
+from headway.service import WATCH_LIST
+
+Reply = TypeVar("Reply")
+
+
+class Lie:
+    """What becomes of one watch: of its request, and of each of its items. This one is true."""
+
+    def request(self, request: pb.WatchListRequest) -> pb.WatchListRequest:
+        """What is asked for in place of what the reader asks for."""
+        return request
+
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        """What is told in place of an item; no items: nothing."""
+        return [item] if not isinstance(item, Changes) else _told(self.changes(item.changes))
+
+    def changes(self, changes: list[Change]) -> list[Change]:
+        """What is told in place of changes."""
+        return changes
+
+
+def _told(changes: list[Change]) -> list[StreamItem]:
+    return [Changes(changes)] if changes else []
+
+
+class SkipsACommit(Lie):
+    def changes(self, changes: list[Change]) -> list[Change]:
+        return [each for each in changes if each.revision % 5]
+
+
+class SaysItTwice(Lie):
+    def changes(self, changes: list[Change]) -> list[Change]:
+        return [*changes, *changes]
+
+
+class SaysItAgainLater(Lie):
+    def __init__(self) -> None:
+        self._before: list[Change] = []
+
+    def changes(self, changes: list[Change]) -> list[Change]:
+        before, self._before = self._before, changes
+        return [*before, *changes]
+
+
+class SaysTheNewestFirst(Lie):
+    """Of the commits that it has at once."""
+
+    def changes(self, changes: list[Change]) -> list[Change]:
+        return sorted(changes, key=lambda change: -change.revision)
+
+
+class SaysACommitInPieces(Lie):
+    def changes(self, changes: list[Change]) -> list[Change]:
+        return [each._replace(more=False) for each in changes]
+
+
+class LosesAPartOfACommit(Lie):
+    def changes(self, changes: list[Change]) -> list[Change]:
+        return [each for each in changes if not each.more]
+
+
+class ResumesOneTooLate(Lie):
+    def __init__(self) -> None:
+        self._resumed = False
+
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        if isinstance(item, Bookmark) and item.resumed:
+            self._resumed = True
+        elif isinstance(item, Changes) and self._resumed:
+            self._resumed = False
+            first = item.changes[0].revision
+            return _told([each for each in item.changes if each.revision != first])
+        return [item]
+
+
+class ResumesOneTooEarly(Lie):
+    def request(self, request: pb.WatchListRequest) -> pb.WatchListRequest:
+        after = request.resume_after
+        self._after = after.revision if after is not None else 0
+        if after is None or not after.revision:
+            return request
+        earlier = pb.Position(
+            store_id=after.store_id, incarnation=after.incarnation, revision=max(0, after.revision - 1)
+        )
+        return pb.WatchListRequest(
+            type=request.type, tenancy=request.tenancy, name_prefix=request.name_prefix, resume_after=earlier
+        )
+
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        if isinstance(item, Bookmark) and item.resumed:
+            return [Bookmark(item.position._replace(revision=self._after), resumed=True)]
+        return [item]
+
+
+class SaysThatItResumesElsewhere(Lie):
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        if isinstance(item, Bookmark) and item.resumed:
+            return [Bookmark(item.position._replace(revision=item.position.revision + 1), resumed=True)]
+        return [item]
+
+
+class EndsItsSnapshotEarly(Lie):
+    """After its first chunk."""
+
+    def __init__(self) -> None:
+        self._chunks = 0
+
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        if isinstance(item, SnapshotChunk):
+            self._chunks += 1
+            return [item] if self._chunks == 1 else []
+        return [item]
+
+
+class SaysAnOlderSnapshot(Lie):
+    """It is that of one commit before the one that it says."""
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        if isinstance(item, EndOfSnapshot):
+            return [EndOfSnapshot(item.position._replace(revision=item.position.revision + 1))]
+        return [item]
+
+
+class LeavesAGapAfterItsSnapshot(Lie):
+    def __init__(self) -> None:
+        self._gap = False
+
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        if isinstance(item, EndOfSnapshot):
+            self._gap = True
+        elif isinstance(item, Changes) and self._gap:
+            self._gap = False
+            first = item.changes[0].revision
+            return _told([each for each in item.changes if each.revision != first])
+        return [item]
+
+
+class BookmarksTooFar(Lie):
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        if isinstance(item, Bookmark) and not item.resumed:
+            return [Bookmark(item.position._replace(revision=item.position.revision + 3))]
+        return [item]
+
+
+class SaysSomethingElse(Lie):
+    def changes(self, changes: list[Change]) -> list[Change]:
+        return [each._replace(resource=_emptied(each.resource)) for each in changes]
+
+
+def _emptied(resource: pb.Resource) -> pb.Resource:
+    emptied = copy_message(resource)
+    emptied.data = None
+    return emptied
+
+
+class IsOfAnotherStore(Lie):
+    def tell(self, item: StreamItem) -> list[StreamItem]:
+        if isinstance(item, EndOfSnapshot):
+            return [EndOfSnapshot(item.position._replace(store_id="another"))]
+        return [item]
+
+
+class LyingChannel:
+    """Meets `Channel`, over another one whose watches it lies about."""
+
+    def __init__(self, inner: Channel, lie: type[Lie]) -> None:
+        self._inner = inner
+        self._lie = lie
+
+    @property
+    def settles_writes(self) -> bool:
+        return self._inner.settles_writes
+
+    async def unary(
+        self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        return await self._inner.unary(path, request, reply_type, metadata=metadata)
+
+    def stream(
+        self, path: str, request: Any, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        if path != WATCH_LIST:
+            return self._inner.stream(path, request, metadata=metadata)
+        lie = self._lie()
+        return _LyingStream(self._inner.stream(path, lie.request(request), metadata=metadata), lie)
+
+
+class _LyingStream:
+    def __init__(self, opened: AbstractAsyncContextManager[AsyncIterator[Any]], lie: Lie) -> None:
+        self._opened = opened
+        self._lie = lie
+        self._owed: list[StreamItem] = []
+
+    async def __aenter__(self) -> AsyncIterator[Any]:
+        self._items = await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._opened.__aexit__(kind, error, traceback)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        while not self._owed:
+            self._owed = self._lie.tell(await self._items.__anext__())
+        return self._owed.pop(0)
+
+
+def _meets_the_protocol(inner: Channel) -> Channel:
+    return LyingChannel(inner, Lie)

@@ -1,0 +1,382 @@
+"""Writers and watchers of one store at once, by a schedule made from a seed, and the history of what they were told.
+
+Watchers of several types, tenancies and prefixes come, leave in the middle of a snapshot or of a commit, go on after a
+position that they have heard, read slowly, and lose their connection. Writers meet at the same names; one makes commits
+of several types.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Any, NamedTuple
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway.client import Client
+from headway.resource import (
+    NAMESPACE,
+    Bookmark,
+    Changes,
+    EndOfSnapshot,
+    Key,
+    Kind,
+    Position,
+    Registry,
+    ResourceType,
+    SnapshotChunk,
+    pb,
+    resource_key,
+)
+from headway.rpc import Channel
+from headway.service import WATCH_LIST
+from headway.storage import Backend, Put, Remove
+from headway.testing import ChangesTold, Fact, History, RecordingChannel, WatchOpened
+from headway.testing._conformance_tools import kind_of, putting, removing
+from tests.helpers.declared import Note, a_note
+
+TYPES = [ResourceType("load", "v1", kind, Note) for kind in ("Job", "Copy", "Page")]
+PLACES = ("default", "other")
+NAMES = [f"{first}{second}" for first in "ab" for second in "012"]
+SPECS = [("*", "*", ""), ("*", "*", "a"), ("default", "other", ""), ("default", "default", "b"), ("", "", "m")]
+"""What watches are of: partition, namespace and the start of the name."""
+
+WRITERS, WATCHERS = 3, 4
+HISTORY = 60
+"""Changes that a store of this load is to keep: who goes on after an old position is sometimes refused."""
+
+Connect = Callable[[int], AbstractAsyncContextManager[Channel]]
+"""Opens the channel with this number."""
+
+
+def load_registry() -> Registry:
+    registry = Registry()
+    for type in TYPES:
+        registry.register(type)
+    return registry
+
+
+class _Heard(NamedTuple):
+    """A position after which the same watch can go on."""
+
+    type: ResourceType[Any]
+    spec: tuple[str, str, str]
+    at: Position
+
+
+class WatchLoad:
+    """One run of the load.
+
+    Args:
+        seed: of everything that it chooses; `random` and Trio's scheduler go their own way.
+        store: of the writer that makes commits of several types.
+        connect: the way of each of the others to that store.
+        writes: how many each of the writers makes.
+        between: what a ``watcher``'s or a ``witness``' recording goes over in place of its channel: what lies about it.
+
+    Attributes:
+        history: of all of them.
+        did: how often what the load is for has happened.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        store: Backend,
+        connect: Connect,
+        *,
+        writes: int = 50,
+        between: Callable[[str, Channel], Channel] = lambda _, channel: channel,
+    ) -> None:
+        self._seed = seed
+        self._store = store
+        self._connect = connect
+        self._writes = writes
+        self._between = between
+        self.history = History()
+        self.did: Counter[str] = Counter()
+        # What the commits of several types have changed.
+        self._together: set[tuple[Kind, Key, int]] = set()
+        self._end_at = 0
+        self._ending = trio.Event()
+        # All is in one process: what happens later has a higher number, however little later it is.
+        self._clock = map(float, itertools.count()).__next__
+
+    async def run(self, ending: Callable[[], None] = lambda: None) -> None:
+        """Write and watch until all is written and every watcher has been told; ``ending``: when all is written."""
+        async with AsyncExitStack() as stack:
+            connected = [await stack.enter_async_context(self._connect(each)) for each in range(WRITERS + WATCHERS)]
+            watched = [await stack.enter_async_context(self._connect(0)) for _ in TYPES]
+            clients = [
+                Client(self._recording(f"writer {number}").over(channel), load_registry())
+                for number, channel in enumerate(connected[:WRITERS])
+            ]
+            for place in PLACES[1:]:
+                # Of which nobody has a watch.
+                await Client(connected[0], load_registry()).apply(NAMESPACE.new(place))
+            await self._fill(clients[0])
+            async with trio.open_nursery() as nursery:
+                for type, channel in zip(TYPES, watched, strict=True):
+                    await nursery.start(self._witness, type, channel)
+                for number, channel in enumerate(connected[WRITERS:]):
+                    nursery.start_soon(self._watcher, f"watcher {number}", channel)
+                async with trio.open_nursery() as writers:
+                    for number, client in enumerate(clients):
+                        writers.start_soon(self._writer, f"writer {number}", client)
+                    writers.start_soon(self._committer)
+                ending()
+                self._end_at = (await self._last("last")).revision
+                self._ending.set()
+                # Who has heard of that one before it knew that it is the last waits for another.
+                await self._last("after")
+
+    def check(self) -> None:
+        """Hold what was told to every rule. Raises AssertionError with the seed in it."""
+        try:
+            self.history.check()
+            assert not self.did["DATA_LOSS"], "a position was refused as another store's"
+            missed = self._together - told_of(self.history.facts)
+            assert not missed, f"no watch has told of {sorted(missed)[:5]}"
+        except AssertionError as error:
+            raise AssertionError(f"by the schedule of seed {self._seed}: {error}") from None
+
+    def _recording(self, who: str) -> RecordingChannel:
+        return RecordingChannel(who, self.history.add, clock=self._clock)
+
+    # --- who writes ---
+
+    async def _fill(self, client: Client) -> None:
+        """What snapshots consist of."""
+        for type in TYPES:
+            for name in NAMES:
+                for number in range(3):
+                    await client.apply(type.new(f"{name}-{number}", Note(text=f"{name} {number} as it began")))
+
+    async def _writer(self, who: str, client: Client) -> None:
+        rng = Random(f"{self._seed} {who}")
+        for number in range(self._writes):
+            type, name, place = rng.choice(TYPES), rng.choice(NAMES), rng.choice(PLACES)
+            note, what = Note(text=f"{who} {number}"), rng.choice(["apply", "apply", "apply", "change", "delete"])
+            try:
+                if what == "apply":
+                    await client.apply(type.new(name, note, namespace=place))
+                elif what == "delete":
+                    await client.delete(type.id(name, namespace=place))
+                elif (found := await client.get(type, name, namespace=place)) is not None:
+                    await _pause(rng)
+                    found.data = note
+                    await client.write(found)
+            except (headway.Conflict, headway.NotFound):
+                self.did["refused"] += 1
+            except (headway.OutcomeUnknown, headway.Unavailable):
+                self.did["not answered"] += 1
+            await _pause(rng)
+
+    async def _committer(self) -> None:
+        """Commits of up to six operations in up to two types, on names that nobody else writes."""
+        rng = Random(f"{self._seed} committer")
+        there: dict[tuple[Kind, Key], pb.Resource] = {}
+        for number in range(self._writes):
+            operations: list[Put | Remove] = []
+            for type in rng.sample(TYPES, 2):
+                for name in rng.sample(["m0", "m1", "n0"], rng.randint(0, 3)):
+                    made = stored_as(type, name, f"commit {number}")
+                    place = (type.kind, resource_key(made))
+                    before = there.get(place)
+                    if before is not None and rng.random() < 0.3:
+                        operations.append(removing(before, before.version))
+                    else:
+                        operations.append(putting(made, before.version if before is not None else ""))
+                        if before is not None and made.id is not None and before.id is not None:
+                            made.id.uid = before.id.uid
+            if not operations:
+                continue
+            at = await self._store.commit(operations)
+            for operation in operations:
+                place = (operation.kind, operation.key)
+                self._together.add((*place, at.revision))
+                there.pop(place, None)
+                stored, _ = await self._store.read(*place)
+                if stored is not None:
+                    there[place] = stored
+            await _pause(rng)
+
+    async def _last(self, name: str) -> Position:
+        made = stored_as(TYPES[0], name, "the end")
+        return await self._store.commit([putting(made)])
+
+    # --- who watches ---
+
+    async def _witness(self, type: ResourceType[Any], channel: Channel, *, task_status: trio.TaskStatus[None]) -> None:
+        """One that reads all of a type as soon as it comes, from before anything is written at once."""
+        recording = self._recording(f"witness of {type.name.kind}")
+        watcher = _Watcher(self, recording.over(self._between("witness", channel)), Random(self._seed))
+        await watcher.session(type, SPECS[0], None, None, slow=0, on_live=task_status.started)
+
+    async def _watcher(self, who: str, channel: Channel) -> None:
+        rng = Random(f"{self._seed} {who}")
+        recording = self._recording(who)
+        watcher = _Watcher(self, recording.over(self._between("watcher", channel)), rng)
+        while not watcher.done:
+            heard, again = watcher.heard, rng.random() < 0.6
+            if heard and again:
+                # The last one, or one from long ago.
+                type, spec, after = heard[-1] if rng.random() < 0.6 else rng.choice(heard)
+            else:
+                type, spec, after = rng.choice(TYPES), rng.choice(SPECS), None
+            leave = rng.choice([1, 1, 2, 3, 8, 30])
+            await watcher.session(type, spec, after, leave, slow=rng.choice([0, 0, 3, 40]))
+
+
+class _Watcher:
+    """Opens one watch after the other.
+
+    Attributes:
+        heard: the positions after which it could go on.
+        done: whether it has been told of the last commit.
+    """
+
+    def __init__(self, load: WatchLoad, channel: Channel, rng: Random) -> None:
+        self._load = load
+        self._channel = channel
+        self._rng = rng
+        self.heard: list[_Heard] = []
+        self.done = False
+
+    async def session(
+        self,
+        type: ResourceType[Any],
+        spec: tuple[str, str, str],
+        after: Position | None,
+        leave: int | None,
+        *,
+        slow: int,
+        on_live: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Watch until so many items have come, or all has been told; ``slow``: turns of the loop for an item."""
+        load = self._load
+        request = pb.WatchListRequest(
+            type=type.name.message(),
+            tenancy=pb.Tenancy(partition=spec[0], namespace=spec[1]),
+            name_prefix=spec[2],
+            resume_after=None if after is None else after.message(),
+        )
+        try:
+            async with self._channel.stream(WATCH_LIST, request) as items:
+                heard = _Heard(type, spec, after or Position("", "", 0))
+                await self._read(items, heard, leave, slow, on_live)
+        except GRPCError as error:
+            if error.status not in (Status.OUT_OF_RANGE, Status.DATA_LOSS, Status.UNAVAILABLE):
+                raise
+            load.did[error.status.name] += 1
+            if error.status is not Status.UNAVAILABLE:
+                self.heard.clear()
+            await _pause(self._rng)
+
+    async def _read(
+        self, items: AsyncIterator[Any], heard: _Heard, leave: int | None, slow: int, on_live: Callable[[], None]
+    ) -> None:
+        load, live, count = self._load, False, 0
+        async for item in items:
+            count += 1
+            if isinstance(item, EndOfSnapshot | Bookmark):
+                heard = heard._replace(at=item.position)
+                load.did["resumed"] += isinstance(item, Bookmark) and item.resumed
+            elif isinstance(item, Changes) and not item.changes[-1].more:
+                # Not the last one's: what tells them in a wrong order is to come to an end as well.
+                told = max(each.revision for each in item.changes)
+                heard = heard._replace(at=heard.at._replace(revision=told))
+            if not isinstance(item, SnapshotChunk):
+                if not live:
+                    on_live()
+                live = True
+                self.heard.append(heard)
+                self.done = 0 < load._end_at <= heard.at.revision
+            if self.done:
+                return
+            if leave is not None and count >= leave and not load._ending.is_set():
+                load.did["left"] += 1
+                load.did["left in its snapshot"] += not live
+                return
+            for _ in range(0 if load._ending.is_set() else slow):
+                await trio.lowlevel.checkpoint()
+
+
+def told_of(facts: Sequence[Fact]) -> set[tuple[Kind, Key, int]]:
+    """The changes that some watch has told."""
+    kinds = {fact.watch: fact.kind for fact in facts if isinstance(fact, WatchOpened)}
+    return {
+        (kinds[fact.watch], each.key, each.revision)
+        for fact in facts
+        if isinstance(fact, ChangesTold)
+        for each in fact.changes
+    }
+
+
+def stored_as(type: ResourceType[Any], name: str, text: str) -> pb.Resource:
+    """A resource as a store keeps it, but for its version."""
+    made = a_note(name, text, type, partition="default", namespace="default", uid=uuid.uuid4().hex)
+    assert kind_of(made) == type.kind
+    return made
+
+
+async def _pause(rng: Random) -> None:
+    for _ in range(rng.choice([0, 1, 1, 2, 6])):
+        await trio.lowlevel.checkpoint()
+
+
+class FragileWires:
+    """A TCP proxy on loopback each of whose connections breaks after a number of bytes, until it is told to mend.
+
+    Attributes:
+        broken: how many connections it has broken.
+    """
+
+    def __init__(self, seed: int, target: str) -> None:
+        self._rng = Random(f"{seed} wires")
+        self._host, _, port = target.rpartition(":")
+        self._port = int(port)
+        self._mended = False
+        self.broken = 0
+
+    def mend(self) -> None:
+        """No connection breaks any more."""
+        self._mended = True
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[str]:
+        """Serve until the end of the block; yields the proxy's address."""
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, self._connection, listeners)
+            yield f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+            nursery.cancel_scope.cancel()
+
+    async def _connection(self, stream: trio.SocketStream) -> None:
+        left = self._rng.choice([700, 3_000, 6_000, 12_000])
+        try:
+            async with stream, await trio.open_tcp_stream(self._host, self._port) as inner, trio.open_nursery() as both:
+                both.start_soon(_pump, stream, inner)
+                async for piece in inner:
+                    if len(piece) > left and not self._mended:
+                        await stream.send_all(piece[:left])
+                        self.broken += 1
+                        both.cancel_scope.cancel()
+                    await stream.send_all(piece)
+                    left -= len(piece)
+                both.cancel_scope.cancel()
+        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            # One end is gone; the other one hears of it by the closing.
+            pass
+
+
+async def _pump(source: trio.SocketStream, sink: trio.SocketStream) -> None:
+    async for piece in source:
+        await sink.send_all(piece)

@@ -1,0 +1,208 @@
+"""Every store's watches keep every rule of a history, in the process and over TCP, under writers and watchers at once.
+
+A failure names its seed; ``HEADWAY_HISTORY_SEED`` runs that schedule again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
+from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchDecoder, WatchEncoder
+from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, _sqlite_reader, _tail
+from headway.testing.simulation._run import _deterministic
+from tests.helpers import lying_channel as lies
+from tests.helpers.etcd_server import EtcdServer
+from tests.helpers.lying_channel import Lie, LyingChannel
+from tests.helpers.watch_load import HISTORY, Connect, FragileWires, WatchLoad, load_registry
+
+SEED = int(os.environ.get("HEADWAY_HISTORY_SEED", "1"))
+STORES = ("memory", "sqlite", "etcd")
+
+
+@pytest.fixture(autouse=True)
+def _by_the_seed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is in memory alone runs as it ran before; and a snapshot of a few resources has a middle."""
+    for module in (_tail, _sqlite_reader):
+        monkeypatch.setattr(module, "SNAPSHOT_CHUNK", 8)
+    with _deterministic(SEED):
+        yield
+
+
+@pytest.fixture
+async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[Backend]]:
+    """The store that the test is parametrised with, as each engine of it has it: of etcd there are two."""
+    async with AsyncExitStack() as stack:
+        opened: list[Backend] = []
+        if request.param == "memory":
+            opened.append(await stack.enter_async_context(MemoryBackend(max_changes=HISTORY)))
+        elif request.param == "sqlite":
+            opened.append(await stack.enter_async_context(SqliteBackend(tmp_path / "store.db", max_changes=HISTORY)))
+        else:
+            server: EtcdServer = request.getfixturevalue("etcd")
+            url = f"etcd://{server.endpoint}{server.new_prefix()}"
+            for _ in range(2):
+                opened.append(await stack.enter_async_context(EtcdBackend(url, max_changes=HISTORY)))
+        yield opened
+
+
+def in_the_process(stores: list[Backend]) -> Connect:
+    """Connects to the services of these engines, in turn."""
+    services = [InProcessChannel(ResourceService(each, load_registry()), LeaseService(each)) for each in stores]
+
+    @asynccontextmanager
+    async def connect(number: int) -> AsyncIterator[Channel]:
+        yield services[number % len(services)]
+
+    return connect
+
+
+async def run(load: WatchLoad, ending: Callable[[], None] = lambda: None) -> None:
+    with trio.fail_after(50):
+        await load.run(ending)
+
+
+async def keeps_every_rule_in_the_process(stores: list[Backend]) -> None:
+    load = WatchLoad(SEED, stores[0], in_the_process(stores))
+    await run(load)
+    load.check()
+    # Else it was no such load.
+    assert min(load.did[each] for each in ("left", "left in its snapshot", "resumed", "OUT_OF_RANGE")) > 0, load.did
+
+
+@pytest.mark.parametrize("stores", ["memory"], indirect=True)
+async def test_watches_in_memory_keep_every_rule(
+    stores: list[Backend],
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """Whoever comes, leaves, goes on after a position, or falls behind; under virtual time, so as it ran before."""
+    await keeps_every_rule_in_the_process(stores)
+
+
+@pytest.mark.parametrize("stores", STORES[1:], indirect=True)
+async def test_watches_in_the_process_keep_every_rule(stores: list[Backend]) -> None:
+    """The same, with threads and another process."""
+    await keeps_every_rule_in_the_process(stores)
+
+
+@pytest.mark.parametrize("stores", STORES, indirect=True)
+async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
+    """The same, for most of them through connections that break in the middle of whatever they carry."""
+    whole: list[str] = []
+    fragile: list[str] = []
+    wires: list[FragileWires] = []
+    async with AsyncExitStack() as stack:
+        for store in stores:
+            services = Services(
+                ResourceService(store, load_registry()),
+                LeaseService(store),
+                aliases=SERVICE_ALIASES,
+                encoders={WATCH_LIST: WatchEncoder()},
+            )
+            server = await stack.enter_async_context(open_server(services, ["127.0.0.1:0"]))
+            whole.append(server.addresses[0])
+            wires.append(FragileWires(SEED, server.addresses[0]))
+            fragile.append(await stack.enter_async_context(wires[-1].open()))
+
+        def connect(number: int) -> AbstractAsyncContextManager[Channel]:
+            # The witnesses' is number 0: what befalls them befalls what the others are compared with.
+            where = fragile if number % 3 else whole
+            return open_channel(where[number % len(where)], decoders={WATCH_LIST: WatchDecoder})
+
+        load = WatchLoad(SEED, stores[0], connect)
+
+        def mend() -> None:
+            for each in wires:
+                each.mend()
+
+        await run(load, ending=mend)
+    load.check()
+    assert min(load.did["left"], load.did["resumed"], sum(each.broken for each in wires)) > 0, load.did
+
+
+LATER = {"reliable", "bookmarkable", "gapless", "resumable"}
+"""What a change that is left out may break, by what the watch tells next."""
+
+LIES: dict[type[Lie], tuple[set[str], set[str]]] = {
+    lies.SkipsACommit: (LATER, set()),
+    lies.SaysItTwice: ({"unique"}, set()),
+    lies.SaysItAgainLater: ({"unique"}, set()),
+    lies.SaysTheNewestFirst: ({"ordered"}, {"resumable"}),
+    lies.SaysACommitInPieces: ({"atomic"}, set()),
+    lies.LosesAPartOfACommit: ({"atomic"}, set()),
+    lies.ResumesOneTooLate: ({"resumable"}, LATER),
+    lies.ResumesOneTooEarly: ({"resumable"}, set()),
+    lies.SaysThatItResumesElsewhere: ({"resumable"}, {"bookmarkable", "ordered"}),
+    lies.EndsItsSnapshotEarly: ({"snapshot", "durable"}, set()),
+    lies.SaysAnOlderSnapshot: ({"snapshot", "durable"}, {"ordered"}),
+    lies.LeavesAGapAfterItsSnapshot: ({"gapless"}, LATER),
+    lies.BookmarksTooFar: ({"bookmarkable"}, set()),
+    lies.SaysSomethingElse: ({"agreed"}, set()),
+    lies.IsOfAnotherStore: ({"one store"}, set()),
+}
+"""One of the first is found of each lie, and what else may be besides."""
+
+
+async def broken_by(seed: int, lie: type[Lie], *liars: str) -> set[str]:
+    """The rules that a load breaks through a channel that lies to these."""
+
+    def between(who: str, channel: Channel) -> Channel:
+        return LyingChannel(channel, lie) if who in liars else channel
+
+    async with MemoryBackend(max_changes=HISTORY) as store:
+        load = WatchLoad(seed, store, in_the_process([store]), between=between)
+        await run(load)
+    found = {rule for rule, _ in load.history.violations()}
+    if found:
+        with pytest.raises(AssertionError, match=f"by the schedule of seed {seed}: "):
+            load.check()
+    return found
+
+
+def test_every_lie_is_told() -> None:
+    """So that none is there in name alone."""
+    assert set(LIES) == set(Lie.__subclasses__())
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_watch_that_lies_is_found(
+    lie: type[Lie],
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """By the rule that it breaks, and no other that has nothing to do with it; in some schedules a lie is none."""
+    rules, besides = LIES[lie]
+    found: set[str] = set()
+    for seed in range(1, 6):
+        found |= await broken_by(seed, lie, "watcher")
+        if found & rules:
+            break
+    assert found & rules
+    assert found <= rules | besides
+
+
+async def test_a_store_that_tells_nobody_of_a_commit_is_found(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """By what its writers were told."""
+    assert "durable" in await broken_by(1, lies.SkipsACommit, "watcher", "witness")
+
+
+async def test_a_load_in_memory_runs_again_as_it_has_run(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """So that what a seed has found is found again."""
+    ran = []
+    for _ in range(2):
+        with _deterministic(7):
+            async with MemoryBackend(max_changes=HISTORY) as store:
+                load = WatchLoad(7, store, in_the_process([store]))
+                await run(load)
+        ran.append([(type(each).__name__, getattr(each, "revision", 0)) for each in load.history.facts])
+    assert ran[0] == ran[1]
