@@ -2,10 +2,10 @@
 
 Measured: ``await client.write(resource)`` in the process, 6,400 creations by 64 tasks, on a real member that is
 durable. In it: what `write` has; the question where the store stands, which those who ask at one time share; the
-transaction, of which the reply is waited for; and the watch, which says all of it to the mirror meanwhile.
+transactions, which writes that come at one time share; and the watch, which says all of it to the mirror meanwhile.
 
-Against: as many bare Puts of the same keys' and resources' bytes by 64 tasks to the same member, over a channel of the
-same kind with the same limits and codec.
+Against: as many bare Puts of the same keys' and resources' bytes by 64 tasks to the same member, one call each, over a
+channel of the same kind with the same limits and codec.
 
 The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
 """

@@ -99,7 +99,7 @@ def _write_on(rig: Rig, commits: int) -> None:
     """Commits of an engine that was behind when the backup was made: it began no incarnation."""
 
     for index in range(commits):
-        rig.fake.put(b"/staff/head", head_value(0, b"%8d" % index))
+        rig.fake.put(b"/staff/head", head_value([0], b"%8d" % index))
 
 
 async def test_a_store_that_was_made_anew_has_another_id() -> None:

@@ -9,12 +9,16 @@ from headway.resource import Position, encode
 from headway.storage._etcd._layout import Layout, lease_name_from, place_of, scope_from
 from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage._etcd._records import (
+    PLACES,
     Head,
     StoredFence,
     Timeline,
     anchor_value,
     fence_value,
+    head_from,
     head_value,
+    resource_value,
+    revision_of,
     settled_value,
     timeline_from,
 )
@@ -22,8 +26,8 @@ from headway.storage._etcd._rejoin import check_same_history, check_standing
 from headway.testing._conformance_tools import KIND, thing
 
 LAYOUT = Layout("/p")
-TIMELINE = Timeline(((3, "a"), (8, "b")))
-HEAD = Head(10, 4, 1, b"nonce-10")
+TIMELINE = Timeline(((revision_of(3), "a"), (revision_of(8), "b")))
+HEAD = Head(revision_of(10), 4, (1,), b"nonce-10")
 KEY = ("default", "default", "n")
 
 
@@ -36,8 +40,8 @@ def put(revision: int, name: str = "n") -> Event:
     return Event(kv=KeyValue(key=key, value=encode(thing(name)), mod_revision=revision, version=1))
 
 
-def head(revision: int, sequence: int, changes: int = 1, nonce: bytes = b"nonce-xx") -> Event:
-    value = head_value(changes, nonce)
+def head(revision: int, sequence: int, *changes: int, nonce: bytes = b"nonce-xx") -> Event:
+    value = head_value(changes or (1,), nonce)
     return Event(kv=KeyValue(key=LAYOUT.head, value=value, mod_revision=revision, version=sequence))
 
 
@@ -48,8 +52,8 @@ def test_a_commit_is_applied_when_it_is_whole() -> None:
     it.hear([head(11, 5)], 0)
     found = it.tables.get(KIND, KEY)
     assert found is not None
-    assert found.version == "11"
-    assert it.position == Position("store", "b", 11)
+    assert found.version == str(revision_of(11))
+    assert it.position == Position("store", "b", revision_of(11))
 
 
 @pytest.mark.parametrize(
@@ -82,19 +86,48 @@ def test_a_stream_that_does_not_say_what_commits_say_is_left(events: list[Event]
     assert (it.head, it.tables.get(KIND, KEY)) == (HEAD, None)
 
 
+@pytest.mark.parametrize("counted", [0, 2, 6, 4 * PLACES + 4])
+def test_a_head_that_counts_no_commits_is_nothing_that_headway_wrote(counted: int) -> None:
+    with pytest.raises(ValueError, match="counted"):
+        head_from(KeyValue(key=LAYOUT.head, value=b"x" * (counted + 8), mod_revision=11, version=5))
+
+
+def test_commits_of_one_transaction_are_applied_one_by_one() -> None:
+    it = mirror()
+    events = [put(11), put(11, "m"), put(11, "o")]
+    for place, event in enumerate(events[1:], 1):
+        assert event.kv is not None
+        event.kv.value = resource_value(event.kv.value, place)
+    it.hear([*events, head(11, 5, 1, 1, 1)], 0)
+    assert it.head.revision == revision_of(11, 2)
+    changes = it.log.take(it.log.cursor(KIND, HEAD.revision))
+    assert changes is not None
+    assert [(each.revision, each.resource.version, each.more) for each in changes.changes] == [
+        (revision_of(11, place), str(revision_of(11, place)), False) for place in range(3)
+    ]
+
+
+def test_a_transaction_that_cannot_be_applied_as_a_whole_changes_nothing() -> None:
+    it = mirror()
+    gone = Event(type=EventEventType.DELETE, kv=put(11, "m").kv)
+    with pytest.raises(Lost):
+        it.hear([put(11), gone, head(11, 5, 1, 1)], 0)
+    assert (it.head, it.tables.get(KIND, KEY), it.log.head) == (HEAD, None, HEAD.revision)
+
+
 def test_an_interrupted_commit_is_heard_anew() -> None:
     it = mirror()
     it.hear([put(11)], 0)
     it.interrupted()
     it.hear([put(11), head(11, 5)], 0)
-    assert it.head.revision == 11
+    assert it.head.revision == revision_of(11)
 
 
 def test_a_rejoined_stream_begins_with_what_is_known() -> None:
     it = mirror()
     it.rejoining = True
     it.hear([put(10), head(10, 4, nonce=b"nonce-10"), put(11), head(11, 5)], 0)
-    assert it.head.revision == 11
+    assert it.head.revision == revision_of(11)
     for other in ([head(10, 4, nonce=b"another!")], [put(11), head(11, 5)]):
         it = mirror()
         it.rejoining = True
@@ -107,16 +140,16 @@ def test_a_fence_stands_above_its_lease_when_that_has_gone() -> None:
     fence = KeyValue(key=LAYOUT.fence("c", ""), value=fence_value(5, 2, leased=True), mod_revision=9, create_revision=4)
     lease = KeyValue(key=LAYOUT.lease("c"), value=b'["a", 5, 10, "", 0]', mod_revision=9, lease=77)
     it.load([fence, lease])
-    assert it.fence("c", "") == StoredFence(5, 2, True, 9, 4)
+    assert it.fence("c", "") == StoredFence(5, 2, True, revision_of(9), revision_of(4))
     gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=9))
     it.hear([gone], 0)
     assert it.fence("c", "").term == 5, "a deletion no later than its term is not its end"
     gone = Event(type=EventEventType.DELETE, kv=KeyValue(key=LAYOUT.lease("c"), mod_revision=12))
     it.hear([gone], 0)
-    assert it.fence("c", "") == StoredFence(6, 0, False, 9, 4)
+    assert it.fence("c", "") == StoredFence(6, 0, False, revision_of(9), revision_of(4))
 
 
-SEEN = Position("store", "a", 7)
+SEEN = Position("store", "a", revision_of(7))
 
 
 @pytest.mark.parametrize(
@@ -126,16 +159,21 @@ SEEN = Position("store", "a", 7)
         (None, TIMELINE, HEAD, "is gone"),
         ("store", None, HEAD, "anchor"),
         ("store", TIMELINE, None, "head is gone"),
-        ("store", Timeline(((3, "a"),)), HEAD._replace(revision=6), "stands at revision 6"),
-        ("store", Timeline(((3, "a"), (7, "c"))), HEAD, "not in this history"),
-        ("store", Timeline(((3, "x"), (8, "b"))), HEAD, "not in this history"),
+        (
+            "store",
+            Timeline(((revision_of(3), "a"),)),
+            HEAD._replace(revision=revision_of(6, 127)),
+            f"stands at revision {revision_of(6, 127)}",
+        ),
+        ("store", Timeline(((revision_of(3), "a"), (revision_of(7), "c"))), HEAD, "not in this history"),
+        ("store", Timeline(((revision_of(3), "x"), (revision_of(8), "b"))), HEAD, "not in this history"),
     ],
 )
 def test_another_history_is_found(
     store_id: str | None, timeline: Timeline | None, head: Head | None, says: str
 ) -> None:
     check_same_history(SEEN, "store", TIMELINE, HEAD)
-    check_same_history(SEEN, "store", Timeline(((3, "a"),)), HEAD._replace(revision=7))
+    check_same_history(SEEN, "store", Timeline(((revision_of(3), "a"),)), HEAD._replace(revision=revision_of(7)))
     with pytest.raises(OtherHistory, match=says):
         check_same_history(SEEN, store_id, timeline, head)
 
@@ -143,7 +181,7 @@ def test_another_history_is_found(
 def test_the_same_revision_with_another_commit_is_another_history() -> None:
     it = mirror()
     assert check_standing(it, HEAD)
-    assert not check_standing(it, HEAD._replace(revision=11))
+    assert not check_standing(it, HEAD._replace(revision=revision_of(11)))
     with pytest.raises(OtherHistory):
         check_standing(it, HEAD._replace(nonce=b"another!"))
 
@@ -164,7 +202,8 @@ def test_names_are_written_so_that_none_is_taken_for_another() -> None:
 
 
 def test_each_revision_is_of_one_incarnation() -> None:
-    assert [TIMELINE.at(revision) for revision in (3, 7, 8, 100)] == ["a", "a", "b", "b"]
-    assert TIMELINE.lefts() == {"a": 7, "b": None}
+    revisions = [revision_of(3), revision_of(7, 127), revision_of(8), revision_of(100)]
+    assert [TIMELINE.at(revision) for revision in revisions] == ["a", "a", "b", "b"]
+    assert TIMELINE.lefts() == {"a": revision_of(7, 127), "b": None}
     written = KeyValue(key=LAYOUT.anchor, value=anchor_value("c", TIMELINE), mod_revision=20)
-    assert timeline_from(written) == Timeline((*TIMELINE.eras, (20, "c")))
+    assert timeline_from(written) == Timeline((*TIMELINE.eras, (revision_of(20), "c")))

@@ -9,6 +9,7 @@ import pytest
 
 from headway.storage._etcd import _follow
 from headway.storage._etcd._opened import Opened
+from headway.storage._etcd._records import etcd_revision
 from headway.storage._etcd._snapshot import load_mirror, read_standing
 from headway.testing._conformance_tools import put, thing
 from tests.storage.etcd_kit import Rig, followed, primed, rigged, until
@@ -55,7 +56,7 @@ async def test_a_commit_answered_before_a_snapshot_that_lacks_it_is_no_other_his
 
         monkeypatch.setattr(Opened, "replace", replaced)
         monkeypatch.setattr(_follow, "load_mirror", raced_by_a_commit(rig, load_mirror, raced))
-        rig.fake.cancel_watches("compacted", compact_revision=rig.store.position.revision)
+        rig.fake.cancel_watches("compacted", compact_revision=etcd_revision(rig.store.position.revision))
         await until(lambda: stood)
         assert stood[0] >= raced[0]
         await followed(await primed(rig.store), rig.store)

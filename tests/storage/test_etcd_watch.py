@@ -11,6 +11,7 @@ from headway._gen.mvccpb import Event
 from headway.errors import HistoryGone, Unavailable
 from headway.storage import EtcdBackend
 from headway.storage._etcd import _follow
+from headway.storage._etcd._records import etcd_revision
 from headway.testing._conformance_tools import names, put, putting, reading, refused, remove, thing, told, uid_of
 from tests.helpers.fake_etcd import FakeEtcd
 from tests.storage.etcd_kit import followed, primed, rigged, until
@@ -98,7 +99,7 @@ async def test_a_watch_in_another_members_past_says_nothing_new() -> None:
         rig.fake.on_watch = first_of_the_past
         rig.fake.cancel_watches("etcdserver: no leader")
         await until(lambda: len(rig.fake.watches) == 2 and rig.fake.watchers)
-        assert rig.fake.watches[1].start_revision == at.revision + 1
+        assert rig.fake.watches[1].start_revision == etcd_revision(at.revision) + 1
         await put(rig.store, thing("b"))
         await followed(reader, rig.store)
         assert [name for _, name, _ in told(reader.changes)] == ["b"]
@@ -170,8 +171,10 @@ async def test_after_a_compaction_the_store_is_read_anew() -> None:
             await remove(other, doomed, str(at.revision))
             here = await put(other, thing("a"))
             rig.fake.on_watch = lambda response: [response]
-            rig.fake.compact(here.revision)
-            rig.fake.cancel_watches("mvcc: required revision has been compacted", compact_revision=here.revision)
+            rig.fake.compact(etcd_revision(here.revision))
+            rig.fake.cancel_watches(
+                "mvcc: required revision has been compacted", compact_revision=etcd_revision(here.revision)
+            )
             assert await names(rig.store) == ["a"]
         await refused(HistoryGone, _all_of(reader), "a watcher whose changes are gone")
         await refused(HistoryGone, reading(rig.store, after=at), "a position whose history is gone")
@@ -219,7 +222,7 @@ async def test_progress_is_proof_of_nothing() -> None:
         await reader.until(at.revision)
         assert told(reader.changes) == [(at.revision, "b", False)]
         assert reader.bookmarks == []
-        assert at.revision == here.revision + 1
+        assert etcd_revision(at.revision) == etcd_revision(here.revision) + 1
         assert len(rig.fake.watches) == 1
 
 

@@ -64,8 +64,8 @@ async def decided(
                 raise
         else:
             if draft is not None:
-                if (reply := await opened.submit(draft)) is not None:
-                    return done(reply, reply.header.revision)  # type: ignore[union-attr]  # every reply has one
+                if (made := await opened.submit(draft)) is not None:
+                    return done(*made)
                 if trio.current_time() > gives_up_at:
                     raise Unavailable(f"others kept coming before this commit for {_GIVING_UP} s; nothing was written")
             elif confirmed:

@@ -18,6 +18,7 @@ from headway.storage._etcd._founding import begin_incarnation
 from headway.storage._etcd._layout import LEASE, Layout
 from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage._etcd._opened import Opened
+from headway.storage._etcd._records import etcd_revision
 from headway.storage._etcd._rejoin import check_same_history, check_standing
 from headway.storage._etcd._snapshot import load_mirror, read_pages, read_standing
 
@@ -74,7 +75,7 @@ class Follower:
         self._stream.cancel()
 
     async def run(self, opened: Opened, start: int) -> None:
-        """Follow from what comes at revision ``start`` on, until cancelled."""
+        """Follow from what comes at etcd's revision ``start`` on, until cancelled."""
         todo = _Next.FOLLOW
         while True:
             try:
@@ -121,7 +122,7 @@ class Follower:
         if standing.head is None or not check_standing(mirror, standing.head):
             # With the last commit that is known: that it comes again as it was proves what follows it.
             mirror.rejoining = True
-            return mirror.head.revision
+            return etcd_revision(mirror.head.revision)
         # Whatever else has happened meanwhile was no commit. Only leases are heard of without one.
         leases: list[KeyValue] = []
         await read_pages(self._client, self._layout.under(LEASE), standing.revision, leases.extend)
@@ -207,7 +208,7 @@ class Follower:
     def _hear_progress(self, opened: Opened, response: WatchResponse) -> None:
         """Proof of nothing: it moves no frontier. But it may prove that the watch has left something out."""
         claimed = response.header.revision if response.header is not None else 0
-        if claimed >= opened.position.revision > opened.mirror.head.revision:
+        if claimed >= etcd_revision(opened.position.revision) > etcd_revision(opened.mirror.head.revision):
             self._counts["false progress"] += 1
             raise Lagging(f"the watch claims to have said everything up to {claimed}")
 

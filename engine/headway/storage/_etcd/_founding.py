@@ -12,7 +12,7 @@ from headway.errors import OutcomeUnknown, Unavailable
 from headway.storage._etcd._address import EtcdAddress
 from headway.storage._etcd._client import CALL_TIMEOUT, EtcdClient, open_client
 from headway.storage._etcd._layout import Layout
-from headway.storage._etcd._records import anchor_value, head_value
+from headway.storage._etcd._records import anchor_value, etcd_revision, head_value
 from headway.storage._etcd._snapshot import read_standing
 from headway.storage._etcd._transaction import putting, unchanged
 
@@ -32,13 +32,13 @@ async def begin_incarnation(client: EtcdClient, layout: Layout) -> None:
         timeline = standing.timeline
         if timeline is not None and timeline.eras[-1][1] == incarnation:
             return
-        compared = [unchanged(layout.anchor, timeline.eras[-1][0] if timeline is not None else 0)]
+        compared = [unchanged(layout.anchor, etcd_revision(timeline.eras[-1][0]) if timeline is not None else 0)]
         written = [putting(layout.anchor, anchor_value(incarnation, timeline))]
         if standing.store_id is None:
             compared.append(unchanged(layout.store, 0))
             written.append(putting(layout.store, uuid.uuid4().hex.encode()))
         # The store's id is not counted: nobody follows a store before it has one.
-        written.append(putting(layout.head, head_value(1, os.urandom(8))))
+        written.append(putting(layout.head, head_value((1,), os.urandom(8))))
         try:
             if (await client.write(TxnRequest(compare=compared, success=written))).succeeded:
                 return

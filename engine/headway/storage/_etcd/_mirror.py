@@ -2,11 +2,12 @@
 
 Invariants:
 
-1. The mirror stands at `head`, the last commit applied. Each commit puts the head's key, whose etcd version counts
-   them, and says there how many keys it changes. So a commit is applied when all of it is here and it is the next one:
-   a watch that loses, cuts or invents something is found out (`Lost`), whatever its progress notifications say.
+1. The mirror stands at `head`, the last transaction of commits applied. Each puts the head's key, whose etcd version
+   counts them, and says there how many keys each of its commits changes. So it is applied when all of it is here and it
+   is the next one: a watch that loses, cuts or invents something is found out (`Lost`), whatever its progress
+   notifications say.
 2. What is at or below the head is stale: refused, and counted. So is whatever else a stream repeats.
-3. After a stream was interrupted the first commit that comes is the one that the mirror stands at, with the same nonce;
+3. After a stream was interrupted the first that comes is the one that the mirror stands at, with the same nonce;
    otherwise this is another history (`OtherHistory`).
 4. That a lease has gone is no commit: etcd takes its key away. It is heard of in between, and is final for its term.
 """
@@ -17,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
-from headway.resource import Key, Kind, Position, decode, pb, resource_key
+from headway.resource import Kind, Position, decode, pb, resource_key
 from headway.storage._backend import Fence
 from headway.storage._errors import FenceLowered
 from headway.storage._etcd._layout import (
@@ -39,15 +40,19 @@ from headway.storage._etcd._records import (
     StoredFence,
     StoredLease,
     Timeline,
+    etcd_revision,
     fence_from,
     head_from,
     lease_from,
+    placed_body,
+    revision_of,
     timeline_from,
 )
 from headway.storage._leases import lease_of
 from headway.storage._log import CommitLog
 from headway.storage._tables import ResourceTables
 
+_Gathered = tuple[bytes, bytes, Event]
 _NONE: Mapping[bytes, pb.Resource] = {}
 _COMMITTED = frozenset((RESOURCE, OWNED, FENCE, LEASE, ANCHOR))
 
@@ -87,17 +92,17 @@ class Mirror:
         self.tables = ResourceTables()
         self.leases: dict[str, StoredLease] = {}
         self.log = CommitLog(head.revision, max_changes=max_changes, max_age=max_age)
-        # Whether the commit at the head is to come again, as a proof that this is the same history.
+        # Whether the transaction at the head is to come again, as a proof that this is the same history.
         self.rejoining = False
         # Counts whatever has made the mirror different.
         self.version = 0
-        # By the nonce of their commit: resources that this process has on their way, which needn't be decoded.
+        # By the nonce of their transaction: resources that this process has on their way, which needn't be decoded.
         self.given: dict[bytes, Mapping[bytes, pb.Resource]] = {}
         self._layout = layout
         self._counts = counts
         self._fences: dict[tuple[str, str], StoredFence] = {}
-        # What has come of the commit that isn't whole yet. Invariant: all of one revision, above the head.
-        self._gathered: list[tuple[bytes, bytes, Event]] = []
+        # What has come of the transaction that isn't whole yet. Invariant: all of one revision, above the head.
+        self._gathered: list[_Gathered] = []
 
     @property
     def position(self) -> Position:
@@ -158,7 +163,7 @@ class Mirror:
     def _load_resource(self, kv: KeyValue, rest: bytes, former: Mirror | None) -> None:
         kind, key = place_of(rest)
         known = former.tables.get(kind, key) if former is not None else None
-        if known is None or known.version != str(kv.mod_revision):
+        if known is None or known.version != str(revision_of(kv.mod_revision, placed_body(kv.value)[0])):
             known = _resource(kv)
         self.tables.put(kind, key, known)
 
@@ -173,29 +178,30 @@ class Mirror:
             if segment == HEAD:
                 self._hear_head(event, kv, now)
             elif segment == LEASE and event.type == EventEventType.DELETE:
-                self._end_lease(rest, kv.mod_revision)
+                self._end_lease(rest, revision_of(kv.mod_revision))
             elif segment in _COMMITTED:
                 self._gather(segment, rest, event, kv.mod_revision)
-            elif segment == STORE and kv.mod_revision > self.head.revision:
+            elif segment == STORE and revision_of(kv.mod_revision) > self.head.revision:
                 raise OtherHistory("the store's id was written to")
 
     def interrupted(self) -> None:
-        """The stream has ended: of a commit that has not come as a whole nothing is kept."""
+        """The stream has ended: of a transaction that has not come as a whole nothing is kept."""
         self._gathered.clear()
 
     def _gather(self, segment: bytes, rest: bytes, event: Event, revision: int) -> None:
-        if revision <= self.head.revision:
+        stands = etcd_revision(self.head.revision)
+        if revision <= stands:
             # At the head itself it is what the stream was asked to begin with.
-            if not (self.rejoining and revision == self.head.revision):
+            if not (self.rejoining and revision == stands):
                 self._counts["stale events"] += 1
             return
         if self._gathered and self._gathered[0][2].kv.mod_revision != revision:  # type: ignore[union-attr]  # as above
-            raise Lost(f"a commit was not whole when an event of revision {revision} came")
+            raise Lost(f"a commit was not whole when an event of etcd's revision {revision} came")
         self._gathered.append((segment, rest, event))
 
     def _hear_head(self, event: Event, kv: KeyValue, now: float) -> None:
-        revision = kv.mod_revision
-        if revision < self.head.revision or (revision == self.head.revision and not self.rejoining):
+        revision, stands = kv.mod_revision, etcd_revision(self.head.revision)
+        if revision < stands or (revision == stands and not self.rejoining):
             self._counts["stale commits"] += 1
             return
         if event.type == EventEventType.DELETE:
@@ -211,48 +217,62 @@ class Mirror:
 
     def _check_next(self, head: Head) -> None:
         if head.sequence != self.head.sequence + 1:
-            raise Lost(f"commit {head.sequence} came after commit {self.head.sequence}")
-        gathered = self._gathered
-        if len(gathered) != head.changes:
-            raise Lost(f"{len(gathered)} of the {head.changes} changes of the commit at {head.revision} have come")
-        if gathered and gathered[0][2].kv.mod_revision != head.revision:  # type: ignore[union-attr]  # as above
+            raise Lost(f"transaction {head.sequence} came after {self.head.sequence}")
+        gathered, changes = self._gathered, sum(head.changes)
+        if len(gathered) != changes:
+            raise Lost(f"{len(gathered)} of the {changes} changes of the commits up to {head.revision} have come")
+        if gathered and gathered[0][2].kv.mod_revision != etcd_revision(head.revision):  # type: ignore[union-attr]  # as above
             raise Lost(f"changes came that no commit has made, before the one at {head.revision}")
 
     def _apply(self, head: Head, now: float) -> None:
         gathered, self._gathered = self._gathered, []
         given = self.given.pop(head.nonce, _NONE)
         # Whatever can't be read is found before anything is applied.
-        puts = [
-            _resource(event.kv, given) if segment == RESOURCE and event.type == EventEventType.PUT else None  # type: ignore[arg-type]  # as above
-            for segment, _, event in gathered
+        changed = [
+            self._changed(rest, event, given) if segment == RESOURCE else None for segment, rest, event in gathered
         ]
-        changes: list[tuple[Kind, pb.Resource, bool]] = []
-        for (segment, rest, event), put in zip(gathered, puts, strict=True):
-            kv = event.kv
-            assert kv is not None
-            if put is not None:
-                kind = _kind(put)
-                self.tables.put(kind, resource_key(put), put)
-                changes.append((kind, put, False))
-            elif segment == RESOURCE:
-                changes.append(self._removed(*place_of(rest)))
-            elif segment == FENCE:
-                self._fences[scope_from(rest)] = fence_from(kv)
-            elif segment == LEASE:
-                self._put_lease(rest, kv)
-            elif segment == ANCHOR:
-                self.timeline = timeline_from(kv)
+        commits: list[tuple[int, list[tuple[Kind, pb.Resource, bool]]]] = []
+        begin = 0
+        for revision, count in enumerate(head.changes, head.revision - len(head.changes) + 1):
+            changes = [each for each in changed[begin : begin + count] if each is not None]
+            for _, resource, deleted in changes:
+                if not deleted and resource.version != str(revision):
+                    raise ValueError(f"version {resource.version} was written in commit {revision}, as the head says")
+            commits.append((revision, changes))
+            begin += count
+        for segment, rest, event in gathered:
+            self._put(segment, rest, event.kv)  # type: ignore[arg-type]  # as above
+        for revision, changes in commits:
+            for kind, resource, deleted in changes:
+                if deleted:
+                    self.tables.remove(kind, resource_key(resource))
+                else:
+                    self.tables.put(kind, resource_key(resource), resource)
+            self.log.append(revision, changes, now)
         self.head = head
         self.version += 1
-        self.log.append(head.revision, changes, now)
         if self.timeline.eras[-1][0] == head.revision:
             self.log.mark()
 
-    def _removed(self, kind: Kind, key: Key) -> tuple[Kind, pb.Resource, bool]:
-        old = self.tables.remove(kind, key)
+    def _changed(self, rest: bytes, event: Event, given: Mapping[bytes, pb.Resource]) -> tuple[Kind, pb.Resource, bool]:
+        """What was put, or deleted, as the log has it."""
+        if event.type == EventEventType.PUT:
+            new = _resource(event.kv, given)  # type: ignore[arg-type]  # as above
+            return _kind(new), new, False
+        kind, key = place_of(rest)
+        old = self.tables.get(kind, key)
         if old is None:
             raise Lost(f"{'/'.join((*kind, *key))} was deleted and had not been there")
         return kind, old, True
+
+    def _put(self, segment: bytes, rest: bytes, kv: KeyValue) -> None:
+        """What a commit has put besides resources."""
+        if segment == FENCE:
+            self._fences[scope_from(rest)] = fence_from(kv)
+        elif segment == LEASE:
+            self._put_lease(rest, kv)
+        elif segment == ANCHOR:
+            self.timeline = timeline_from(kv)
 
     def _put_lease(self, rest: bytes, kv: KeyValue) -> None:
         name = lease_name_from(rest)
@@ -267,15 +287,16 @@ class Mirror:
 
 
 def _resource(kv: KeyValue, given: Mapping[bytes, pb.Resource] = _NONE) -> pb.Resource:
+    place, body = placed_body(kv.value)
     resource = given.get(kv.key)
     if resource is None:
         try:
-            resource = decode(pb.Resource, kv.value)
+            resource = decode(pb.Resource, body)
         except ValueError as error:
             raise ValueError(f"{kv.key!r}: {error}") from error
     if resource.id is None or resource.id.type is None:
         raise ValueError(f"{kv.key!r} holds a resource without an id")
-    resource.version = str(kv.mod_revision)
+    resource.version = str(revision_of(kv.mod_revision, place))
     return resource
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -15,7 +15,9 @@ from headway.storage._etcd._client import CALL_TIMEOUT, EtcdClient
 from headway.storage._etcd._confirming import Confirmations
 from headway.storage._etcd._layout import Layout
 from headway.storage._etcd._mirror import Mirror
-from headway.storage._etcd._transaction import Draft
+from headway.storage._etcd._records import etcd_revision, revision_of
+from headway.storage._etcd._together import Made, Together
+from headway.storage._etcd._transaction import Draft, transaction
 from headway.storage._tail import Pulse
 
 CATCH_UP = CALL_TIMEOUT
@@ -53,6 +55,7 @@ class Opened:
         self.kept: dict[str, tuple[int, float]] = {}
         self._suspect = suspect
         self._confirmations = Confirmations(nursery, self._catch_up)
+        self._together = Together(self._write)
         # Invariant: no revision of this history above this one and the mirror's has been shown to anybody.
         self._seen = mirror.head.revision
         self._stopped: Callable[[], HeadwayError] | None = None
@@ -82,7 +85,7 @@ class Opened:
         """Read where the store stands, and wait until the mirror does, too."""
         mirror, heard = self.mirror, self.mirror.head.revision
         revision = await self.read_head()
-        if revision < heard:
+        if etcd_revision(revision) < etcd_revision(heard):
             self._suspect(f"a linearizable read found revision {revision} after {heard} had been heard of")
             raise Unavailable(f"etcd at {self.client.where} answered with an older state than before")
         with trio.move_on_after(CATCH_UP):
@@ -98,12 +101,12 @@ class Opened:
         )
 
     async def read_head(self) -> int:
-        """The last commit's revision, by a linearizable read of etcd's. Raises Unavailable."""
+        """The revision of the first commit of the last transaction, by a linearizable read. Raises Unavailable."""
         reply = await self.client.range(RangeRequest(key=self.layout.head, keys_only=True))
         if not reply.kvs:
             self._suspect("the head is gone")
             raise Unavailable(f"the store at {self.client.where} has no head any more")
-        return reply.kvs[0].mod_revision
+        return revision_of(reply.kvs[0].mod_revision)
 
     # --- Commits -------------------------------------------------------------
 
@@ -111,20 +114,26 @@ class Opened:
         """A commit on what the mirror believes."""
         return Draft(self.layout, self.mirror)
 
-    async def submit(self, draft: Draft) -> TxnResponse | None:
+    async def submit(self, draft: Draft) -> Made | None:
         """Make a commit; None when something that it compares doesn't hold, and nothing was done.
 
         Not to be cancelled: call it where cancellation is shielded from.
         """
+        return await self._together.submit(draft)
+
+    async def _write(self, drafts: Sequence[Draft]) -> TxnResponse:
+        """Make the commits of one transaction, or none of them."""
         nonce, given = os.urandom(8), self.mirror.given
-        given[nonce] = draft.given
+        given[nonce] = drafts[0].given
+        if len(drafts) > 1:
+            given[nonce] = {key: new for draft in drafts for key, new in draft.given.items()}
         reply: TxnResponse | None = None
         try:
-            reply = await self.client.write(draft.request(nonce))
+            reply = await self.client.write(transaction(self.layout, drafts, nonce))
         finally:
             if reply is None or not reply.succeeded:
                 given.pop(nonce, None)
-        return reply if reply.succeeded else None
+        return reply
 
     async def believe_anew(self, believed: Mirror) -> None:
         """After a commit that was refused for what it compares: wait until the mirror knows better."""

@@ -1,4 +1,7 @@
-"""What the keys of a store hold besides resources. Pure.
+"""What the keys of a store hold, and how a commit's revision follows from etcd's. Pure.
+
+etcd gives a transaction one revision, and commits that go to it together have one each: etcd's times `PLACES`, and the
+commit's place in the transaction.
 
 Bytes that nobody here has written are a ValueError.
 """
@@ -7,7 +10,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headway._gen.mvccpb import KeyValue
@@ -17,32 +20,63 @@ KNOWN_INCARNATIONS = 256
 """How many former incarnations an anchor names; a position of an older one can't be resumed after."""
 
 
+PLACES = 128
+"""How many commits one transaction has room for."""
+
+# Before the body of a resource whose commit has another place than the first: a field that no resource has.
+_PLACE = b"\xc0\x3e"
+_COUNT, _NONCE = 4, 8
+
+
+def revision_of(etcd_revision: int, place: int = 0) -> int:
+    """The revision of the commit at a place of the transaction that has etcd's."""
+    return etcd_revision * PLACES + place
+
+
+def etcd_revision(revision: int) -> int:
+    """What etcd has given to the transaction of a commit."""
+    return revision // PLACES
+
+
+def resource_value(body: bytes, place: int) -> bytes:
+    """What is stored of a resource, by the commit at this place of its transaction."""
+    return _PLACE + bytes((place,)) + body if place else body
+
+
+def placed_body(value: bytes) -> tuple[int, bytes]:
+    """The place of the commit that has stored a resource, and the resource's body."""
+    return (value[2], value[3:]) if value[:2] == _PLACE else (0, value)
+
+
 class Head(NamedTuple):
-    """The last commit.
+    """The last transaction of commits.
 
     Attributes:
-        revision: its own, which is etcd's.
-        sequence: how many commits there have been: the next one has the next number.
-        changes: how many other keys it has changed; those that leases take away with them are not counted.
+        revision: of its last commit.
+        sequence: how many transactions there have been: the next one has the next number.
+        changes: how many other keys each of its commits has changed; those that leases take away with them are not
+            counted.
         nonce: drawn for it alone. Two histories of one store that have a commit at one revision differ in it.
     """
 
     revision: int
     sequence: int
-    changes: int
+    changes: tuple[int, ...]
     nonce: bytes
 
 
-def head_value(changes: int, nonce: bytes) -> bytes:
-    """What a commit puts at the head."""
-    return changes.to_bytes(4) + nonce
+def head_value(changes: Sequence[int], nonce: bytes) -> bytes:
+    """What a transaction puts at the head."""
+    return b"".join(count.to_bytes(_COUNT) for count in changes) + nonce
 
 
 def head_from(kv: KeyValue) -> Head:
-    """The last commit, from the key that it has put."""
-    if len(kv.value) != 12:
-        raise ValueError(f"{kv.key!r} holds {len(kv.value)} bytes and not 12")
-    return Head(kv.mod_revision, kv.version, int.from_bytes(kv.value[:4]), kv.value[4:])
+    """The last transaction of commits, from the key that it has put."""
+    counted = len(kv.value) - _NONCE
+    if counted % _COUNT or not 0 < counted <= PLACES * _COUNT:
+        raise ValueError(f"{kv.key!r} holds {len(kv.value)} bytes, and no commits are counted by so many")
+    changes = tuple(int.from_bytes(kv.value[at : at + _COUNT]) for at in range(0, counted, _COUNT))
+    return Head(revision_of(kv.mod_revision, len(changes) - 1), kv.version, changes, kv.value[counted:])
 
 
 class StoredFence(NamedTuple):
@@ -72,7 +106,8 @@ def fence_value(term: int, number: int, *, leased: bool) -> bytes:
 def fence_from(kv: KeyValue) -> StoredFence:
     """A fence from its key."""
     term, number, leased = json.loads(kv.value)
-    return StoredFence(int(term), int(number), bool(leased), kv.mod_revision, kv.create_revision)
+    raised, since = revision_of(kv.mod_revision), revision_of(kv.create_revision)
+    return StoredFence(int(term), int(number), bool(leased), raised, since)
 
 
 def settled_value(revision: int) -> bytes:
@@ -107,7 +142,7 @@ def lease_from(name: str, kv: KeyValue) -> StoredLease:
     """A lease from its key."""
     holder, term, ttl, attempt, acquired_at = json.loads(kv.value)
     lease = Lease(name, str(holder), int(term), float(ttl), str(attempt), float(acquired_at))
-    return StoredLease(lease, kv.lease, kv.mod_revision)
+    return StoredLease(lease, kv.lease, revision_of(kv.mod_revision))
 
 
 class Timeline(NamedTuple):
@@ -132,11 +167,13 @@ class Timeline(NamedTuple):
 def anchor_value(incarnation: str, former: Timeline | None) -> bytes:
     """What an engine that begins a new incarnation puts at the anchor: its first revision is the anchor's own."""
     eras = former.eras[-KNOWN_INCARNATIONS:] if former is not None else ()
-    return json.dumps({"incarnation": incarnation, "former": eras}).encode()
+    return json.dumps(
+        {"incarnation": incarnation, "former": [(etcd_revision(first), id) for first, id in eras]}
+    ).encode()
 
 
 def timeline_from(kv: KeyValue) -> Timeline:
     """The timeline from the anchor."""
     value = json.loads(kv.value)
-    former = tuple((int(first), str(id)) for first, id in value["former"])
-    return Timeline((*former, (kv.mod_revision, str(value["incarnation"]))))
+    former = tuple((revision_of(int(first)), str(id)) for first, id in value["former"])
+    return Timeline((*former, (revision_of(kv.mod_revision), str(value["incarnation"]))))

@@ -27,7 +27,7 @@ class Standing(NamedTuple):
     """Where a store stands.
 
     Attributes:
-        revision: of etcd when it answered; at or above the head's.
+        revision: etcd's own when it answered; at or above that of the head's transaction.
         store_id, timeline, head: None where there is none.
     """
 

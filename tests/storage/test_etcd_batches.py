@@ -1,0 +1,177 @@
+"""Which commits go to etcd together, and when: by themselves, with no etcd."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+import trio
+
+from headway._gen.etcdserverpb import ResponseHeader, TxnResponse
+from headway.errors import OutcomeUnknown
+from headway.resource import resource_key
+from headway.storage import Require, RequireOwnsNothing
+from headway.storage._etcd._layout import Layout
+from headway.storage._etcd._mirror import Mirror
+from headway.storage._etcd._records import Head, Timeline, revision_of
+from headway.storage._etcd._together import MOST_BYTES, MOST_OPERATIONS, MOST_UNDER_WAY, Made, Together
+from headway.storage._etcd._transaction import Draft
+from headway.storage._etcd._transaction import putting as putting_key
+from headway.testing._conformance_tools import kind_of, putting, thing
+
+LAYOUT = Layout("/p")
+
+
+def draft(*names: str, size: int = 0) -> Draft:
+    """A commit that creates these."""
+    mirror = Mirror(LAYOUT, "s", Timeline(((0, "a"),)), Head(0, 1, (0,), b""), Counter(), max_changes=9, max_age=9)
+    made = Draft(LAYOUT, mirror)
+    operations = [putting(thing(name, "x" * size)) for name in names]
+    made.believe(operations)
+    made.apply([(each.kind, each.key, None, each.resource) for each in operations])
+    return made
+
+
+class Etcd:
+    """Takes every transaction, when it is let; as `Together` is told of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.go_on = trio.Event()
+        self.error: BaseException | None = None
+
+    async def write(self, drafts: Sequence[Draft]) -> TxnResponse:
+        self.asked.append(len(drafts))
+        revision = len(self.asked)
+        await self.go_on.wait()
+        if self.error is not None:
+            raise self.error
+        return TxnResponse(header=ResponseHeader(revision=revision), succeeded=True)
+
+
+async def test_no_more_are_under_way_than_are_good_for_it_and_the_rest_goes_together() -> None:
+    etcd, made = Etcd(), list[Made]()
+    together = Together(etcd.write)
+
+    async def submit(each: Draft) -> None:
+        reply = await together.submit(each)
+        assert reply is not None
+        made.append(reply)
+
+    async with trio.open_nursery() as nursery:
+        for index in range(MOST_UNDER_WAY):
+            nursery.start_soon(submit, draft(f"first{index}"))
+            await trio.testing.wait_all_tasks_blocked()
+        for index in range(10):
+            nursery.start_soon(submit, draft(f"n{index}"))
+            await trio.testing.wait_all_tasks_blocked()
+        assert etcd.asked == [1] * MOST_UNDER_WAY
+        etcd.go_on.set()
+    assert etcd.asked == [*[1] * MOST_UNDER_WAY, 10]
+    assert len({each.revision for each in made}) == MOST_UNDER_WAY + 10
+    last = MOST_UNDER_WAY + 1
+    assert sorted(each.revision for each in made)[-10:] == [revision_of(last, place) for place in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("drafts", "asked"),
+    [
+        ([draft(f"n{index}") for index in range(MOST_OPERATIONS + 20)], [MOST_OPERATIONS - 2, 22]),
+        ([draft(*(f"n{index}-{part}" for part in range(40))) for index in range(3)], [2, 1]),
+        ([draft(f"n{index}", size=MOST_BYTES // 5) for index in range(6)], [4, 2]),
+        ([draft(f"n{index}", size=MOST_BYTES // 4) for index in range(3)], [1, 1, 1]),
+        ([draft("same") for _ in range(4)], [1, 1, 1, 1]),
+        ([draft("a"), draft("b", "a"), draft("b")], [2, 1]),
+    ],
+    ids=["writers", "operations", "bytes", "large ones", "of one key", "of some"],
+)
+async def test_a_transaction_is_never_more_than_etcd_takes(drafts: list[Draft], asked: list[int]) -> None:
+    """And who does not fit with the others waits for nobody."""
+    etcd = Etcd()
+    together = Together(etcd.write)
+    async with trio.open_nursery() as nursery:
+        for each in (*(draft(f"first{index}") for index in range(MOST_UNDER_WAY)), *drafts):
+            nursery.start_soon(together.submit, each)
+            await trio.testing.wait_all_tasks_blocked()
+        etcd.go_on.set()
+    assert sorted(etcd.asked) == sorted([*[1] * MOST_UNDER_WAY, *asked])
+
+
+async def test_who_is_with_an_interrupted_writer_is_told() -> None:
+    """Nobody knows whether it has happened, and nobody is left waiting."""
+    etcd = Etcd()
+    etcd.error = KeyboardInterrupt()
+    etcd.go_on.set()
+    together = Together(etcd.write)
+    told: list[str] = []
+
+    async def submit(index: int) -> None:
+        try:
+            await together.submit(draft(f"n{index}"))
+        except (OutcomeUnknown, KeyboardInterrupt) as error:
+            told.append(type(error).__name__)
+
+    async with trio.open_nursery() as nursery:
+        for index in range(4):
+            nursery.start_soon(submit, index)
+    assert sorted(told) == ["KeyboardInterrupt", *["OutcomeUnknown"] * 3]
+    etcd.error = None
+    assert await together.submit(draft("again")) is not None
+
+
+async def test_who_leaves_while_waiting_has_done_nothing_and_stops_nobody() -> None:
+    etcd = Etcd()
+    together = Together(etcd.write)
+    async with trio.open_nursery() as nursery:
+        for index in range(MOST_UNDER_WAY):
+            nursery.start_soon(together.submit, draft(f"first{index}"))
+            await trio.testing.wait_all_tasks_blocked()
+        scope = trio.CancelScope()
+
+        async def leave() -> None:
+            with scope:
+                await together.submit(draft("left"))
+
+        nursery.start_soon(leave)
+        await trio.testing.wait_all_tasks_blocked()
+        for index in range(3):
+            nursery.start_soon(together.submit, draft(f"n{index}"))
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        etcd.go_on.set()
+    assert etcd.asked == [*[1] * MOST_UNDER_WAY, 3]
+
+
+def test_only_what_touches_nothing_of_the_others_fits() -> None:
+    first, other, same = draft("a"), draft("b"), draft("a")
+    requires = draft("c")
+    requires.believe([Require(kind_of(thing("a")), resource_key(thing("a")), "uid")])
+    assert other.fits_with(first.believed, first.places)
+    for each in (same, requires):
+        assert not each.fits_with(first.believed, first.places)
+    assert not first.fits_with(requires.believed, requires.places)
+    # What both have read, and neither writes, is no matter; unless they have read different things.
+    shared = {**other.believed, b"/p/fence/c/": 7}
+    first.believed[b"/p/fence/c/"] = 7
+    assert first.fits_with(shared, other.places)
+    first.believed[b"/p/fence/c/"] = 8
+    assert not first.fits_with(shared, other.places)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda it: it.write(putting_key(b"k")),
+        lambda it: it.end_lease("c"),
+        lambda it: it.read(b"k"),
+        lambda it: it.note(b"k", b"1"),
+        lambda it: it.believe([RequireOwnsNothing("uid")]),
+    ],
+    ids=["writes a fence", "ends a lease", "reads", "notes", "requires that nothing is owned"],
+)
+def test_what_is_more_than_resources_goes_alone(change: Callable[[Draft], None]) -> None:
+    it = draft("a")
+    assert it.fits_with({}, set())
+    change(it)
+    assert not it.fits_with({}, set())
+    assert it.alone
