@@ -117,6 +117,8 @@ def test_sorts_of_faults_take_turns() -> None:
     planned, _ = single_faults(_trace((True, 2), (True, 3), (True, 4)), {TEAM, ACCOUNT})
     sorts = len({each.name for each in planned})
     assert len({each.name for each in planned[:sorts]}) == sorts
+    assert planned[sorts : sorts + 2] == [faults.CrashAfter(2), faults.CrashAfter(3)]
+    assert len(planned) == len(set(planned))
 
 
 def test_crashes_at_checkpoints_are_a_sample_and_it_is_said() -> None:

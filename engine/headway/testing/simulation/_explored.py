@@ -62,6 +62,17 @@ class Explored:
         return "\n".join(lines)
 
 
+def _ranges(numbers: list[int]) -> str:
+    """``1 2 3 5`` as ``1-3 5``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return " ".join("-".join(map(str, part)) for part in parts)
+
+
 def _places(faults: Iterable[Fault]) -> dict[str, str]:
     """Where faults strike, by their name: ``1 2 4``, ``staff.Team/9``."""
     places: dict[str, dict[str, None]] = {}
@@ -73,4 +84,7 @@ def _places(faults: Iterable[Fault]) -> dict[str, str]:
             if (value := getattr(fault, field.name)) != field.default or value == 0
         ]
         places.setdefault(fault.name, {})["/".join(given)] = None
-    return {name: " ".join(found) for name, found in places.items()}
+    return {
+        name: _ranges([int(each) for each in found]) if all(map(str.isdecimal, found)) else " ".join(found)
+        for name, found in places.items()
+    }

@@ -31,9 +31,12 @@ def single_faults(trace: Trace, kinds: set[tuple[str, str]]) -> tuple[list[Fault
         *_checkpoints(trace, left_out),
     ):
         by_name.setdefault(fault.name, []).append(fault)
-    # In turns, so that whatever the time is good for, every sort of fault has been tried.
+    # In turns, so that whatever the time is good for, every sort has been tried; but after the first turn comes what
+    # finds most, a crash after every write.
+    first = [of_a_sort.pop(0) for of_a_sort in by_name.values()]
+    crashes = by_name.pop(faults.CrashAfter.name, [])
     turns = itertools.zip_longest(*by_name.values())
-    found = [fault for turn in turns for fault in turn if fault is not None]
+    found = [*first, *crashes, *(fault for turn in turns for fault in turn if fault is not None)]
     return found, {why: pruned for why, pruned in left_out.items() if pruned}
 
 

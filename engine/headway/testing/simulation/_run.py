@@ -17,7 +17,7 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._faults import Plan, Restore
+from headway.testing.simulation._faults import Plan
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._world import GivenUp, MakeApp, World
 
@@ -138,14 +138,16 @@ def _result(world: World, findings: list[Finding]) -> Result:
     stored = {place: each for place, each in store.now.items() if place[0] in types}
     end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
     triggered = {
-        f"{event.controller} {event.id.name} triggers itself by what it writes: {', '.join(map(str, event.writes))}"
+        f"{event.controller} {event.id.name}": ", ".join(map(str, event.writes))
         for event in trace.events
         if isinstance(event, events.SelfTriggered)
     }
-    findings += [Finding("self-trigger", text) for text in sorted(triggered)]
-    if not any(isinstance(fault, Restore) for fault in world.struck):
-        findings += oracles.reads_went_back(trace)
-    findings += oracles.two_writers(trace.commits) + oracles.twice_at_once(trace) + oracles.orphans(stored)
+    findings += [
+        Finding("self-trigger", f"{key} triggers itself by what it writes: {writes}")
+        for key, writes in sorted(triggered.items())
+    ]
+    findings += oracles.reads_went_back(trace) + oracles.two_writers(trace.commits) + oracles.twice_at_once(trace)
+    findings += oracles.orphans(stored)
     return Result(
         trace,
         end,

@@ -1,0 +1,340 @@
+"""One run: every oracle speaks of a run that is wrong by itself, and every fault does what it says, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+import headway
+from headway.resource import Key, Kind, pb
+from headway.testing import simulation
+from headway.testing.simulation import _oracles as oracles
+from headway.testing.simulation import _run
+from headway.testing.simulation._explored import Explored
+from headway.testing.simulation._oracles import Result
+from headway.testing.simulation._run import Setting, run
+from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Told
+from tests.helpers.corpus.staff import Account, Cloud, Team, members_change, one_team
+
+TEAM: Kind = ("staff", "Team")
+ACCOUNT: Kind = ("staff", "Account")
+CORE: Key = ("default", "default", "core")
+
+
+def program(reconcile: Callable[..., Any], **settings: Any) -> Callable[[simulation.Process], headway.App]:
+    """One of a reconciler that is given the process, too, and the type of accounts."""
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+        @app.controller(manages=team, watches={account: headway.map_owner()}, **settings)
+        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
+            result: headway.RequeueAfter | None = await reconcile(rt, request, account, process)
+            return result
+
+        return app
+
+    return make
+
+
+async def right(rt: headway.Runtime, request: headway.Request[Team], account: Any, _: object) -> None:
+    team = rt.resource(request)
+    if team is not None:
+        async with rt.outputs(account, owner=team) as wanted:
+            for login in team.data.members:
+                await wanted.apply(login, Account(login=login))
+
+
+async def puts(_rt: headway.Runtime, request: headway.Request[Team], _: object, process: simulation.Process) -> None:
+    await process.outside.put(request.id.name)
+
+
+def result_of(reconcile: Callable[..., Any], plan: str = "none", *, most: int = 2000, **settings: Any) -> Result:
+    given = {"scenario": one_team, "outside": Cloud, **settings}
+    return run(Setting(app=program(reconcile), **given), simulation.Plan.parse(plan), most_steps=most)
+
+
+def found(result: Result) -> list[str]:
+    return [each.oracle for each in result.findings]
+
+
+# --- what is wrong with a run by itself ---
+
+
+def test_what_never_settles_is_found() -> None:
+    async def fails(*_: object) -> None:
+        raise ValueError("never")
+
+    assert found(result_of(fails)) == ["converges"]
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_what_goes_on_without_an_end_is_found(calls: bool) -> None:
+    async def goes_on(rt: headway.Runtime, _: object, account: Any, __: object) -> headway.RequeueAfter:
+        while calls:
+            await rt.client.get(account, "ada")
+        return headway.requeue_after(0)
+
+    result = result_of(goes_on, most=50)
+    what = "calls" if calls else "reconciles"
+    assert [str(each) for each in result.findings] == [f"converges: there have been 50 {what}, and there is no end"]
+
+
+def test_what_goes_on_while_no_time_passes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def spins(*_: object) -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(_run, "_REAL_SECONDS", 0.2)
+    assert str(result_of(spins).findings[0]).startswith("converges: it has gone on for")
+
+
+def test_who_writes_by_the_clock_is_found() -> None:
+    async def counts(rt: headway.Runtime, _: object, account: Any, __: object) -> headway.RequeueAfter:
+        last = rt.cache.get(account, "count")
+        await rt.apply(account.new("count", Account(count=last.data.count + 1 if last is not None else 1)))
+        return headway.requeue_after(50)
+
+    assert found(result_of(counts, quiet=120.0)) == ["quiet", "again"]
+
+
+def test_who_writes_at_every_start_is_found() -> None:
+    lives: list[int] = []
+
+    async def start(_: headway.Runtime) -> None:
+        lives.append(1)
+
+    async def writes(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
+        await rt.apply(account.new("lives", Account(count=len(lives))))
+
+    setting = Setting(app=program(writes, on_start=start), scenario=one_team)
+    assert found(run(setting, simulation.Plan())) == ["again"]
+
+
+def test_who_makes_something_elsewhere_at_every_start_is_found() -> None:
+    async def makes(_rt: headway.Runtime, request: Any, _: object, process: simulation.Process) -> None:
+        await process.outside.make(request.id.name)
+
+    assert found(result_of(makes)) == ["again"]
+
+
+def test_who_does_not_end_is_found() -> None:
+    async def lingers(_: headway.Runtime, __: object) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(30)
+
+    setting = Setting(app=program(right, sources={"lingers": lingers}), scenario=one_team, quiet=None)
+    assert [str(each) for each in run(setting, simulation.Plan()).findings] == [
+        "shutdown: the processes took 30 s to end"
+    ]
+
+
+def test_who_triggers_itself_is_found() -> None:
+    async def counts(rt: headway.Runtime, request: headway.Request[Team], _: object, __: object) -> None:
+        team = rt.resource(request)
+        if team is not None and team.data.note != "x" * 20:
+            team.data.note += "x"
+            await rt.client.write(team)
+
+    assert found(result_of(counts, quiet=None)) == ["self-trigger"]
+
+
+def test_the_contract_is_held_to() -> None:
+    def began(version: int) -> Reconcile:
+        seen = [(TEAM, CORE, version, "read")]
+        return Reconcile(0.0, "p9", "accounts", TEAM, CORE, "started", 1, {}, seen)
+
+    def harm(world: simulation.World) -> None:
+        newer, older = began(2), began(1)
+        world.trace.add(Reconciled(0.0, newer, "done"))
+        world.trace.add(Reconciled(0.0, older, "done"))
+        world.trace.add(began(2))
+        world.trace.add(began(2))
+        # As if there had been nothing to do since: a write here is none of a new start.
+        for term in (2, 1):
+            world.trace.commits.insert(0, Committed(0.0, 9, TEAM, CORE, None, None, "others", 3 - term))
+        owner = pb.Id(uid="gone", name="gone", type=pb.Type(group="staff", group_version="v1", kind="Team"))
+        world.store.now[ACCOUNT, CORE] = pb.Resource(owner=owner)
+
+    assert found(result_of(right, quiet=None, holds=[harm])) == ["reads", "terms", "one at a time", "orphans"]
+
+
+def test_invariants_are_asked() -> None:
+    def at_once(_: simulation.World) -> None:
+        raise AssertionError("at once")
+
+    async def later(world: simulation.World) -> None:
+        await world.sleep(1)
+        raise AssertionError
+
+    result = result_of(right, quiet=None, holds=[at_once, later])
+    assert [str(each) for each in result.findings] == ["at_once: at once", "later: doesn't hold"]
+
+
+def test_what_is_read_of_a_cache_and_written_is_noted() -> None:
+    async def reads(rt: headway.Runtime, request: Any, account: Any, _: object) -> None:
+        rt.resource(request)
+        rt.cache.list(account)
+        await rt.client.apply(account.new("ada", Account()))
+
+    result = result_of(reads, quiet=None)
+    seen = {(kind[1], key[2], how) for reconcile in result.trace.reconciles for kind, key, _, how in reconcile.seen}
+    assert seen == {("Team", "core", "read"), ("Account", "ada", "read"), ("Account", "ada", "written")}
+
+
+def test_a_description_says_all_that_users_see() -> None:
+    team = pb.Type(group="staff", group_version="v1", kind="Team")
+    condition = pb.Condition(type="Ready", state=pb.ConditionState(1), reason="Because")
+    resource = pb.Resource(
+        id=pb.Id(uid="1", name="ada", type=team),
+        owner=pb.Id(uid="2", name="core", type=team),
+        metadata={"finalizers": "b a", "deletionTimestamp": "now", "note": "x"},
+        generation="2",
+        status={"accounts": pb.Status(observed_generation="1", conditions=[condition])},
+    )
+    told = oracles.described(resource, "payload")
+    assert told.startswith("payload, owned by ")
+    assert "core" in told
+    assert "metadata {'finalizers': 'a b', 'note': 'x'}" in told
+    assert "Because" in told
+    assert "of an earlier generation" in told
+
+
+# --- what faults do ---
+
+
+def told(plan: str, *, scenario: Any = members_change, **settings: Any) -> Result:
+    result = result_of(right, plan, scenario=scenario, quiet=None, **settings)
+    assert result.findings == ()
+    assert [str(each) for each in result.struck] == plan.split("; ")
+    return result
+
+
+def heard(result: Result, kind: Kind) -> list[Told]:
+    """Before the scenario was over: who starts again reads of what was before."""
+    over = next(at for at, each in enumerate(result.trace.entries) if str(each).startswith("the scenario is over"))
+    return [each for each in result.trace.entries[:over] if isinstance(each, Told) and each.kind == kind]
+
+
+def starts(result: Result) -> list[tuple[int, float]]:
+    """The term and the time of each run."""
+    notes = [each for each in result.trace.entries if "RunStarted" in str(each)]
+    return [(int(str(each).split("term ")[1].split(",")[0]), each.at) for each in notes]
+
+
+def test_a_late_answer_is_late() -> None:
+    first, second = told("answer_late(1, 5.0)").trace.steps[:2]
+    assert first.at == 0
+    assert 5 <= second.at < 6
+
+
+def test_a_clock_jumps_before_the_call() -> None:
+    first, second = told("clock_jump(1, 600.0)").trace.steps[:2]
+    assert first.at == 0
+    assert 600 <= second.at < 601
+
+
+def test_a_lost_lease_ends_a_run() -> None:
+    result = told("lease_lost(2)")
+    assert "fenced" in result.trace.steps[1].outcome
+    assert [term for term, _ in starts(result)][:2] == [1, 3]
+
+
+def test_nobody_else_is_first_at_a_read() -> None:
+    async def reads(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
+        await rt.client.get(account, "ada")
+
+    assert "NOT_FOUND" in result_of(reads, "conflict(1)", quiet=None).trace.steps[0].outcome
+
+
+def test_a_server_that_starts_again_is_resumed_from() -> None:
+    opened: list[bool] = []
+
+    def look(world: simulation.World) -> None:
+        opened.extend(resumed for _, resumed in world.processes[0].link.script.opened)
+
+    told("server_restart(2)", holds=[look])
+    assert opened == [False, False, True, True]
+
+
+def test_who_is_dead_is_not_mended() -> None:
+    up: list[bool] = []
+
+    def look(world: simulation.World) -> None:
+        link = world.processes[0].link
+        link.cut()
+        link.mend()
+        up.append(link.up)
+        world.crash()
+        link.mend()
+        up.append(link.up)
+
+    told("answer_lost(1)", holds=[look])
+    assert up == [True, False]
+
+
+def test_a_restored_store_is_another_one_that_has_what_it_had() -> None:
+    result = told("restore(2, 4)")
+    assert result.trace.steps[1].outcome == "done, but the answer got lost"
+    made = [each.revision for each in result.trace.commits if (each.key[2], each.what) == ("ada", "created")]
+    assert len(made) == 2
+    assert made[1] > 1000
+    assert any("RunEnded" in str(each) and "the store is" in str(each) for each in result.trace.entries)
+
+
+def test_who_asked_for_what_a_restored_store_has_lost_asks_again() -> None:
+    plain, struck = told("restore(4, 4)"), result_of(right, scenario=members_change, quiet=None)
+    assert plain.end == struck.end
+    again = [each for each in plain.trace.commits if each.kind == TEAM and not each.by]
+    assert [each.revision > 1000 for each in again] == [False, False, True]
+
+
+def test_nothing_is_heard_while_a_stream_stalls_and_afterwards_it_is() -> None:
+    result = told("stall('staff.Team', 9, 60.0)")
+    assert [each.at >= 60 for each in heard(result, TEAM) if each.what == "core stored"] == [True]
+
+
+def test_a_stream_stalls_for_the_next_life_too() -> None:
+    result = told("stall('staff.Account', 7, 60.0); crash_after(2)")
+    assert all(each.at >= 60 for each in heard(result, ACCOUNT) if each.what == "katherine stored")
+    assert [each for each in heard(result, ACCOUNT) if each.what == "the end of a snapshot" and 0 < each.at < 60]
+
+
+def test_what_is_hidden_is_told_to_nobody() -> None:
+    result = told("hide('staff.Team', 9, 10)")
+    assert not [each for each in heard(result, TEAM) if each.revision == 9 and each.what == "core stored"]
+    assert result.end == told("hide('staff.Team', 9, 99)").end
+
+
+def test_who_is_shown_the_past_begins_when_it_has_caught_up() -> None:
+    (_, _), (_, second) = starts(told("restart_behind(4, 7)"))[:2]
+    assert second >= 61
+
+
+@pytest.mark.parametrize("what", ["steps", "changes", "checkpoints"])
+def test_there_are_no_faults_once_the_scenario_is_over(what: str) -> None:
+    async def write(world: simulation.World) -> None:
+        await world.client.apply(world.type("Team").new("late", Team()))
+
+    setting = Setting(app=program(puts), scenario=one_team, outside=Cloud, holds=[write], quiet=None)
+    plain = run(setting, simulation.Plan())
+    late = [each.revision for each in plain.trace.commits if each.key[2] == "late"]
+    plans = {
+        "steps": f"crash_before({plain.trace.steps[-1].number})",
+        "changes": f"drop('staff.Team', {late[0]})",
+        "checkpoints": f"crash_at('p1', {plain.trace.checkpoints[-1][1] + 40})",
+    }
+    assert run(setting, simulation.Plan.parse(plans[what])).struck == ()
+
+
+def test_places_are_told_as_ranges() -> None:
+    plans = [simulation.Plan.parse(f"crash_after({step})") for step in (1, 2, 3, 5, 8, 9)]
+    report = Explored(tuple(plans), tuple(plans), tuple(plan[0] for plan in plans), {}, (), {}, 0, 0.0)
+    assert str(report).splitlines()[1] == "  crash_after  6 of 6: 1-3 5 8-9"
