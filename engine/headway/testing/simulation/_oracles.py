@@ -215,4 +215,16 @@ def _times(count: int) -> str:
 def _outside(result: Result, references: Sequence[Result]) -> list[Finding]:
     if any(result.outside == each.outside for each in references):
         return []
-    return [Finding("outside", f"the world outside is {result.outside!r}; without faults: {references[0].outside!r}")]
+    is_now, was = (shown(each.outside) for each in (result, references[0]))
+    return [Finding("outside", f"the world outside is {is_now}; without faults: {was}")]
+
+
+def shown(state: object) -> str:
+    """A state as a text that is the same in every process: sets in order."""
+    if type(state) is dict:
+        return f"{{{', '.join(f'{shown(key)}: {shown(value)}' for key, value in state.items())}}}"
+    if type(state) is list:
+        return f"[{', '.join(map(shown, state))}]"
+    if type(state) is set and state:
+        return f"{{{', '.join(sorted(map(shown, state)))}}}"
+    return repr(state)

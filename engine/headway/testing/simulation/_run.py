@@ -89,7 +89,8 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
     await world.settled()
     _none_since(world, writes, findings, "again", "after a new start, when there was nothing to do")
     if (now := _outside(world)) != outside:
-        findings.append(Finding("again", f"the world outside was {outside!r}; after a new start it is {now!r}"))
+        was, is_now = oracles.shown(outside), oracles.shown(now)
+        findings.append(Finding("again", f"the world outside was {was}; after a new start it is {is_now}"))
     before = trio.current_time()
     await world.stop_processes()
     took = trio.current_time() - before

@@ -60,7 +60,7 @@ class World:
         self.clock = clock or MockClock(autojump_threshold=0)
         self.trace = Trace()
         self.store = SimulatedStore(self._committed)
-        self.outside = outside
+        self.outside: Any = outside
         self.lease_ttl = lease_ttl
         self._most_steps = most_steps
         self.processes = [Process(self, f"p{at + 1}") for at in range(processes)]
