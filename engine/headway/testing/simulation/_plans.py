@@ -79,6 +79,10 @@ def _of_steps(steps: Sequence[Step], left_out: Counter[str]) -> Iterator[Fault]:
             left_out["a crash around a read is one before the next write"] += 2
             continue
         if not _changes_something(step):
+            # Like a read. But it may change something when it comes late.
+            yield faults.NotDone(number)
+            yield faults.CommitLate(number, 30.0)
+            yield faults.AnswerLate(number)
             left_out["the write changed nothing"] += 9
             continue
         yield faults.CrashAfter(number)

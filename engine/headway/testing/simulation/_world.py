@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 from headway.client import Client
 from headway.controller import App
-from headway.resource import Key, Kind, Registry, ResourceType, is_marked, pb
-from headway.storage import Fence
+from headway.resource import Key, Kind, Registry, ResourceType, copy_message, is_marked, pb
+from headway.storage import Fence, Put
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._process import Process
@@ -269,6 +269,17 @@ class World:
             else:
                 data = type.view(wish).data
                 await self.client.apply(type.new(key[2], data, partition=key[0], namespace=key[1]))
+
+    async def overtake(self, kind: Kind, key: Key) -> bool:
+        """Another writer is first, and leaves all as it is but for the version; False: there is nothing to write to."""
+        stored = self.store.now.get((kind, key))
+        if stored is None:
+            return False
+        # Nobody wishes for it: it isn't asked for again after a restore.
+        wishes = dict(self._wishes)
+        await self.store.commit([Put(kind, key, copy_message(stored), stored.version)])
+        self._wishes = wishes
+        return True
 
     def _committed(
         self, revision: int, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None, fence: Fence | None
