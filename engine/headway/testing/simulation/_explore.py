@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headway.controller import App
+from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing.simulation._faults import Plan, Restore
 from headway.testing.simulation._oracles import Finding, Result, compared
@@ -17,6 +20,7 @@ from headway.testing.simulation._plans import pairs as pairs_of
 from headway.testing.simulation._plans import single_faults
 from headway.testing.simulation._run import Invariant, Scenario, Setting, run
 from headway.testing.simulation._story import replay_line, told
+from headway.testing.simulation._trace import Happened
 from headway.testing.simulation._world import MakeApp
 
 _REFERENCES = 3
@@ -48,7 +52,8 @@ class Explored:
         planned: what there was to try, likewise.
         left_out: how many were not even planned, and why.
         spoilt: plans under which the scenario itself failed, by what.
-        runs: every plan that was run, with its faults and where they struck.
+        runs: every plan that was run, with its faults and where they strike.
+        unmet: those of them of which some fault never struck: the run didn't come to where it would have.
         steps: calls of reconcilers, in all runs.
         seconds: real ones.
     """
@@ -58,6 +63,7 @@ class Explored:
     left_out: Counter[str]
     spoilt: dict[str, str]
     runs: tuple[Plan, ...]
+    unmet: tuple[Plan, ...]
     steps: int
     seconds: float
 
@@ -73,6 +79,7 @@ class Explored:
             tried = self.tried[name]
             lines.append(f"  {name:<{width}}  {tried} of {planned}")
         lines += [f"  left out: {count} because {why}" for why, count in self.left_out.items() if count]
+        lines += [f"  not all of it struck: {plan}" for plan in self.unmet]
         lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
         return "\n".join(lines)
 
@@ -111,8 +118,10 @@ def explore(
         quiet: virtual seconds after which nothing may have been written; None where controllers write by the clock.
         plan: run this one alone, as a story's last line has it. So does the environment's HEADWAY_PLAN.
 
-    Raises DeclarationError inside a Trio run, and for a plan that can't be read.
+    Raises DeclarationError inside a Trio run, for a plan that can't be read, and for a scenario in which nothing can
+    go wrong, because no controller does anything. What a scenario raises comes out, with the plan in a note.
     """
+    __tracebackhide__ = True  # pytest shows what calls this, and the story
     began = time.monotonic()
     setting = Setting(app=app, scenario=scenario, processes=processes, outside=outside, holds=tuple(holds), quiet=quiet)
     references = [_reference(setting, seed) for seed in range(_REFERENCES)]
@@ -124,8 +133,13 @@ def explore(
     else:
         singles, left_out = single_faults(first.trace, {place[0] for place in first.end} | _kinds(first))
         plans = [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)]
+        if not plans:
+            raise DeclarationError(
+                "the scenario makes no controller do anything, so nothing can go wrong: let it write what they manage"
+            )
     tried, spoilt = Counter[str](), dict[str, str]()
     runs: list[Plan] = []
+    unmet: list[Plan] = []
     steps = sum(len(each.trace.steps) for each in references)
     for each in plans:
         if time.monotonic() - began > seconds:
@@ -138,20 +152,36 @@ def explore(
         steps += len(result.trace.steps)
         tried.update(fault.name for fault in each)
         runs.append(each)
+        if not _struck(result) >= set(map(str, each)):
+            unmet.append(each)
         restored = any(isinstance(fault, Restore) for fault in each)
         findings = [*result.findings, *compared(result, references, counts=not restored)]
         if findings:
             raise Refuted(each, findings, result)
     planned = Counter(fault.name for each in plans for fault in each)
-    return Explored(tried, planned, left_out, spoilt, tuple(runs), steps, time.monotonic() - began)
+    if only is not None and unmet:
+        text = f"not all of the plan {only!r} struck: the run didn't come so far, so that it shows little"
+        warnings.warn(text, stacklevel=2)
+    return Explored(tried, planned, left_out, spoilt, tuple(runs), tuple(unmet), steps, time.monotonic() - began)
 
 
 def explored(app: App | MakeApp, **settings: Any) -> Callable[[Scenario], Callable[[], None]]:
-    """``@simulation.explored(app)`` over an async scenario makes a test function of it. Settings as of `explore`."""
+    """``@simulation.explored(app)`` over an async scenario makes a test function of it. Settings as of `explore`.
+
+    The test prints what was tried (``pytest -rP`` shows it), and warns when there was no time for all of it.
+    """
 
     def make(scenario: Scenario) -> Callable[[], None]:
         def test() -> None:
-            explore(app, scenario, **settings)
+            __tracebackhide__ = True
+            tried = explore(app, scenario, **settings)
+            sys.stdout.write(f"{tried}\n")
+            left = tried.planned.total() - tried.tried.total()
+            if left and not tried.spoilt:
+                text = (
+                    f"no time for {left} of {tried.planned.total()} faults: give more seconds=, or a shorter scenario"
+                )
+                warnings.warn(text, stacklevel=2)
 
         # Not functools.wraps: a test framework would take the scenario's parameter for a fixture's name.
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
@@ -184,9 +214,17 @@ def _kinds(result: Result) -> set[tuple[str, str]]:
     return {each.kind for each in result.trace.commits} - reserved
 
 
+def _struck(result: Result) -> set[str]:
+    return {each.text for each in result.trace.entries if isinstance(each, Happened) and each.fault}
+
+
 def _reference(setting: Setting, seed: int) -> Result:
+    __tracebackhide__ = True
     plan = Plan(seed=seed)
-    result = run(setting, plan)
+    try:
+        result = run(setting, plan)
+    except Exception as error:  # noqa: BLE001  # a scenario may raise anything
+        raise _noted(plan, error) from None
     if result.findings:
         raise Refuted(plan, result.findings, result)
     return result
@@ -194,9 +232,17 @@ def _reference(setting: Setting, seed: int) -> Result:
 
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """A scenario may well fail when its store is taken back in time; by any other fault it must not."""
+    __tracebackhide__ = True
+    noted = _noted(plan, error)
     if not any(isinstance(fault, Restore) for fault in plan):
-        error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
-        raise error
-    while isinstance(error, BaseExceptionGroup):
+        raise noted from None
+    spoilt[str(plan)] = f"{type(noted).__name__}: {noted}"
+
+
+def _noted(plan: Plan, error: BaseException) -> BaseException:
+    """What a scenario has raised, out of the nurseries around it, with what it was raised under."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    spoilt[str(plan)] = f"{type(error).__name__}: {error}"
+    if not isinstance(error, DeclarationError):
+        error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
+    return error

@@ -74,6 +74,8 @@ async def _live(world: World, setting: Setting, findings: list[Finding]) -> None
 
 async def _phases(world: World, setting: Setting, findings: list[Finding]) -> None:
     await setting.scenario(world)
+    # What it has begun and not waited for is part of it.
+    await world.settled()
     world.note("the scenario is over; no faults from now on")
     world.heal()
     await world.settled()
