@@ -14,6 +14,7 @@ from typing import Any
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
+from headway.testing.simulation._always import Always
 from headway.testing.simulation._faults import Plan, Restore
 from headway.testing.simulation._oracles import Finding, Result, compared
 from headway.testing.simulation._plans import pairs as pairs_of
@@ -91,6 +92,7 @@ def explore(
     processes: int = 1,
     outside: Callable[[], Any] | None = None,
     holds: Iterable[Invariant] = (),
+    always: Iterable[Always] = (),
     pairs: int = 0,
     seconds: float = 60.0,
     quiet: float | None = 120.0,
@@ -113,6 +115,8 @@ def explore(
             ``process.outside``, as steps. Its ``state()``, or else its attributes, must be in the end as without
             faults.
         holds: are called with the world in the end of each run, and raise AssertionError for what is wrong.
+        always: are called with what is `Stored` after each commit, and raise AssertionError for what must never be. Not
+            where the store is restored.
         pairs: how many plans of two faults to try besides.
         seconds: real ones, after which no other run is begun. What was not tried is in what is returned.
         quiet: virtual seconds after which nothing may have been written; None where controllers write by the clock.
@@ -123,7 +127,15 @@ def explore(
     """
     __tracebackhide__ = True  # pytest shows what calls this, and the story
     began = time.monotonic()
-    setting = Setting(app=app, scenario=scenario, processes=processes, outside=outside, holds=tuple(holds), quiet=quiet)
+    setting = Setting(
+        app=app,
+        scenario=scenario,
+        processes=processes,
+        outside=outside,
+        holds=tuple(holds),
+        always=tuple(always),
+        quiet=quiet,
+    )
     references = [_reference(setting, seed) for seed in range(_REFERENCES)]
     first = references[0]
     most = 20 * len(first.trace.reconciles) + 20 * len(first.trace.steps) + 500

@@ -17,6 +17,7 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing.simulation import _oracles as oracles
+from headway.testing.simulation._always import Always, always_held
 from headway.testing.simulation._faults import Plan, Restore
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._world import GivenUp, MakeApp, World
@@ -38,6 +39,7 @@ class Setting:
     processes: int = 1
     outside: Callable[[], Any] | None = None
     holds: Sequence[Invariant] = ()
+    always: Sequence[Always] = ()
     quiet: float | None = 900.0
 
 
@@ -61,6 +63,8 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED) -> Re
         trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_RealTime(world)])
     if world.gave_up and not any(each.oracle == "converges" for each in findings):
         findings.append(Finding("converges", world.gave_up))
+    if not any(isinstance(fault, Restore) for fault in world.struck):
+        findings += always_held(world.trace.commits, world.types, setting.always)
     return _result(world, findings)
 
 
@@ -84,7 +88,11 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
     if setting.quiet is not None:
         await world.sleep(setting.quiet)
         await world.settled()
-        _none_since(world, writes, findings, "quiet", f"within {setting.quiet:.0f} s in which nothing happened")
+        when = (
+            f"within {setting.quiet:.0f} s in which nothing happened (let the scenario sleep so long as a requeue or a "
+            "timer has something to do; quiet=None where it always has)"
+        )
+        _none_since(world, writes, findings, "quiet", when)
         writes = len(_of_controllers(world))
     for process in world.processes:
         process.kill()

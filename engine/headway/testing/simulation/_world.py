@@ -16,6 +16,7 @@ from headway.controller import App
 from headway.resource import Key, Kind, Registry, ResourceType, copy_message, is_marked, pb
 from headway.storage import Fence, Put
 from headway.testing.simulation import _faults as faults
+from headway.testing.simulation._always import type_of
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._process import Process
 from headway.testing.simulation._server import Server
@@ -109,8 +110,8 @@ class World:
         await trio.sleep(seconds)
 
     def type(self, kind: str) -> ResourceType[Any]:
-        """The program's type of this kind, such as ``Team``. Raises KeyError when it has none."""
-        return next(type for type in self.types if type.name.kind == kind)
+        """The program's type of this kind, such as ``Team``. Raises DeclarationError when it has none."""
+        return type_of(self.types, kind)
 
     def crash(self, process: int = 0) -> None:
         """Kill a process; it starts again."""
