@@ -131,3 +131,34 @@ def test_a_dead_process_hears_nothing() -> None:
     at = told.index("** p1 is killed **")
     heard = next(line for line in told[at:] if "p1 hears of Team" in line)
     assert heard.startswith("p1 hears of Team: the end of a snapshot")
+
+
+def test_a_killed_process_reaches_the_world_outside_by_no_plain_method_either() -> None:
+    """Such as in a ``finally`` block, which no real kill would run."""
+
+    class Sign:
+        def __init__(self) -> None:
+            self.words: list[str] = []
+
+        async def light(self) -> None:
+            self.words.append("on")
+
+        def put_out(self) -> None:
+            self.words.append("off")
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team = app.type("staff", "v1", "Team", Team)
+
+        @app.controller(manages=team)
+        async def signs(_: headway.Runtime, __: headway.Request[Team]) -> None:
+            try:
+                await process.outside.light()
+            finally:
+                process.outside.put_out()
+
+        return app
+
+    plan = simulation.Plan.parse("crash_after(1)")
+    result = run(Setting(app=make, scenario=in_haste, outside=Sign, quiet=None), plan)
+    assert result.outside["words"][:2] == ["on", "on"]
