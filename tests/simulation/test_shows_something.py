@@ -162,3 +162,19 @@ def test_a_killed_process_reaches_the_world_outside_by_no_plain_method_either() 
     plan = simulation.Plan.parse("crash_after(1)")
     result = run(Setting(app=make, scenario=in_haste, outside=Sign, quiet=None), plan)
     assert result.outside["words"][:2] == ["on", "on"]
+
+
+def test_what_users_ask_for_again_after_a_restore_is_all_that_they_asked_for() -> None:
+    """Metadata and owners, too."""
+
+    async def coloured(world: simulation.World) -> None:
+        team, account = world.type("Team"), world.type("Account")
+        for note in ("x", "y"):
+            core = await world.client.apply(team.new("core", Team(note=note), metadata={"colour": "blue"}))
+            await world.client.apply(account.new("mine", Account(login=note), owner=core))
+            await world.settled()
+
+    app = noted(watch=True)
+    (first, *_, last) = run(Setting(app=app, scenario=coloured), simulation.Plan()).trace.steps
+    for step in (first, last):
+        simulation.explore(app, coloured, plan=f"restore({step.number}, 4)")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, copy_message, pb
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, copy_message, pb
 from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
@@ -114,3 +114,16 @@ class SimulatedStore(MemoryBackend):
 def _ulid(*of: str) -> str:
     number = int.from_bytes(hashlib.blake2b("/".join(of).encode(), digest_size=16).digest())
     return "".join(_DIGITS[number >> 5 * at & 31] for at in reversed(range(26)))
+
+
+def asked_again(wish: pb.Resource) -> pb.Resource:
+    """What a user has asked for, as it would be asked for in another store."""
+    asked = copy_message(wish)
+    asked.version = asked.generation = ""
+    asked.status = {}
+    reserved = (FINALIZERS, DELETION_TIMESTAMP)
+    asked.metadata = {name: said for name, said in wish.metadata.items() if name not in reserved}
+    for id in (asked.id, asked.owner):
+        if id is not None:
+            id.uid = ""
+    return asked

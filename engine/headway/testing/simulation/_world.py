@@ -13,14 +13,22 @@ from trio.testing import MockClock
 
 from headway.client import Client
 from headway.controller import App
-from headway.resource import Key, Kind, Registry, ResourceType, copy_message, is_marked, pb
+from headway.resource import (
+    Key,
+    Kind,
+    Registry,
+    ResourceType,
+    copy_message,
+    is_marked,
+    pb,
+)
 from headway.storage import Fence, Put
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._always import type_of
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._process import Process
 from headway.testing.simulation._server import Server
-from headway.testing.simulation._store import SimulatedStore
+from headway.testing.simulation._store import SimulatedStore, asked_again
 from headway.testing.simulation._trace import Committed, Happened, Reconcile, Step, Trace
 
 MakeApp = Callable[["Process"], App]
@@ -268,8 +276,7 @@ class World:
             if wish is None:
                 await self.client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
             else:
-                data = type.view(wish).data
-                await self.client.apply(type.new(key[2], data, partition=key[0], namespace=key[1]))
+                await self.client.apply(type.view(asked_again(wish)))
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
         """Another writer is first, and leaves all as it is but for the version; False: there is nothing to write to."""
