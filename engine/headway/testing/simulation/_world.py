@@ -13,15 +13,7 @@ from trio.testing import MockClock
 
 from headway.client import Client
 from headway.controller import App
-from headway.resource import (
-    Key,
-    Kind,
-    Registry,
-    ResourceType,
-    copy_message,
-    is_marked,
-    pb,
-)
+from headway.resource import Key, Kind, Registry, ResourceType, copy_message, is_marked, pb
 from headway.storage import Fence, Put
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._always import type_of
