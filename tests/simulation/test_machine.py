@@ -145,7 +145,7 @@ def test_who_waits_for_what_is_gone_is_found() -> None:
 
 def test_the_contract_is_held_to_in_the_end() -> None:
     def began(version: int) -> Reconcile:
-        seen = [(TEAM, CORE, version, "read")]
+        seen = [(TEAM, CORE, version, "read", 0)]
         return Reconcile(0.0, "p9", "accounts", TEAM, CORE, "started", 1, {}, seen)
 
     made = machine(right)

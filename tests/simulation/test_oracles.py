@@ -14,7 +14,10 @@ CORE, ADA, GRACE = (("default", "default", name) for name in ("core", "ada", "gr
 
 
 def _reconcile(*reads: tuple[Kind, Key, int], process: str = "p1", key: Key = CORE) -> Reconcile:
-    return Reconcile(0.0, process, "accounts", TEAM, key, "started", 1, {}, [(*each, "read") for each in reads])
+    made = Reconcile(0.0, process, "accounts", TEAM, key, "started", 1, {})
+    for each in reads:
+        made.saw(*each, "read")
+    return made
 
 
 def _trace(*entries: Reconcile | Reconciled) -> Trace:
@@ -37,9 +40,24 @@ def test_a_read_that_goes_back_is_found() -> None:
     assert oracles.reads_went_back(_trace(_ended(one), _ended(elsewhere))) == []
 
 
+def test_reads_of_two_reconciles_at_once_are_judged_in_their_order() -> None:
+    """One that has read before a change, and ends after another one that has read after it, has read nothing old."""
+    trace = Trace()
+    slow, quick = (Reconcile(0.0, "p1", "accounts", TEAM, key, "", 1, {}, trace=trace.entries) for key in (CORE, ADA))
+    trace.add(slow)
+    slow.saw(ACCOUNT, GRACE, 5, "read")
+    trace.add(quick)
+    quick.saw(ACCOUNT, GRACE, 7, "read")
+    trace.add(_ended(quick))
+    trace.add(_ended(slow))
+    assert oracles.reads_went_back(trace) == []
+    slow.saw(ACCOUNT, GRACE, 5, "read")
+    assert len(oracles.reads_went_back(trace)) == 1
+
+
 def test_a_read_behind_the_controllers_own_write_is_found() -> None:
     writer = _reconcile((ACCOUNT, ADA, 5))
-    writer.seen.append((ACCOUNT, ADA, 8, "written"))
+    writer.saw(ACCOUNT, ADA, 8, "written")
     late = _reconcile((ACCOUNT, ADA, 5))
     (found,) = oracles.reads_went_back(_trace(_ended(writer), _ended(late)))
     assert "at 5 after it has written it at 8" in str(found)
@@ -175,6 +193,17 @@ def test_where_names_differ_they_are_counted() -> None:
         "end state: there are 2 Accounts; without faults: 1",
         "counts: Accounts were created twice; without faults: once",
     ]
+
+
+def test_where_names_differ_what_they_say_is_compared() -> None:
+    one = _result({ADA: "x", CORE: "y"})
+    other = _result({ADA: "x", GRACE: "y"})
+    assert _found(_result({CORE: "x", GRACE: "y"}), one, other) == []
+    assert _found(_result({CORE: "x", GRACE: "x"}), one, other) == [
+        "end state: there is one Account more that is x; without faults: x, or y"
+    ]
+    named = _result({ADA: "x", GRACE: "grace"})
+    assert _found(_result({CORE: "core", GRACE: "x"}), one, named) == []
 
 
 def test_another_world_outside_is_found() -> None:

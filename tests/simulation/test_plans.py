@@ -84,13 +84,15 @@ def test_a_write_that_changed_something_meets_every_fault_of_a_step() -> None:
     assert all(each.step == 1 for each in planned if isinstance(each, faults.StepFault))
 
 
-def test_a_write_that_changed_nothing_meets_none_and_it_is_said() -> None:
+def test_a_write_that_changed_nothing_fails_or_comes_late_and_the_rest_is_said() -> None:
     planned, left_out = single_faults(_trace((True, 0)), {TEAM, ACCOUNT})
-    assert not [each for each in planned if isinstance(each, faults.StepFault)]
+    found = {each for each in planned if isinstance(each, faults.StepFault)}
+    assert found == {faults.NotDone(1), faults.CommitLate(1, 30.0), faults.AnswerLate(1)}
     assert {type(each) for each in left_out["the write changed nothing"]} == set(faults.STEP_FAULTS) - {
+        *map(type, found),
         faults.RestartBehind,
         faults.Restore,
-    }
+    } | {faults.CommitLate}
 
 
 def test_a_read_fails_or_is_answered_late_and_that_is_all() -> None:

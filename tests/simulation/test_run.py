@@ -148,7 +148,7 @@ def test_who_triggers_itself_is_found() -> None:
 
 def test_the_contract_is_held_to() -> None:
     def began(version: int) -> Reconcile:
-        seen = [(TEAM, CORE, version, "read")]
+        seen = [(TEAM, CORE, version, "read", 0)]
         return Reconcile(0.0, "p9", "accounts", TEAM, CORE, "started", 1, {}, seen)
 
     def harm(world: simulation.World) -> None:
@@ -185,7 +185,7 @@ def test_what_is_read_of_a_cache_and_written_is_noted() -> None:
         await rt.client.apply(account.new("ada", Account()))
 
     result = result_of(reads, quiet=None)
-    seen = {(kind[1], key[2], how) for reconcile in result.trace.reconciles for kind, key, _, how in reconcile.seen}
+    seen = {(kind[1], key[2], how) for reconcile in result.trace.reconciles for kind, key, _, how, _ in reconcile.seen}
     assert seen == {("Team", "core", "read"), ("Account", "ada", "read"), ("Account", "ada", "written")}
 
 
@@ -336,5 +336,5 @@ def test_there_are_no_faults_once_the_scenario_is_over(what: str) -> None:
 
 def test_places_are_told_as_ranges() -> None:
     plans = [simulation.Plan.parse(f"crash_after({step})") for step in (1, 2, 3, 5, 8, 9)]
-    report = Explored(tuple(plans), tuple(plans), tuple(plan[0] for plan in plans), {}, (), {}, 0, 0.0)
+    report = Explored(tuple(plans), tuple(plans), tuple(plan[0] for plan in plans), (), {}, (), {}, 0, 0.0)
     assert str(report).splitlines()[1] == "  crash_after  6 of 6: 1-3 5 8-9"

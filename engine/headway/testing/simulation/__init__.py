@@ -8,6 +8,8 @@ Open `_explore.py` first, then `_world.py`. Nothing here imports a test framewor
 
 from typing import TYPE_CHECKING, Any
 
+from headway.testing.simulation._always import Always as Always
+from headway.testing.simulation._always import Stored as Stored
 from headway.testing.simulation._explore import Refuted as Refuted
 from headway.testing.simulation._explore import explore as explore
 from headway.testing.simulation._explore import explored as explored

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headway.controller import App
+from headway.errors import DeclarationError
 from headway.resource import Registry
+from headway.testing.simulation._always import Always
 from headway.testing.simulation._explored import Explored
 from headway.testing.simulation._faults import Fault, Plan, Restore
 from headway.testing.simulation._oracles import Finding, Result, compared, differing
@@ -45,6 +49,7 @@ def explore(
     processes: int = 1,
     outside: Callable[[], Any] | None = None,
     holds: Iterable[Invariant] = (),
+    always: Iterable[Always] = (),
     pairs: int = 0,
     seconds: float = 60.0,
     quiet: float | None = 120.0,
@@ -67,15 +72,27 @@ def explore(
             ``process.outside``, as steps. Its ``state()``, or else its attributes, must be in the end as without
             faults.
         holds: are called with the world in the end of each run, and raise AssertionError for what is wrong.
+        always: are called with what is `Stored` after each commit, and raise AssertionError for what must never be. Not
+            where the store is restored.
         pairs: how many plans of two faults to try besides.
         seconds: real ones, after which no other run is begun. What was not tried is in what is returned.
         quiet: virtual seconds after which nothing may have been written; None where controllers write by the clock.
         plan: run this one alone, as a story's last line has it. So does the environment's HEADWAY_PLAN.
 
-    Raises DeclarationError inside a Trio run, and for a plan that can't be read.
+    Raises DeclarationError inside a Trio run, for a plan that can't be read, and for a scenario in which nothing can
+    go wrong, because no controller does anything. What a scenario raises comes out, with the plan in a note.
     """
+    __tracebackhide__ = True  # pytest shows what calls this, and the story
     began = time.monotonic()
-    setting = Setting(app=app, scenario=scenario, processes=processes, outside=outside, holds=tuple(holds), quiet=quiet)
+    setting = Setting(
+        app=app,
+        scenario=scenario,
+        processes=processes,
+        outside=outside,
+        holds=tuple(holds),
+        always=tuple(always),
+        quiet=quiet,
+    )
     references = [_reference(setting, seed) for seed in range(_REFERENCES)]
     patient = _patient(setting)
     first = references[0]
@@ -87,9 +104,14 @@ def explore(
     else:
         singles, left_out = single_faults(first.trace, {place[0] for place in first.end} | _kinds(first))
         plans = [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)]
+        if not first.trace.steps:
+            raise DeclarationError(
+                "the scenario makes no controller do anything, so nothing can go wrong: let it write what they manage"
+            )
     spoilt: dict[str, str] = {}
     runs: list[Plan] = []
     struck: list[Fault] = []
+    unmet: list[Plan] = []
     steps = sum(len(each.trace.steps) for each in references)
     for each in plans:
         if time.monotonic() - began > seconds:
@@ -102,22 +124,44 @@ def explore(
         steps += len(result.trace.steps)
         struck += result.struck
         runs.append(each)
+        if not set(result.struck) >= set(each):
+            unmet.append(each)
         restored = any(isinstance(fault, Restore) for fault in each)
         findings = [*result.findings, *compared(result, references, patient, counts=not restored)]
         if findings:
             raise Refuted(each, findings, result)
+    if only is not None and unmet:
+        text = f"not all of the plan {only!r} struck: the run didn't come so far, so that it shows little"
+        warnings.warn(text, stacklevel=2)
     took = time.monotonic() - began
     return Explored(
-        tuple(plans), tuple(runs), tuple(struck), left_out, tuple(differing(references)), spoilt, steps, took
+        tuple(plans),
+        tuple(runs),
+        tuple(struck),
+        tuple(unmet),
+        left_out,
+        tuple(differing(references)),
+        spoilt,
+        steps,
+        took,
     )
 
 
 def explored(app: App | MakeApp, **settings: Any) -> Callable[[Scenario], Callable[[], None]]:
-    """``@simulation.explored(app)`` over an async scenario makes a test function of it. Settings as of `explore`."""
+    """``@simulation.explored(app)`` over an async scenario makes a test function of it. Settings as of `explore`.
+
+    The test prints what was tried (``pytest -rP`` shows it), and warns when there was no time for all of it.
+    """
 
     def make(scenario: Scenario) -> Callable[[], None]:
         def test() -> None:
-            explore(app, scenario, **settings)
+            __tracebackhide__ = True
+            tried = explore(app, scenario, **settings)
+            sys.stdout.write(f"{tried}\n")
+            left = len(tried.plans) - len(tried.runs) - len(tried.spoilt)
+            if left:
+                text = f"no time for {left} of {len(tried.plans)} plans: give more seconds=, or a shorter scenario"
+                warnings.warn(text, stacklevel=2)
 
         # Not functools.wraps: a test framework would take the scenario's parameter for a fixture's name.
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
@@ -153,8 +197,12 @@ def _kinds(result: Result) -> set[tuple[str, str]]:
 
 
 def _reference(setting: Setting, seed: int) -> Result:
+    __tracebackhide__ = True
     plan = Plan(seed=seed)
-    result = run(setting, plan)
+    try:
+        result = run(setting, plan)
+    except Exception as error:  # noqa: BLE001  # a scenario may raise anything
+        raise _noted(plan, error) from None
     if result.findings:
         raise Refuted(plan, result.findings, result)
     return result
@@ -171,9 +219,17 @@ def _patient(setting: Setting) -> list[Result]:
 
 def _spoilt(plan: Plan, error: BaseException, spoilt: dict[str, str]) -> None:
     """A scenario may well fail when its store is taken back in time; by any other fault it must not."""
+    __tracebackhide__ = True
+    noted = _noted(plan, error)
     if not any(isinstance(fault, Restore) for fault in plan):
-        error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
-        raise error
-    while isinstance(error, BaseExceptionGroup):
+        raise noted from None
+    spoilt[str(plan)] = f"{type(noted).__name__}: {noted}"
+
+
+def _noted(plan: Plan, error: BaseException) -> BaseException:
+    """What a scenario has raised, out of the nurseries around it, with what it was raised under."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    spoilt[str(plan)] = f"{type(error).__name__}: {error}"
+    if not isinstance(error, DeclarationError):
+        error.add_note(f"in a simulation under: {plan}\nagain: {replay_line(plan)}")
+    return error

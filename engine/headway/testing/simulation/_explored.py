@@ -17,6 +17,7 @@ class Explored:
         plans: all that there was to try.
         runs: those of them that were run; what is missing there was no time for, or is in ``spoilt``.
         struck: the faults that came to pass, in all runs. Of two the second may find nothing to befall any more.
+        unmet: the runs in which some fault never struck: they didn't come to where it would have.
         left_out: what was not even planned, by the reason.
         differing: what is not the same in every run without faults, and so was not compared, as sentences.
         spoilt: plans under which the scenario itself failed, by what.
@@ -27,6 +28,7 @@ class Explored:
     plans: tuple[Plan, ...]
     runs: tuple[Plan, ...]
     struck: tuple[Fault, ...]
+    unmet: tuple[Plan, ...]
     left_out: Mapping[str, Sequence[Fault]]
     differing: tuple[str, ...]
     spoilt: Mapping[str, str]
@@ -57,6 +59,7 @@ class Explored:
         for why, faults in self.left_out.items():
             where = "; ".join(f"{name} {places}" for name, places in _places(faults).items())
             lines.append(f"  left out, because {why}: {where}")
+        lines += [f"  not all of it struck: {plan}" for plan in self.unmet]
         lines += [f"  not compared: {each}" for each in self.differing]
         lines += [f"  spoilt: {plan} by {why}" for plan, why in self.spoilt.items()]
         return "\n".join(lines)

@@ -81,7 +81,7 @@ class CommitLate(StepFault):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostRace(StepFault):
-    """Another writer was first: the call is refused by a conflict, and not done."""
+    """Another writer was first, and has changed nothing but the version: the call is refused by a conflict."""
 
     name = "conflict"
 

@@ -117,6 +117,11 @@ class Link(Wire):
             if step.outcome == "under way":
                 step.outcome = f"{error.status.name}: {error.message}"
             raise
+        except Exception as error:
+            # Of the world outside, which may raise anything.
+            if step.outcome == "under way":
+                step.outcome = f"{type(error).__name__}: {error}"
+            raise
 
     async def _befall(
         self, step: Step, call: Callable[[], Awaitable[Any]], unreachable: Callable[[Status, str], BaseException]
@@ -136,7 +141,7 @@ class Link(Wire):
         elif isinstance(found, faults.NotDone):
             await trio.lowlevel.checkpoint()
             raise self._lost(step, "not done: the connection broke", unreachable)
-        elif isinstance(found, faults.LostRace) and step.write:
+        elif isinstance(found, faults.LostRace) and step.write and not await world.overtake(step.kind, step.key):
             await trio.lowlevel.checkpoint()
             step.outcome = "refused: another writer was first"
             raise unreachable(Status.ABORTED, "another writer was first")
@@ -162,7 +167,7 @@ class Link(Wire):
             answer = await self.through(call)
         step.outcome = "done"
         if step.revision:
-            step.by.seen.append((step.kind, step.key, step.revision, "written"))
+            step.by.saw(step.kind, step.key, step.revision, "written")
         return answer
 
     def _lost(self, step: Step, outcome: str, unreachable: Callable[[Status, str], BaseException]) -> BaseException:
@@ -190,6 +195,9 @@ class Link(Wire):
     def heard(self, kind: Kind, item: Any) -> None:
         """An item of a stream is handed to the process."""
         world, name = self._world, self._process.name
+        if self.dead:
+            # It was handed over in the step in which the process was killed, and nobody is there to hear it.
+            return
         now = trio.current_time()
         self.passed += 1
         if isinstance(item, Changes):

@@ -91,23 +91,24 @@ def described(resource: pb.Resource, payload: object) -> str:
 
 def reads_went_back(trace: Trace) -> list[Finding]:
     """No controller reads an older state of a resource than it has read, or written, before."""
+    # In order of the reads, and not of the reconciles' ends: several may run at once.
+    ended = [entry.began for entry in trace.entries if isinstance(entry, Reconciled)]
+    reads = sorted(((each[4], at, began, each) for at, began in enumerate(ended) for each in began.seen), key=_when)
     seen: dict[tuple[str, Kind, Key], tuple[int, str]] = {}
     findings: list[Finding] = []
-    for entry in trace.entries:
-        if isinstance(entry, Reconciled):
-            who = f"{entry.began.controller} in {entry.began.process}"
-            for kind, key, version, how in entry.began.seen:
-                before, how_before = seen.get((who, kind, key), (0, ""))
-                if 0 < version < before:
-                    findings.append(
-                        Finding(
-                            "reads",
-                            f"{who} reads {named(kind, key)} at {version} after it has {how_before} it at {before}",
-                        )
-                    )
-                elif version:
-                    seen[who, kind, key] = (version, how)
+    for _, _, began, (kind, key, version, how, _) in reads:
+        who = f"{began.controller} in {began.process}"
+        before, how_before = seen.get((who, kind, key), (0, ""))
+        if 0 < version < before:
+            text = f"{who} reads {named(kind, key)} at {version} after it has {how_before} it at {before}"
+            findings.append(Finding("reads", text))
+        elif version:
+            seen[who, kind, key] = (version, how)
     return findings
+
+
+def _when(read: tuple[int, int, Reconcile, Any]) -> tuple[int, int]:
+    return read[:2]
 
 
 def two_writers(commits: Sequence[Committed]) -> list[Finding]:
@@ -201,10 +202,16 @@ def _ends(result: Result, references: Sequence[Result], patient: Sequence[Result
     for kind in sorted(loose):
         got_all = _texts(result, kind)
         rights = [_texts(each, kind) for each in (*references, *patient)]
-        if got_all not in rights and len(got_all) not in [len(right) for right in rights]:
-            findings.append(
-                Finding("end state", f"there are {len(got_all)} {kind[1]}s; without faults: {len(rights[0])}")
-            )
+        if got_all in rights:
+            continue
+        if len(got_all) not in [len(right) for right in rights]:
+            text = f"there are {len(got_all)} {kind[1]}s; without faults: {len(rights[0])}"
+            findings.append(Finding("end state", text))
+        elif all(right == rights[0] for right in rights):
+            # They say the same in every run without faults, whatever they are called.
+            other = sorted((Counter(got_all) - Counter(rights[0])).elements())
+            text = f"there is one {kind[1]} more that is {other[0]}; without faults: {', or '.join(rights[0])}"
+            findings.append(Finding("end state", text))
     return findings
 
 
@@ -295,7 +302,7 @@ def _outside(result: Result, references: Sequence[Result], patient: Sequence[Res
         return []
     if any(each != right[0] for each in right) and _size(got) in map(_size, right):
         return []
-    return [Finding("outside", f"the world outside is {got!r}; without faults: {right[0]!r}")]
+    return [Finding("outside", f"the world outside is {shown(got)}; without faults: {shown(right[0])}")]
 
 
 def _size(outside: Any) -> int:
@@ -307,3 +314,14 @@ def _size(outside: Any) -> int:
 
 def _is_many(value: Any) -> bool:
     return isinstance(value, Mapping | list | tuple | set | frozenset)
+
+
+def shown(state: object) -> str:
+    """A state as a text that is the same in every process: sets in order."""
+    if type(state) is dict:
+        return f"{{{', '.join(f'{shown(key)}: {shown(value)}' for key, value in state.items())}}}"
+    if type(state) is list:
+        return f"[{', '.join(map(shown, state))}]"
+    if type(state) is set and state:
+        return f"{{{', '.join(sorted(map(shown, state)))}}}"
+    return repr(state)

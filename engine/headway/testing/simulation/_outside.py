@@ -26,9 +26,11 @@ class Outside:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)
-        if not inspect.iscoroutinefunction(found):
-            return found
         process = self._process
+        if not inspect.iscoroutinefunction(found):
+            if process.killed:
+                raise OutsideUnreachable("the process has been killed")
+            return found
 
         async def call(*arguments: Any, **named: Any) -> Any:
             link, reconcile = process.link, RECONCILE.get()

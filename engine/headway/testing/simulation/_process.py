@@ -78,6 +78,11 @@ class Process:
             self._end_life()
             self._scope.cancel()
 
+    @property
+    def killed(self) -> bool:
+        """Whether what still runs in it is of a life that has ended by force."""
+        return hasattr(self, "link") and self.link.dead
+
     async def stop(self) -> None:
         """As an orderly end."""
         self._stopped = True

@@ -17,7 +17,8 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._faults import Plan
+from headway.testing.simulation._always import Always, always_held
+from headway.testing.simulation._faults import Plan, Restore
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._world import GivenUp, MakeApp, World
 
@@ -38,6 +39,7 @@ class Setting:
     processes: int = 1
     outside: Callable[[], Any] | None = None
     holds: Sequence[Invariant] = ()
+    always: Sequence[Always] = ()
     quiet: float | None = 900.0
 
 
@@ -65,6 +67,8 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
         trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_RealTime(world)])
     if world.gave_up and not any(each.oracle == "converges" for each in findings):
         findings.append(Finding("converges", world.gave_up))
+    if not any(isinstance(fault, Restore) for fault in world.struck):
+        findings += always_held(world.trace.commits, world.types, setting.always)
     return _result(world, findings)
 
 
@@ -78,6 +82,8 @@ async def _live(world: World, setting: Setting, findings: list[Finding]) -> None
 
 async def _phases(world: World, setting: Setting, findings: list[Finding]) -> None:
     await setting.scenario(world)
+    # What it has begun and not waited for is part of it.
+    await world.settled()
     world.note("the scenario is over; no faults from now on")
     world.heal()
     await world.settled()
@@ -86,7 +92,11 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
     if setting.quiet is not None:
         await world.sleep(setting.quiet)
         await world.settled()
-        _none_since(world, writes, findings, "quiet", f"within {setting.quiet:.0f} s in which nothing happened")
+        when = (
+            f"within {setting.quiet:.0f} s in which nothing happened (let the scenario sleep so long as a requeue or a "
+            "timer has something to do; quiet=None where it always has)"
+        )
+        _none_since(world, writes, findings, "quiet", when)
         writes = len(_of_controllers(world))
     # Where nothing is said of a time after which all is quiet, who waits may have a reason to.
     waiting = world.scheduled() if setting.quiet is not None else set()
@@ -96,7 +106,8 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
     _none_since(world, writes, findings, "again", "after a new start, when there was nothing to do")
     findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
     if (now := _outside(world)) != outside:
-        findings.append(Finding("again", f"the world outside was {outside!r}; after a new start it is {now!r}"))
+        was, is_now = oracles.shown(outside), oracles.shown(now)
+        findings.append(Finding("again", f"the world outside was {was}; after a new start it is {is_now}"))
     before = trio.current_time()
     await world.stop_processes()
     took = trio.current_time() - before

@@ -31,6 +31,7 @@ class Server:
         self._channel: Channel | None = None
         self._engine: Engine | None = None
         self._scope = trio.CancelScope()
+        self._waiting = trio.CancelScope()
         self._up = trio.Event()
         self._restarts = 0
 
@@ -59,19 +60,32 @@ class Server:
 
     async def restart(self) -> None:
         """End, and start again."""
-        self._channel, self._engine, self._up = None, None, trio.Event()
+        self._channel, self._engine = None, None
+        if self._up.is_set():
+            # Otherwise another restart is under way, and who waits for it waits on.
+            self._up = trio.Event()
         self._restarts += 1
         self._scope.cancel()
+        self._waiting.cancel()
         for process in self._world.processes:
             if process.life:
                 process.link.break_all()
-        await self._up.wait()
+        await self._is_up()
+
+    async def _is_up(self) -> Engine:
+        while (engine := self._engine) is None or not self._up.is_set():
+            await self._up.wait()
+        return engine
 
     async def settled(self) -> None:
         """Wait until its own controllers owe nothing."""
-        await self._up.wait()
-        assert self._engine is not None
-        await self._engine.wait_settled()
+        while True:
+            engine = await self._is_up()
+            # Cancelled by a restart: what waits for an engine that has ended waits for ever.
+            with trio.CancelScope() as self._waiting:
+                await engine.wait_settled()
+            if engine is self._engine:
+                return
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None

@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import trio
 
-from headway.resource import Key, Kind, Position, copy_message, pb
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, copy_message, pb
 from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
 OnCommit = Callable[[int, Kind, Key, pb.Resource | None, pb.Resource | None, Fence | None], None]
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class SimulatedStore(MemoryBackend):
-    """Meets `Backend`; calls ``on_commit`` in the very step in which something changes, before any stream tells it."""
+    """Meets `Backend`; calls ``on_commit`` in the very step in which something changes, before any stream tells it.
 
-    def __init__(self, on_commit: OnCommit) -> None:
+    The ids that elsewhere are made by chance are the same in every run here.
+    """
+
+    def __init__(self, on_commit: OnCommit, number: int = 1) -> None:
         super().__init__(max_changes=1_000_000, max_age=1e12)
+        self._number = number
+        self._store_id, self._incarnation = f"store-{number}", f"incarnation-{number}"
+        self._position = self._at(0)
         self._on_commit = on_commit
         self._now: Resources = {}
         self._history: list[tuple[int, Resources]] = [(0, {})]
+        # How often each name has been taken, and how many generations it has had.
+        self._taken: Counter[tuple[Kind, Key]] = Counter()
+        self._generations: Counter[tuple[Kind, Key]] = Counter()
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """See `Backend.commit`."""
+        self._identify(operations)
         position = await super().commit(operations, fence)
         # In the step in which it was done: nothing has come between.
         self._note(position.revision, operations, fence)
         return position
+
+    def _identify(self, operations: Sequence[Operation]) -> None:
+        """Give what is new a uid, and what has changed a generation.
+
+        What was made in two runs is compared, and a reconciler may well have passed a uid on: the name of a resource,
+        and how often that has been taken, say which it is.
+        """
+        for operation in operations:
+            if isinstance(operation, Put):
+                place, made = (operation.kind, operation.key), operation.resource
+                stored = self._now.get(place)
+                if stored is None and made.id is not None:
+                    made.id.uid = _ulid(*place[0], *place[1], str(self._taken[place] + 1))
+                if stored is None or made.generation != stored.generation:
+                    made.generation = f"{self._generations[place] + 1:026}"
 
     def _note(self, revision: int, operations: Sequence[Operation], fence: Fence | None) -> None:
         changes: list[tuple[Kind, Key, pb.Resource | None, pb.Resource | None]] = []
@@ -44,6 +72,8 @@ class SimulatedStore(MemoryBackend):
             else:
                 self._now[place] = new
             changes.append((*place, old, new))
+            self._taken[place] += old is None
+            self._generations[place] += old is None or (new is not None and new.generation != old.generation)
         if changes:
             self._history.append((revision, dict(self._now)))
         for change in changes:
@@ -65,8 +95,9 @@ class SimulatedStore(MemoryBackend):
 
     async def restored(self, revision: int) -> SimulatedStore:
         """Another store, with another id and higher revisions, that has what this one had at a revision."""
-        other = SimulatedStore(self._on_commit)
+        other = SimulatedStore(self._on_commit, self._number + 1)
         other._fences = dict(self._fences)
+        other._taken, other._generations = self._taken, self._generations
         other._append(self.position.revision + 1000, ())
         puts = [
             Put(kind, key, copy_message(resource), "")
@@ -78,3 +109,21 @@ class SimulatedStore(MemoryBackend):
             other._now = {(put.kind, put.key): put.resource for put in puts}
             other._history = [(other.position.revision, dict(other._now))]
         return other
+
+
+def _ulid(*of: str) -> str:
+    number = int.from_bytes(hashlib.blake2b("/".join(of).encode(), digest_size=16).digest())
+    return "".join(_DIGITS[number >> 5 * at & 31] for at in reversed(range(26)))
+
+
+def asked_again(wish: pb.Resource) -> pb.Resource:
+    """What a user has asked for, as it would be asked for in another store."""
+    asked = copy_message(wish)
+    asked.version = asked.generation = ""
+    asked.status = {}
+    reserved = (FINALIZERS, DELETION_TIMESTAMP)
+    asked.metadata = {name: said for name, said in wish.metadata.items() if name not in reserved}
+    for id in (asked.id, asked.owner):
+        if id is not None:
+            id.uid = ""
+    return asked

@@ -66,7 +66,8 @@ class Told:
 class Reconcile:
     """A reconcile, with the cache's revisions at its start, and what it has seen since, in order.
 
-    That is what it read of the cache, and what it has written: (kind, key, version or 0, "read" or "written").
+    That is what it read of the cache, and what it has written: (kind, key, version or 0, "read" or "written", when), in
+    which "when" is how many entries its trace had.
     """
 
     at: float
@@ -77,9 +78,14 @@ class Reconcile:
     reasons: str
     term: int
     revisions: dict[str, int]
-    seen: list[tuple[Kind, Key, int, str]] = dataclasses.field(default_factory=list)
+    seen: list[tuple[Kind, Key, int, str, int]] = dataclasses.field(default_factory=list)
     # How many steps the run had taken before.
     steps: int = 0
+    trace: list[Entry] = dataclasses.field(default_factory=list, repr=False)
+
+    def saw(self, kind: Kind, key: Key, version: int, how: str) -> None:
+        """It has read or written this."""
+        self.seen.append((kind, key, version, how, len(self.trace)))
 
     def __str__(self) -> str:
         seen = ", ".join(f"{name} at {revision}" for name, revision in self.revisions.items())
@@ -98,7 +104,7 @@ class Reconciled:
     def __str__(self) -> str:
         told = {
             f"{named(kind, key)} {f'at {version}' if version else 'is not there'}"
-            for kind, key, version, how in self.began.seen
+            for kind, key, version, how, _ in self.began.seen
             if how == "read"
         }
         read = sorted(told)

@@ -51,6 +51,7 @@ class _Watched:
             rt.term,
             {str(type.name.kind): rt.cache.revision(type) for type in definition.types},
             steps=len(world.trace.steps),
+            trace=world.trace.entries,
         )
         world.begin_reconcile(reconcile)
         seen = copy.copy(rt)
@@ -89,12 +90,13 @@ class _TracedHeld:
 
     def find(self, key: Key) -> pb.Resource | None:
         found = self._held.find(key)
-        self._reconcile.seen.append((self._kind, key, int(found.version) if found is not None else 0, "read"))
+        self._reconcile.saw(self._kind, key, int(found.version) if found is not None else 0, "read")
         return found
 
     def everything(self) -> Mapping[Key, pb.Resource]:
         found = self._held.everything()
-        self._reconcile.seen += [(self._kind, key, int(each.version), "read") for key, each in found.items()]
+        for key, each in found.items():
+            self._reconcile.saw(self._kind, key, int(each.version), "read")
         return found
 
 

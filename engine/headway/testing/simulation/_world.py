@@ -13,15 +13,16 @@ from trio.testing import MockClock
 
 from headway.client import Client
 from headway.controller import App
-from headway.resource import Key, Kind, Registry, ResourceType, is_marked, pb
-from headway.storage import Fence
+from headway.resource import Key, Kind, Registry, ResourceType, copy_message, is_marked, pb
+from headway.storage import Fence, Put
 from headway.testing.simulation import _faults as faults
+from headway.testing.simulation._always import type_of
 from headway.testing.simulation._checkpoints import Checkpoints
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
 from headway.testing.simulation._process import Process
 from headway.testing.simulation._server import Server
-from headway.testing.simulation._store import SimulatedStore
+from headway.testing.simulation._store import SimulatedStore, asked_again
 from headway.testing.simulation._streams import Streams
 from headway.testing.simulation._trace import Committed, Happened, Reconcile, Step, Trace
 
@@ -62,7 +63,7 @@ class World:
         self.clock = clock or MockClock(autojump_threshold=0)
         self.trace = Trace()
         self.store = SimulatedStore(self._committed)
-        self.outside = outside
+        self.outside: Any = outside
         self.lease_ttl = lease_ttl
         self.patient = patient
         self._most_steps = most_steps
@@ -117,8 +118,8 @@ class World:
         await trio.sleep(seconds)
 
     def type(self, kind: str) -> ResourceType[Any]:
-        """The program's type of this kind, such as ``Team``. Raises KeyError when it has none."""
-        return next(type for type in self.types if type.name.kind == kind)
+        """The program's type of this kind, such as ``Team``. Raises DeclarationError when it has none."""
+        return type_of(self.types, kind)
 
     def crash(self, process: int = 0, *, checkpoints: int = 0) -> None:
         """Kill a process, now or when its tasks have passed so many checkpoints; it starts again."""
@@ -306,8 +307,18 @@ class World:
             if wish is None:
                 await self.client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
             else:
-                data = type.view(wish).data
-                await self.client.apply(type.new(key[2], data, partition=key[0], namespace=key[1]))
+                await self.client.apply(type.view(asked_again(wish)))
+
+    async def overtake(self, kind: Kind, key: Key) -> bool:
+        """Another writer is first, and leaves all as it is but for the version; False: there is nothing to write to."""
+        stored = self.store.now.get((kind, key))
+        if stored is None:
+            return False
+        # Nobody wishes for it: it isn't asked for again after a restore.
+        wishes = dict(self._wishes)
+        await self.store.commit([Put(kind, key, copy_message(stored), stored.version)])
+        self._wishes = wishes
+        return True
 
     def _committed(
         self, revision: int, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None, fence: Fence | None

@@ -1,0 +1,67 @@
+"""What must hold all the time: asked of the store as it was after each commit. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from headway.errors import DeclarationError
+from headway.resource import Key, Kind, Resource, ResourceType, did_you_mean, pb
+from headway.testing.simulation._oracles import Finding
+from headway.testing.simulation._trace import Committed
+
+
+class Stored:
+    """What was stored at one revision.
+
+    Attributes:
+        revision: the store's.
+    """
+
+    def __init__(self, revision: int, now: Mapping[tuple[Kind, Key], pb.Resource], types: Iterable[ResourceType[Any]]):
+        self.revision = revision
+        self._now = now
+        self._types = list(types)
+
+    def list(self, kind: str) -> list[Resource[Any]]:
+        """All resources of a kind, such as ``Team``, by name. Raises DeclarationError when there is no such type."""
+        type = type_of(self._types, kind)
+        return [type.view(each) for (of, _), each in sorted(self._now.items()) if of == type.kind]
+
+
+def type_of(types: Iterable[ResourceType[Any]], kind: str) -> ResourceType[Any]:
+    """The type of this kind. Raises DeclarationError when there is none."""
+    known = {type.name.kind: type for type in types}
+    if kind not in known:
+        raise DeclarationError(
+            f"the program has no type {kind!r}{did_you_mean(kind, known)}: it has {', '.join(known)}"
+        )
+    return known[kind]
+
+
+Always = Callable[[Stored], None]
+"""Raises AssertionError where something is not as it must be at any time."""
+
+
+def always_held(
+    commits: Sequence[Committed], types: Iterable[ResourceType[Any]], always: Sequence[Always]
+) -> list[Finding]:
+    """The first revision at which each of these doesn't hold."""
+    known, left = list(types), list(always)
+    now: dict[tuple[Kind, Key], pb.Resource] = {}
+    findings: list[Finding] = []
+    for revision, changes in itertools.groupby(commits, key=lambda each: each.revision):
+        for each in changes:
+            if each.new is None:
+                now.pop((each.kind, each.key), None)
+            else:
+                now[each.kind, each.key] = each.new
+        for asked in list(left):
+            try:
+                asked(Stored(revision, now, known))
+            except AssertionError as error:
+                left.remove(asked)
+                name = getattr(asked, "__name__", "always")
+                findings.append(Finding(name, f"when the store was at {revision}: {str(error) or 'it did not hold'}"))
+    return findings

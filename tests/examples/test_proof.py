@@ -1,0 +1,46 @@
+"""The example of a proof refutes the one way, for the reason that it gives, and proves the other."""
+
+import importlib.util
+import sys
+from typing import Any
+
+import pytest
+
+from headway.testing import simulation
+from tests.examples.fleet_kit import ROOT
+
+
+@pytest.fixture
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("proof_example", ROOT / "examples" / "03_proof.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Where the annotations of its messages are looked up.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_to_look_first_is_refuted_by_a_call_that_arrives_late(example: Any) -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(
+            example.program(example.looks_first),
+            example.scenario,
+            outside=example.Authority,
+            plan="commit_late(3, 30.0)",
+        )
+    assert str(caught.value.findings[0]) == "outside: the world outside is ['web.example']; without faults: []"
+
+
+@pytest.mark.parametrize("plan", ["crash_after(2)", "commit_late(2, 0.0)", "commit_late(2, 30.0)", "lease_lost(2)"])
+def test_to_say_which_is_proved(example: Any, plan: str) -> None:
+    simulation.explore(example.program(example.says_which), example.scenario, outside=example.Authority, plan=plan)
+
+
+@pytest.mark.deep
+def test_to_say_which_is_proved_under_every_fault(example: Any) -> None:
+    explored = simulation.explore(
+        example.program(example.says_which), example.scenario, outside=example.Authority, seconds=600
+    )
+    assert explored.complete

@@ -1,0 +1,102 @@
+"""What must hold at any time is asked after each commit."""
+
+from __future__ import annotations
+
+import pytest
+
+import headway
+from headway import field
+from headway.testing import simulation
+
+
+@headway.message
+class Deployment:
+    version: str = field(1)
+
+
+@headway.message
+class Instance:
+    version: str = field(1)
+    up: bool = field(2)
+
+
+def rollout(*, at_once: bool) -> headway.App:
+    """Two instances, which are down while they change their version; one after the other, or both at once."""
+    app = headway.App("rollout")
+    deployment = app.type("rollout", "v1", "Deployment", Deployment)
+    instance = app.type("rollout", "v1", "Instance", Instance)
+
+    @app.controller(manages=deployment, watches={instance: headway.map_owner()})
+    async def roll(rt: headway.Runtime, request: headway.Request[Deployment]) -> None:
+        found = rt.resource(request)
+        if found is None:
+            return
+        owned = {each.name: each for each in rt.cache.owned(instance, found)}
+        for name in ("a", "b"):
+            if name not in owned:
+                await rt.client.apply(instance.new(name, Instance(version=found.data.version, up=True), owner=found))
+            elif owned[name].data.version != found.data.version and (
+                at_once or all(each.data.up for each in owned.values())
+            ):
+                await rt.apply(instance.new(name, Instance(version=found.data.version, up=False)))
+                return
+
+    @app.controller(manages=instance)
+    async def boot(rt: headway.Runtime, request: headway.Request[Instance]) -> headway.RequeueAfter | None:
+        found = rt.resource(request)
+        if found is not None and not found.data.up:
+            if request.reasons[-1].what != "requeue":
+                return headway.requeue_after(5)
+            await rt.apply(instance.new(found.name, Instance(version=found.data.version, up=True)))
+        return None
+
+    return app
+
+
+async def two_versions(world: simulation.World) -> None:
+    for version in ("1", "2"):
+        await world.client.apply(world.type("Deployment").new("web", Deployment(version=version)))
+        await world.settled()
+        await world.sleep(30)  # what asks to be called later has settled, and boots meanwhile
+        await world.settled()
+
+
+def one_is_up(stored: simulation.Stored) -> None:
+    instances = stored.list("Instance")
+    assert not instances or any(each.data.up for each in instances), "none is up"
+
+
+def test_what_was_wrong_only_in_between_is_found() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(rollout(at_once=True), two_versions, always=[one_is_up], plan="none")
+    assert str(caught.value).startswith("one_is_up: when the store was at 13: none is up")
+
+
+def test_what_was_always_right_is_left_alone() -> None:
+    simulation.explore(rollout(at_once=False), two_versions, always=[one_is_up], plan="crash_after(3)")
+
+
+def test_a_kind_that_is_not_there_is_no_empty_list() -> None:
+    def misspelt(stored: simulation.Stored) -> None:
+        stored.list("Instances")
+
+    with pytest.raises(headway.DeclarationError, match="no type 'Instances'; did you mean 'Instance'"):
+        simulation.explore(rollout(at_once=False), two_versions, always=[misspelt], plan="none")
+
+    async def misspells(world: simulation.World) -> None:
+        world.type("Deploiment")
+
+    with pytest.raises(headway.DeclarationError, match="no type 'Deploiment'; did you mean 'Deployment'"):
+        simulation.explore(rollout(at_once=False), misspells, plan="none")
+
+
+def test_what_comes_by_the_clock_is_told_from_what_never_ends() -> None:
+    async def hasty(world: simulation.World) -> None:
+        await world.client.apply(world.type("Deployment").new("web", Deployment(version="1")))
+        await world.settled()
+        await world.client.apply(world.type("Deployment").new("web", Deployment(version="2")))
+
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(rollout(at_once=False), hasty, plan="none")
+    assert caught.value.findings[0].oracle == "quiet"
+    assert "let the scenario sleep so long" in str(caught.value)

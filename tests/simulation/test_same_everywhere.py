@@ -1,0 +1,100 @@
+"""A plan gives the same story in every process, and what differs by nature between two runs is no difference."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import headway
+from headway import field
+from headway.testing import simulation
+from headway.testing.simulation._oracles import shown
+from headway.testing.simulation._run import Setting, run
+from headway.testing.simulation._story import timeline
+
+
+@headway.message
+class Certificate:
+    host: str = field(1)
+
+
+class Authority:
+    """Takes a key with each request, and does what has been asked with the same key only once."""
+
+    def __init__(self) -> None:
+        self.issued: dict[str, str] = {}
+        self.hosts: set[str] = set()
+
+    async def issue(self, key: str, host: str) -> None:
+        self.issued.setdefault(key, host)
+        self.hosts.add(host)
+
+
+def keyed(process: simulation.Process) -> headway.App:
+    """Asks with the resource's uid for the key."""
+    app = headway.App("pki")
+    certificate = app.type("pki", "v1", "Certificate", Certificate)
+
+    @app.controller(manages=certificate)
+    async def certificates(rt: headway.Runtime, request: headway.Request[Certificate]) -> None:
+        found = rt.resource(request)
+        if found is not None and rt.controller not in found.status:
+            await process.outside.issue(found.uid, found.data.host)
+            async with rt.conditions(found) as conditions:
+                conditions.set("Issued", True)
+
+    return app
+
+
+async def two(world: simulation.World) -> None:
+    for name in ("web", "mail"):
+        await world.client.apply(world.type("Certificate").new(name, Certificate(host=name)))
+    await world.settled()
+
+
+def test_what_is_asked_for_with_a_uid_is_the_same_in_every_run() -> None:
+    for plan in ("none", "crash_after(1)", "commit_late(1, 30.0)"):
+        simulation.explore(keyed, two, outside=Authority, plan=plan)
+
+
+def test_another_one_of_the_same_name_has_another_uid() -> None:
+    async def again(world: simulation.World) -> None:
+        await two(world)
+        await world.client.delete(world.type("Certificate").id("web"))
+        await two(world)
+        assert sorted(world.outside.issued.values()) == ["mail", "web", "web"]
+
+    simulation.explore(keyed, again, outside=Authority, plan="none")
+
+
+PLANS = ("crash_after(1)", "restore(1, 5)", "server_restart(2)", "commit_late(1, 30.0)", "lease_lost(2)")
+
+
+def stories() -> str:
+    """What becomes of some plans, of two processes, with the whole of what happened."""
+    told: list[str] = []
+    for line in PLANS:
+        plan = simulation.Plan.parse(line)
+        result = run(Setting(app=keyed, scenario=two, outside=Authority, processes=2, quiet=60.0), plan)
+        told += [shown(result.outside), *map(str, result.findings), *timeline(result.trace)]
+    return "\n".join(told)
+
+
+def test_a_story_is_the_same_in_every_process() -> None:
+    program = "from tests.simulation.test_same_everywhere import stories; print(stories())"
+    told: list[str] = []
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        told.append(done.stdout)
+    assert told[0] == told[1]
+    assert "step 1" in told[0]

@@ -1,0 +1,180 @@
+"""An exploration that passes has shown something, and what fails in it is the reconciler's fault."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import headway
+from headway.testing import simulation
+from headway.testing.simulation._run import Setting, run
+from tests.helpers.corpus.staff import Account, Team
+
+
+class Cloud:
+    def __init__(self) -> None:
+        self.disks: list[str] = []
+
+    async def make(self, name: str) -> None:
+        if name in self.disks:
+            raise ValueError(f"there is a disk {name} already")
+        self.disks.append(name)
+
+
+def twice(process: simulation.Process) -> headway.App:
+    """Makes a disk again when it was killed after it had made it."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+
+    @app.controller(manages=team)
+    async def disks(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None and rt.controller not in found.status:
+            await process.outside.make(request.id.name)
+            async with rt.conditions(found) as conditions:
+                conditions.set("Made", True)
+
+    return app
+
+
+async def in_haste(world: simulation.World) -> None:
+    """Waits for nothing."""
+    await world.client.apply(world.type("Team").new("core", Team(members=["ada"])))
+
+
+def test_a_scenario_that_waits_for_nothing_is_explored_all_the_same() -> None:
+    with pytest.raises(simulation.Refuted):
+        simulation.explore(twice, in_haste, outside=Cloud)
+
+
+def test_a_scenario_in_which_nothing_happens_is_refused() -> None:
+    async def nothing(world: simulation.World) -> None:
+        await world.settled()
+
+    with pytest.raises(headway.DeclarationError, match="makes no controller do anything"):
+        simulation.explore(twice, nothing, outside=Cloud)
+
+
+def test_a_plan_that_strikes_nothing_is_told() -> None:
+    with pytest.warns(UserWarning, match=r"not all of the plan 'crash_after\(99\)' struck"):
+        explored = simulation.explore(twice, in_haste, outside=Cloud, plan="crash_after(99)")
+    assert [str(plan) for plan in explored.unmet] == ["crash_after(99)"]
+    assert "not all of it struck: crash_after(99)" in str(explored)
+
+
+def test_what_the_world_outside_raises_is_in_the_story() -> None:
+    with pytest.raises(simulation.Refuted) as caught:
+        simulation.explore(twice, in_haste, outside=Cloud, plan="crash_after(1)")
+    assert "call outside.make('core'): ValueError: there is a disk core already" in str(caught.value)
+
+
+def test_a_scenario_that_fails_by_itself_says_so() -> None:
+    async def fails(world: simulation.World) -> None:
+        await in_haste(world)
+        raise KeyError("core")
+
+    with pytest.raises(KeyError) as caught:
+        simulation.explore(twice, fails, outside=Cloud)
+    assert "in a simulation under: none" in caught.value.__notes__[0]
+
+
+def noted(*, watch: bool) -> headway.App:
+    """Leaves a conflict to the change that has made it, and hears of that or doesn't."""
+    app = headway.App("staff")
+    team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
+
+    def nobody(*_: object) -> list[headway.ResourceId]:
+        return []
+
+    @app.controller(manages=team, watches={account: headway.map_owner() if watch else nobody})
+    async def notes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        found = rt.resource(request)
+        if found is not None:
+            try:
+                await rt.apply(account.new("note", Account(login=found.data.note), owner=found))
+            except headway.Conflict:
+                return
+
+    return app
+
+
+async def notes_change(world: simulation.World) -> None:
+    for note in ("x", "y"):
+        await world.client.apply(world.type("Team").new("core", Team(note=note)))
+        await world.settled()
+
+
+def test_a_conflict_is_heard_of_by_who_watches_what_it_was_about() -> None:
+    """There is another writer, whose change comes by the stream."""
+    result = run(Setting(app=noted(watch=True), scenario=notes_change), simulation.Plan.parse("conflict(2)"))
+    assert result.findings == ()
+    result = run(Setting(app=noted(watch=False), scenario=notes_change), simulation.Plan.parse("conflict(2)"))
+    assert [each.oracle for each in result.findings] == ["again"]
+
+
+def test_a_server_that_starts_again_twice_at_once_comes_back() -> None:
+    async def restarts(world: simulation.World) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.restart_server)
+            nursery.start_soon(world.restart_server)
+        await in_haste(world)
+        with trio.fail_after(60):
+            await world.settled()
+
+    assert run(Setting(app=twice, scenario=restarts, outside=Cloud), simulation.Plan()).findings == ()
+
+
+def test_a_dead_process_hears_nothing() -> None:
+    plan = simulation.Plan.parse("crash_after(2)")
+    result = run(Setting(app=twice, scenario=in_haste, outside=Cloud), plan)
+    told = [str(entry) for entry in result.trace.entries]
+    at = told.index("** p1 is killed **")
+    heard = next(line for line in told[at:] if "p1 hears of Team" in line)
+    assert heard.startswith("p1 hears of Team: the end of a snapshot")
+
+
+def test_a_killed_process_reaches_the_world_outside_by_no_plain_method_either() -> None:
+    """Such as in a ``finally`` block, which no real kill would run."""
+
+    class Sign:
+        def __init__(self) -> None:
+            self.words: list[str] = []
+
+        async def light(self) -> None:
+            self.words.append("on")
+
+        def put_out(self) -> None:
+            self.words.append("off")
+
+    def make(process: simulation.Process) -> headway.App:
+        app = headway.App("staff")
+        team = app.type("staff", "v1", "Team", Team)
+
+        @app.controller(manages=team)
+        async def signs(_: headway.Runtime, __: headway.Request[Team]) -> None:
+            try:
+                await process.outside.light()
+            finally:
+                process.outside.put_out()
+
+        return app
+
+    plan = simulation.Plan.parse("crash_after(1)")
+    result = run(Setting(app=make, scenario=in_haste, outside=Sign, quiet=None), plan)
+    assert result.outside["words"][:2] == ["on", "on"]
+
+
+def test_what_users_ask_for_again_after_a_restore_is_all_that_they_asked_for() -> None:
+    """Metadata and owners, too."""
+
+    async def coloured(world: simulation.World) -> None:
+        team, account = world.type("Team"), world.type("Account")
+        for note in ("x", "y"):
+            core = await world.client.apply(team.new("core", Team(note=note), metadata={"colour": "blue"}))
+            await world.client.apply(account.new("mine", Account(login=note), owner=core))
+            await world.settled()
+
+    app = noted(watch=True)
+    (first, *_, last) = run(Setting(app=app, scenario=coloured), simulation.Plan()).trace.steps
+    for step in (first, last):
+        simulation.explore(app, coloured, plan=f"restore({step.number}, 4)")
