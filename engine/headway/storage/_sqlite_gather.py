@@ -49,7 +49,8 @@ class GatheredReads:
     @trio.lowlevel.enable_ki_protection
     async def read(self, kind: Kind, key: Key) -> Found:
         """One resource, and the revision at which it was read. Raises StoreUnusable."""
-        await trio.lowlevel.checkpoint()
+        # What follows waits in any case: a whole checkpoint would cost every read another turn of the loop.
+        await trio.lowlevel.checkpoint_if_cancelled()
         mine = _Read(kind, key)
         self._waiting.append(mine)
         if self._leading:
@@ -63,6 +64,8 @@ class GatheredReads:
 
     async def _lead(self) -> None:
         self._leading = True
+        # Those whom one transaction has let go come back in one turn of the loop.
+        await trio.lowlevel.cancel_shielded_checkpoint()
         batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
         try:
             # Without the shield a cancellation before the thread has begun would end the reads of all the others.

@@ -35,13 +35,39 @@ _GATHERING_TURNS = 10
 
 
 class _Pending:
-    __slots__ = ("done", "request", "turn")
+    __slots__ = ("done", "request", "task")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.done = False
-        # Set when the request is done, or when it is this one's writer who leads now.
-        self.turn = trio.Event()
+        # Of the writer. Invariant: while it waits, and only then, this is its `custom_sleep_data`, which Trio takes
+        # away from whomever it wakes, an interrupt among the reasons.
+        self.task = trio.lowlevel.current_task()
+
+    async def wait(self) -> None:
+        """Until woken: the request is done, or its writer is to lead now. An Event would cost every write more."""
+        self.task.custom_sleep_data = self
+        await trio.lowlevel.wait_task_rescheduled(_interrupted_alone)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its writer does."""
+        return self.task.custom_sleep_data is self
+
+    def wake(self) -> None:
+        """Let the writer go, if it waits."""
+        if self.waits:
+            trio.lowlevel.reschedule(self.task)
+
+
+def _interrupted_alone(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+    """No cancellation ends the wait, as in a shield; KeyboardInterrupt respects none."""
+    try:
+        raise_cancel()
+    except KeyboardInterrupt:
+        return trio.lowlevel.Abort.SUCCEEDED
+    except trio.Cancelled:
+        return trio.lowlevel.Abort.FAILED
 
 
 class GroupWriter:
@@ -81,20 +107,17 @@ class GroupWriter:
     @trio.lowlevel.enable_ki_protection
     async def submit(self, request: Request) -> None:
         """Do a request and return when it is durable and published; raises what it was refused with."""
-        await trio.lowlevel.checkpoint()
+        # What follows waits in any case: a whole checkpoint would cost every write another turn of the loop.
+        await trio.lowlevel.checkpoint_if_cancelled()
         self.check_usable()
         mine = _Pending(request)
         self._pending.append(mine)
-        with trio.CancelScope(shield=True):
-            if self._leading:
-                try:
-                    await mine.turn.wait()
-                except BaseException:
-                    # KeyboardInterrupt respects no shield. Who is interrupted here has not had its turn yet.
-                    self._pending.remove(mine)
-                    raise
-            if not mine.done:
-                await self._lead()
+        if self._leading:
+            # Who is interrupted here has not had its turn yet, and whoever leads forgets it.
+            await mine.wait()
+        if not mine.done:
+            with trio.CancelScope(shield=True):
+                await self._lead(mine)
         if request.error is not None:
             raise request.error
 
@@ -102,11 +125,12 @@ class GroupWriter:
         """Wait until nothing is pending or under way."""
         await self._idle.wait()
 
-    async def _lead(self) -> None:
+    async def _lead(self, mine: _Pending) -> None:
         if self._idle.is_set():
             self._idle = trio.Event()
         self._leading = True
         await self._gather()
+        self._pending = deque(each for each in self._pending if each is mine or each.waits)
         batch = [self._pending.popleft() for _ in range(min(len(self._pending), MOST_IN_A_BATCH))]
         requests = [*self._before_all(), *(pending.request for pending in batch)]
         self._last_size = len(batch)
@@ -164,10 +188,12 @@ class GroupWriter:
     def _hand_on(self, batch: list[_Pending]) -> None:
         for pending in batch:
             pending.done = True
-            pending.turn.set()
+            pending.wake()
+        while self._pending and not self._pending[0].waits:
+            self._pending.popleft()
         self._leading = bool(self._pending)
         if self._pending:
-            self._pending[0].turn.set()
+            self._pending[0].wake()
         else:
             self._idle.set()
 
