@@ -1,7 +1,7 @@
 """What happens in a simulated world, held to the contract's clauses as it happens, against the world's true store.
 
-A `WorldJudge` stands around every reconcile and every mapper's call of a program, and before the store's commits and
-fences. What it finds is kept in ``broken``, each sentence with its clause: a reconciler's error is the engine's to
+A `WorldJudge` stands around every reconcile and every mapper's call of a program, its `StoreGuard` before the store's
+commits. What is found is kept in ``broken``, each sentence with its clause: a reconciler's error is the engine's to
 retry.
 """
 
@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
@@ -27,24 +26,11 @@ from headway.controller._placement import Sharded
 from headway.controller._shards import shard_of
 from headway.errors import OutcomeUnknown
 from headway.resource import Key, Kind, pb
-from headway.storage import Fence
-from headway.storage._leases import scope_of
 from headway.testing import simulation
-from headway.testing._facts import digest_of
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._link import RECONCILE
 from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Step, named
-
-Scope = tuple[str, str]
-"""(controller, member) of a fence."""
-
-
-class _Raised(NamedTuple):
-    scope: Scope
-    above: tuple[int, int]
-    revision: int
-    # How many calls the reconciles had made before.
-    steps: int
+from tests.helpers.world_guard import Scope, StoreGuard, content_of
 
 
 class _InHand(NamedTuple):
@@ -68,79 +54,12 @@ class WorldJudge:
         self.world = world
         self.broken: list[str] = []
         self.looked: Counter[str] = Counter()
-        self._raised: list[_Raised] = []
-        self._floors: dict[Scope, tuple[int, int]] = {}
-        self._starts: dict[tuple[Scope, int], int] = {}
-        # Of each lease's term: when it runs out unless it is kept.
-        self._leases: dict[tuple[Scope, int], float] = {}
         self._frontiers: dict[tuple[str, Scope, int], dict[Kind, int]] = {}
         self._in_hand: list[_InHand] = []
         self._definitions: dict[str, tuple[str, Definition]] = {}
-        # What was stored by each commit, as it was then: who writes to what it is handed may have changed it since.
-        self._contents: dict[tuple[Kind, Key, int], str] = {}
         # What users were told to be stored: by kind and key the revision.
         self.acknowledged: dict[tuple[Kind, Key], int] = {}
-        self._stand_before(world.store)
-
-    # --- in the store's way ---
-
-    def _stand_before(self, store: Any) -> None:
-        commit, raise_fence = store.commit, store.raise_fence
-        acquire, keep, release, end_all = store.acquire_lease, store.keep_lease, store.release_lease, store.end_leases
-
-        async def committing(operations: Any, fence: Fence | None = None) -> Any:
-            # Nothing comes between a commit and the return of who made it.
-            position = await commit(operations, fence)
-            if fence is not None:
-                self._may_write(fence)
-            for each in operations:
-                stored = store.now.get((each.kind, each.key)) if hasattr(each, "key") else None
-                if stored is not None and int(stored.version) == position.revision:
-                    self._contents[each.kind, each.key, position.revision] = _content(stored)
-            return position
-
-        async def raising(controller: str, member: str, term: int, number: int) -> Any:
-            raised = await raise_fence(controller, member, term, number)
-            above, revision = raised.fence[2:], raised.position.revision
-            self._floors[controller, member] = above
-            self._raised.append(_Raised((controller, member), above, revision, len(self.world.trace.steps)))
-            if raised.fence.number == 1:
-                self._starts[(controller, member), raised.fence.term] = revision
-            return raised
-
-        async def acquiring(name: str, holder: str, ttl: float, attempt: str = "") -> Any:
-            acquired = await acquire(name, holder, ttl, attempt)
-            if acquired.acquired:
-                scope, term = scope_of(name), acquired.held.lease.term
-                self._floors[scope] = max(self._floors.get(scope, (0, 0)), (term, 0))
-                self._leases[scope, term] = trio.current_time() + ttl
-            return acquired
-
-        async def keeping(name: str, holder: str, term: int) -> Any:
-            await keep(name, holder, term)
-            scope = scope_of(name)
-            self._leases[scope, term] = trio.current_time() + self.world.lease_ttl
-
-        async def releasing(name: str, holder: str, term: int) -> Any:
-            await release(name, holder, term)
-            self._leases[scope_of(name), term] = -1.0
-
-        def ending() -> None:
-            end_all()
-            for lease in self._leases:
-                self._leases[lease] = -1.0
-
-        store.commit, store.raise_fence = committing, raising
-        store.acquire_lease, store.keep_lease = acquiring, keeping
-        store.release_lease, store.end_leases = releasing, ending
-
-    def _may_write(self, fence: Fence) -> None:
-        scope = fence.controller, fence.member
-        floor = self._floors.get(scope, (0, 0))
-        self._must("C8", fence[2:] >= floor, f"{fence} wrote when the fence was at {floor}")
-        until = self._leases.get((scope, fence.term))
-        now = trio.current_time()
-        self._must("C8", until is None or now <= until, f"{fence} wrote at {now}, when its lease had ended at {until}")
+        self._guard = StoreGuard(world, self._must)
 
     def _must(self, clause: str, so: object, otherwise: str) -> None:
         self.looked[clause] += 1
@@ -214,7 +133,7 @@ class WorldJudge:
 
     def _is_primed(self, hand: _InHand, cache: CacheReader, type: CachedType[Any]) -> None:
         """C1 and C3: from the commit by which its run began, and never back from where it was."""
-        frontier, start = cache.revision(type), self._starts.get((hand.scope, hand.term))
+        frontier, start = cache.revision(type), self._guard.starts.get((hand.scope, hand.term))
         what = f"{hand.reconcile} in term {hand.term}: {type} is at {frontier}"
         self._must("C3", start is not None, f"{what}, and its run has raised no fence")
         for clause in ("C1", "C3"):
@@ -239,7 +158,7 @@ class WorldJudge:
             elif version:
                 self.looked["C2"] += 1
             if version:
-                now, stored = _content(held[key].message()), self._contents.get((kind, key, version))
+                now, stored = content_of(held[key].message()), self._guard.contents.get((kind, key, version))
                 self._must("C9", stored in (now, None), f"{named(kind, key)} at {version} is handed out changed")
 
     def _commits(self, kind: Kind, key: Key) -> list[Committed]:
@@ -280,7 +199,9 @@ class WorldJudge:
         for step in self._steps_of(hand):
             same = _member(definition, step.by.key) == hand.scope[1]
             if step.write and step.kind[1] and same and _is_unknown(step):
-                settled = [each for each in self._raised if each.scope == hand.scope and each.steps >= step.number]
+                settled = [
+                    each for each in self._guard.raised if each.scope == hand.scope and each.steps >= step.number
+                ]
                 what = f"{hand.reconcile} begins after {step}"
                 self._must("C5", settled, f"{what}, which nothing has settled")
                 if settled:
@@ -366,7 +287,7 @@ class WorldJudge:
     def _first_raised(self, controller: str, key: Key) -> int:
         app, definition = self._definitions[controller]
         scope = f"{app}/{controller}", _member(definition, key)
-        return min((each.revision for each in self._raised if each.scope == scope), default=0)
+        return min((each.revision for each in self._guard.raised if each.scope == scope), default=0)
 
     def _knew(self, began: Reconcile, revision: int) -> bool:
         """Whether its process had been told of that write of its own."""
@@ -406,11 +327,6 @@ def _is_unknown(step: Step) -> bool:
         return True
     status = Status.__members__.get(step.outcome.partition(":")[0])
     return status is not None and isinstance(client_error(GRPCError(status, step.outcome), write=True), OutcomeUnknown)
-
-
-def _content(resource: pb.Resource) -> str:
-    value = b"" if resource.data is None else resource.data.value
-    return f"{digest_of(resource)} {value.hex()} {sorted(resource.metadata.items())}"
 
 
 def _scribble(resource: headway.Resource[Any]) -> None:
