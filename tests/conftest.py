@@ -1,4 +1,4 @@
-"""Hypothesis profiles (the default is bounded for `make test`, `deep` is for `make prove`), and the real etcd."""
+"""Hypothesis profiles (the default is bounded for `make test`, `round` is for `make prove`), and the real etcd."""
 
 import os
 from collections.abc import Iterator
@@ -10,6 +10,13 @@ from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_mem
 
 settings.register_profile("default", max_examples=60, stateful_step_count=30, deadline=None)
 settings.register_profile(
+    "round",
+    max_examples=200,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
     "deep",
     max_examples=2000,
     stateful_step_count=80,
@@ -17,6 +24,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+CLAUSES = [f"C{number}" for number in range(1, 12)]
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +39,14 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A test that had no etcd was not run, and that is said where nobody overlooks it."""
+    """A test that had no etcd was not run, and that is said where nobody overlooks it; and how far the world went."""
+    for report in (each for reports in terminalreporter.stats.values() for each in reports):
+        steps = dict(getattr(report, "user_properties", ())).get("steps without a violation")
+        if steps and report.when == "teardown":
+            failed = {each.nodeid for each in terminalreporter.stats.get("failed", ())}
+            said = "before a violation" if report.nodeid in failed else "run without a violation"
+            looks = ", ".join(f"{each} {steps[each]}" for each in CLAUSES if each in steps)
+            terminalreporter.line(f"{steps['steps']} steps {said} in {steps['worlds']} worlds ({looks} looks)")
     missed = [each for each in terminalreporter.stats.get("skipped", ()) if NO_ETCD in str(each.longrepr)]
     if missed:
         terminalreporter.section("NOT TESTED AGAINST ETCD", red=True, bold=True)

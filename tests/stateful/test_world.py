@@ -1,19 +1,28 @@
-"""The whole engine, several controllers and processes, under every fault of the simulation, held to the contract."""
+"""The whole engine, several controllers and processes, under every fault of the simulation, held to the contract.
+
+After every step `WorldJudge` has had a look at C1 to C9 and C11; C10 is a rule of its own, and the end of each world.
+How many steps were run is in the summary of the run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import pytest
+import trio
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 import headway
 from headway import field
-from headway.resource import ResourceType
+from headway.cache import CacheReader
+from headway.resource import Key, ResourceType, decode, pb, resource_id, resource_key
 from headway.testing import simulation
 from headway.testing.simulation._oracles import reads_went_back, twice_at_once, two_writers
+from tests.helpers.world_judge import WorldJudge, judge_of
 
 NAMES = st.sampled_from(["a", "b"])
 LOGINS = st.lists(st.sampled_from(["ada", "grace", "tim"]), max_size=3, unique=True)
@@ -34,6 +43,17 @@ class Tally:
     count: int = field(1)
 
 
+class AlarmRung(Exception):
+    """What ends a run."""
+
+
+ALARMS: dict[str, trio.Event] = {}
+"""What ends the run of ``accounts`` in a process that has it."""
+
+STEPS: Counter[str] = Counter()
+"""How many steps there have been in this module, and what was looked at in them."""
+
+
 class Disks:
     """The world outside: what a team must have there while it is, and must not have afterwards."""
 
@@ -52,8 +72,18 @@ def make(process: simulation.Process) -> headway.App:
     app = headway.App("staff")
     team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
     tally: ResourceType[Tally] = app.type("staff", "v1", "Tally", Tally)
+    judge = judge_of(process)
 
-    @app.controller(manages=team, watches={account: headway.map_owner()}, concurrency=2)
+    async def alarm(_: headway.Runtime, __: headway.Enqueue) -> None:
+        rung = ALARMS[process.name] = trio.Event()
+        try:
+            await rung.wait()
+            raise AlarmRung
+        finally:
+            if ALARMS.get(process.name) is rung:
+                del ALARMS[process.name]
+
+    @app.controller(manages=team, watches={account: headway.map_owner()}, concurrency=2, sources={"alarm": alarm})
     async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         found = rt.resource(request)
         if found is None or found.is_deleting:
@@ -75,11 +105,11 @@ def make(process: simulation.Process) -> headway.App:
 
     by_login = headway.index(account, "login", lambda each: each.data.login)
 
-    @app.controller(
-        manages=tally,
-        watches={account: lambda each, _: [tally.id(each.data.login)]},
-        indexes=[by_login],
-    )
+    def counted(each: headway.Resource[Account], cache: CacheReader) -> list[headway.ResourceId]:
+        judge.mapping(each, cache, account, tally)
+        return [tally.id(each.data.login)]
+
+    @app.controller(manages=tally, watches={account: counted}, indexes=[by_login])
     async def tallies(rt: headway.Runtime, request: headway.Request[Tally]) -> None:
         count = len(rt.cache.index(by_login, request.id.name))
         found = rt.resource(request)
@@ -88,7 +118,29 @@ def make(process: simulation.Process) -> headway.App:
         elif found is not None:
             await rt.client.delete(found)
 
-    return app
+    return judge.over(app, process)
+
+
+def key_of(resource: pb.Resource) -> list[Key]:
+    return [resource_key(resource)]
+
+
+def owner_of(resource: pb.Resource) -> list[Key]:
+    return [] if resource.owner is None else [resource_id(resource.owner).key]
+
+
+def login_of(resource: pb.Resource) -> list[Key]:
+    assert resource.data is not None
+    return [("default", "default", decode(Account, resource.data.value).login)]
+
+
+TEAM, ACCOUNT, TALLY = (("staff", kind) for kind in ("Team", "Account", "Tally"))
+OWES = {
+    "accounts": {TEAM: key_of, ACCOUNT: owner_of},
+    "disks": {TEAM: key_of},
+    "tallies": {TALLY: key_of, ACCOUNT: login_of},
+}
+"""By controller and kind: whom a change concerns."""
 
 
 async def all_is_as_wanted(world: simulation.World) -> None:
@@ -111,15 +163,31 @@ class WorldMachine(simulation.Machine):
     outside: ClassVar[Callable[[], Any]] = Disks
     holds = (all_is_as_wanted,)
 
+    @initialize()
+    def open_the_world(self) -> None:
+        """With something to do, that is half done."""
+        super().open_the_world()
+        self.write("a", ["ada", "grace"])
+        self.sleep(0.03)
+
+    @property
+    def judge(self) -> WorldJudge:
+        return judge_of(self.world.processes[0])
+
     @rule(name=NAMES, members=LOGINS)
     def write(self, name: str, members: list[str]) -> None:
         async def apply() -> None:
             team: ResourceType[Any] = self.world.type("Team")
+            wanted = team.new(name, Team(members=members))
             try:
-                await self.world.client.apply(team.new(name, Team(members=members)))
+                stored = await self.world.client.apply(wanted)
             except headway.InvalidArgument:
                 # It is being deleted: nothing of it can be changed any more.
                 return
+            self.judge.acknowledged[TEAM, stored.id.key] = int(stored.version)
+            # It is the caller's (C9).
+            wanted.data.members.append("scribbled")
+            stored.data.members.append("scribbled")
 
         self.call(apply)
 
@@ -127,12 +195,56 @@ class WorldMachine(simulation.Machine):
     def delete(self, name: str) -> None:
         self.call(self.world.client.delete, self.world.type("Team").id(name))
 
+    @rule(at=st.integers(0, 1))
+    def end_a_run(self, at: int) -> None:
+        """C10: one controller's crash restarts that controller alone."""
+        self.settle()
+        process = self.world.processes[at]
+        alarm = ALARMS.get(process.name)
+        if not process.life or alarm is None:
+            return
+        life, controllers = process.life, process.engine.controllers
+        before = {name: each.run for name, each in controllers.items()}
+        assert before["accounts"] is not None
+        alarm.set()
+        self.settle()
+        assert process.life == life, "C10: a controller's crash has ended its process"
+        after = {name: each.run for name, each in controllers.items()}
+        assert after.pop("accounts") is not before.pop("accounts"), "C10: a controller goes on after its crash"
+        assert after == before, "C10: a controller's crash has ended the run of another"
+        STEPS["C10"] += 1
+
     @invariant()
     def the_contract_holds(self) -> None:
         if hasattr(self, "world"):
             trace = self.world.trace
             found = [*reads_went_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
             assert not found, found
+            self.judge.check()
+            STEPS["steps"] += 1
+
+    async def _converge(self) -> None:
+        await super()._converge()
+        self.judge.every_last_change_was_seen(OWES)
+        with trio.move_on_after(120) as patience:
+            await self.world.stop_processes()
+        assert not patience.cancelled_caught, "C10: an engine has not ended within two minutes"
+        assert all(not process.life for process in self.world.processes)
+        STEPS["C10"] += 1
+        STEPS.update(self.judge.looked)
+
+    def teardown(self) -> None:
+        ALARMS.clear()
+        super().teardown()
+        STEPS["worlds"] += 1
+
+
+@pytest.fixture(autouse=True)
+def _say_how_many(record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """For the summary of the run."""
+    STEPS.clear()
+    yield
+    record_property("steps without a violation", dict(STEPS))
 
 
 TestWorld = WorldMachine.TestCase

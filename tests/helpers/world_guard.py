@@ -1,0 +1,114 @@
+"""What a simulated world's store takes, held to C8 before it is believed; with what was stored, when, and by whom.
+
+Nothing here reads the store's own fences or leases: it would believe what it is to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import trio
+
+from headway.resource import Key, Kind, pb
+from headway.storage import Fence
+from headway.storage._leases import scope_of
+from headway.testing import simulation
+from headway.testing._facts import digest_of
+
+Scope = tuple[str, str]
+"""(controller, member) of a fence."""
+
+
+class Raised(NamedTuple):
+    """A fence that was raised."""
+
+    scope: Scope
+    above: tuple[int, int]
+    revision: int
+    # How many calls the reconciles had made before.
+    steps: int
+
+
+class StoreGuard:
+    """Stands before a world's store.
+
+    Attributes:
+        raised: the fences, in order.
+        starts: by scope and term, the revision of the commit by which a run has begun.
+        contents: what was stored by each commit, as it was then: who writes to what it is handed may have changed it.
+    """
+
+    def __init__(self, world: simulation.World, must: Callable[[str, object, str], None]) -> None:
+        self._world = world
+        self._must = must
+        self.raised: list[Raised] = []
+        self.starts: dict[tuple[Scope, int], int] = {}
+        self.contents: dict[tuple[Kind, Key, int], str] = {}
+        self._floors: dict[Scope, tuple[int, int]] = {}
+        # Of each lease's term: when it runs out unless it is kept.
+        self._leases: dict[tuple[Scope, int], float] = {}
+        self._stand_before(world.store)
+
+    def _stand_before(self, store: Any) -> None:
+        commit, raise_fence = store.commit, store.raise_fence
+        acquire, keep, release, end_all = store.acquire_lease, store.keep_lease, store.release_lease, store.end_leases
+
+        async def committing(operations: Any, fence: Fence | None = None) -> Any:
+            # Nothing comes between a commit and the return of who made it.
+            position = await commit(operations, fence)
+            if fence is not None:
+                self._may_write(fence)
+            for each in operations:
+                stored = store.now.get((each.kind, each.key)) if hasattr(each, "key") else None
+                if stored is not None and int(stored.version) == position.revision:
+                    self.contents[each.kind, each.key, position.revision] = content_of(stored)
+            return position
+
+        async def raising(controller: str, member: str, term: int, number: int) -> Any:
+            raised = await raise_fence(controller, member, term, number)
+            above, revision = raised.fence[2:], raised.position.revision
+            self._floors[controller, member] = above
+            self.raised.append(Raised((controller, member), above, revision, len(self._world.trace.steps)))
+            if raised.fence.number == 1:
+                self.starts[(controller, member), raised.fence.term] = revision
+            return raised
+
+        async def acquiring(name: str, holder: str, ttl: float, attempt: str = "") -> Any:
+            acquired = await acquire(name, holder, ttl, attempt)
+            if acquired.acquired:
+                scope, term = scope_of(name), acquired.held.lease.term
+                self._floors[scope] = max(self._floors.get(scope, (0, 0)), (term, 0))
+                self._leases[scope, term] = trio.current_time() + ttl
+            return acquired
+
+        async def keeping(name: str, holder: str, term: int) -> Any:
+            await keep(name, holder, term)
+            scope = scope_of(name)
+            self._leases[scope, term] = trio.current_time() + self._world.lease_ttl
+
+        async def releasing(name: str, holder: str, term: int) -> Any:
+            await release(name, holder, term)
+            self._leases[scope_of(name), term] = -1.0
+
+        def ending() -> None:
+            end_all()
+            for lease in self._leases:
+                self._leases[lease] = -1.0
+
+        store.commit, store.raise_fence = committing, raising
+        store.acquire_lease, store.keep_lease = acquiring, keeping
+        store.release_lease, store.end_leases = releasing, ending
+
+    def _may_write(self, fence: Fence) -> None:
+        scope = fence.controller, fence.member
+        floor = self._floors.get(scope, (0, 0))
+        self._must("C8", fence[2:] >= floor, f"{fence} wrote when the fence was at {floor}")
+        until = self._leases.get((scope, fence.term))
+        now = trio.current_time()
+        self._must("C8", until is None or now <= until, f"{fence} wrote at {now}, when its lease had ended at {until}")
+
+
+def content_of(resource: pb.Resource) -> str:
+    value = b"" if resource.data is None else resource.data.value
+    return f"{digest_of(resource)} {value.hex()} {sorted(resource.metadata.items())}"
