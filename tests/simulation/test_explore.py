@@ -324,6 +324,23 @@ def test_a_scenario_that_fails_says_under_which_plan() -> None:
     assert "in a simulation under: " in str(getattr(caught.value, "__notes__", ()))
 
 
+def test_a_scenario_that_a_restored_store_spoils_is_told_and_proves_nothing() -> None:
+    async def remembers(world: simulation.World) -> None:
+        await one_team(world)
+        if world.store.position.revision > 1000:
+            raise ValueError("the store was replaced")
+
+    explored = simulation.explore(right, remembers, plan="restore(1, 4)")
+    assert (explored.spoilt, explored.runs) == ({"restore(1, 4)": "ValueError: the store was replaced"}, ())
+    assert not explored.complete
+    assert "  spoilt: restore(1, 4) by ValueError: the store was replaced" in str(explored).splitlines()
+
+
+def test_what_is_made_again_after_a_restore_is_not_counted() -> None:
+    explored = simulation.explore(right, one_team, plan="restore(1, 4)")
+    assert explored.complete
+
+
 def test_a_test_of_an_invariant_of_ones_own() -> None:
     async def nobody_is_called_ada(world: simulation.World) -> None:
         names = [each.name for each in await world.client.list(world.type("Account"))]

@@ -152,6 +152,18 @@ def test_where_runs_without_faults_differ_only_what_is_missing_is_found() -> Non
     assert oracles.differing([one, one]) == []
 
 
+def test_where_runs_without_faults_differ_what_they_say_alike_is_compared() -> None:
+    one = _result({ADA: "key='k1', ready"}, outside={"db": (3, "k1")})
+    other = _result({ADA: "key='k2', ready"}, outside={"db": (3, "k2")})
+    assert _found(_result({ADA: "key='k3', ready"}, outside={"db": (3, "k3")}), one, other) == []
+    # What is shaped otherwise can't be told apart from what is another each time.
+    assert _found(_result({ADA: "key='k-3', ready"}, outside={"db": (3, "k3")}), one, other) == []
+    assert _found(_result({ADA: "key='k3', broken"}, outside={"db": (5, "k3")}), one, other) == [
+        "end state: Account ada is key='k3', broken; without faults: key='k1', ready",
+        "outside: the world outside is {'db': (5, 'k3')}; without faults: {'db': (3, 'k1')}",
+    ]
+
+
 def test_lists_of_the_world_outside_are_counted_where_their_names_differ() -> None:
     one, other = _result({}, outside={"disks": ["a"], "made": 1}), _result({}, outside={"disks": ["b"], "made": 1})
     assert _found(_result({}, outside={"disks": ["c"], "made": 1}), one, other) == []
