@@ -115,6 +115,17 @@ def test_a_transaction_that_cannot_be_applied_as_a_whole_changes_nothing() -> No
     assert (it.head, it.tables.get(KIND, KEY), it.log.head) == (HEAD, None, HEAD.revision)
 
 
+@pytest.mark.parametrize("type", [EventEventType.PUT, EventEventType.DELETE])
+def test_what_is_told_twice_does_not_stand_for_what_is_lost(type: EventEventType) -> None:
+    """As many changes as the head counts have come, and one of them not at all."""
+    it = mirror()
+    it.hear([put(11), put(11, "m"), head(11, 5, 2)], 0)
+    told = Event(type=type, kv=put(12).kv)
+    with pytest.raises(Lost, match="twice"):
+        it.hear([told, told, head(12, 6, 2)], 0)
+    assert len(it.tables.keys(KIND)) == 2
+
+
 def test_an_interrupted_commit_is_heard_anew() -> None:
     it = mirror()
     it.hear([put(11)], 0)
