@@ -5,15 +5,23 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from headway._gen.etcdserverpb import ResponseHeader, TxnResponse
-from headway.errors import OutcomeUnknown
+from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import resource_key
 from headway.storage import Require, RequireOwnsNothing
 from headway.storage._etcd._layout import Layout
 from headway.storage._etcd._mirror import Mirror
 from headway.storage._etcd._records import Head, Timeline, revision_of
-from headway.storage._etcd._together import MOST_BYTES, MOST_OPERATIONS, MOST_UNDER_WAY, Made, Together
+from headway.storage._etcd._together import (
+    LONGEST_WAIT,
+    MOST_BYTES,
+    MOST_OPERATIONS,
+    MOST_UNDER_WAY,
+    Made,
+    Together,
+)
 from headway.storage._etcd._transaction import Draft
 from headway.storage._etcd._transaction import putting as putting_key
 from headway.testing._conformance_tools import kind_of, putting, thing
@@ -140,6 +148,32 @@ async def test_who_leaves_while_waiting_has_done_nothing_and_stops_nobody() -> N
         await trio.testing.wait_all_tasks_blocked()
         etcd.go_on.set()
     assert etcd.asked == [*[1] * MOST_UNDER_WAY, 3]
+
+
+async def test_nobody_waits_for_long_behind_an_etcd_that_does_not_answer(autojump_clock: MockClock) -> None:
+    """However many wait: what has not been sent by then is not sent, and its writer is told so."""
+    etcd, call, told = Etcd(), 10.0, Counter[str]()
+
+    async def hang(drafts: Sequence[Draft]) -> TxnResponse:
+        etcd.asked.append(len(drafts))
+        await trio.sleep(call)
+        raise OutcomeUnknown("no answer")
+
+    together = Together(hang)
+
+    async def submit(index: int) -> None:
+        try:
+            await together.submit(draft(f"n{index}"))
+        except (OutcomeUnknown, Unavailable) as error:
+            told[type(error).__name__] += 1
+
+    async with trio.open_nursery() as nursery:
+        for index in range(10 * MOST_OPERATIONS):
+            nursery.start_soon(submit, index)
+    assert autojump_clock.current_time() <= LONGEST_WAIT + 2 * call
+    assert sum(etcd.asked) == told["OutcomeUnknown"]
+    assert sum(told.values()) == 10 * MOST_OPERATIONS
+    assert told["Unavailable"]
 
 
 def test_only_what_touches_nothing_of_the_others_fits() -> None:

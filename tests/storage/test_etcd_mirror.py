@@ -92,6 +92,17 @@ def test_a_head_that_counts_no_commits_is_nothing_that_headway_wrote(counted: in
         head_from(KeyValue(key=LAYOUT.head, value=b"x" * (counted + 8), mod_revision=11, version=5))
 
 
+def test_a_head_of_an_earlier_program_is_read_and_it_reads_none_of_now() -> None:
+    """It counted one commit in twelve bytes, and took nothing else; its revisions are lower than those of now."""
+    former = KeyValue(key=LAYOUT.head, value=b"\x02\0\0\x03nonce-11", mod_revision=11, version=5)
+    assert head_from(former) == Head(revision_of(11), 5, (0x02000003,), b"nonce-11")
+    for changes in ([1], [1, 1], [0] * PLACES):
+        value = head_value(changes, b"nonce-11")
+        assert len(value) != len(former.value)
+        found = head_from(KeyValue(key=LAYOUT.head, value=value, mod_revision=11, version=5))
+        assert found == Head(revision_of(11, len(changes) - 1), 5, tuple(changes), b"nonce-11")
+
+
 def test_commits_of_one_transaction_are_applied_one_by_one() -> None:
     it = mirror()
     events = [put(11), put(11, "m"), put(11, "o")]
@@ -113,6 +124,17 @@ def test_a_transaction_that_cannot_be_applied_as_a_whole_changes_nothing() -> No
     with pytest.raises(Lost):
         it.hear([put(11), gone, head(11, 5, 1, 1)], 0)
     assert (it.head, it.tables.get(KIND, KEY), it.log.head) == (HEAD, None, HEAD.revision)
+
+
+@pytest.mark.parametrize("type", [EventEventType.PUT, EventEventType.DELETE])
+def test_what_is_told_twice_does_not_stand_for_what_is_lost(type: EventEventType) -> None:
+    """As many changes as the head counts have come, and one of them not at all."""
+    it = mirror()
+    it.hear([put(11), put(11, "m"), head(11, 5, 2)], 0)
+    told = Event(type=type, kv=put(12).kv)
+    with pytest.raises(Lost, match="twice"):
+        it.hear([told, told, head(12, 6, 2)], 0)
+    assert len(it.tables.keys(KIND)) == 2
 
 
 def test_an_interrupted_commit_is_heard_anew() -> None:

@@ -8,7 +8,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.etcdserverpb import TxnRequest, TxnResponse
-from headway.errors import HeadwayError, OutcomeUnknown
+from headway.errors import HeadwayError, HistoryGone, OutcomeUnknown
 from headway.resource import Position, pb, resource_key
 from headway.storage import (
     EtcdBackend,
@@ -35,6 +35,7 @@ from headway.testing._conformance_tools import (
     told,
     uid_of,
 )
+from tests.helpers.fake_etcd import serving_etcd
 from tests.storage.etcd_kit import Rig, failing, followed, is_write, primed, rigged, until
 
 Outcome = Position | HeadwayError | StorageError
@@ -253,3 +254,22 @@ async def test_a_resource_of_another_commit_than_the_head_says_is_nothing_that_h
         await until(lambda: rig.store._opened is not None and rig.store._opened._stopped is not None)
         raised = await refused(HeadwayError, names(rig.store), "a store that somebody else has written to")
         assert "as the head says" in str(raised)
+
+
+async def test_a_store_of_an_earlier_program_is_read_and_gone_on_with() -> None:
+    """Its head counted one commit, and no body had a place; its versions conflict, and its positions are too old."""
+    async with rigged() as rig:
+        at = await put(rig.store, given := thing("a"))
+    head = rig.fake.state.keys[b"/staff/head"]
+    head.value = head.value.removeprefix(b"\x02")
+    assert len(head.value) == 12
+    async with serving_etcd(rig.fake) as (_, endpoint), EtcdBackend(f"etcd://{endpoint}/staff") as store:
+        assert await names(store) == ["a"]
+        former = at._replace(revision=etcd_revision(at.revision))
+        await refused(HistoryGone, reading(store, after=former), "a position of an earlier program")
+        uid = uid_of(given)
+        await refused(VersionConflict, put(store, thing("a", uid=uid), str(former.revision)), "a version likewise")
+        made = revisions(
+            await at_once(store, [[putting(thing("a", uid=uid), str(at.revision))], [putting(thing("b"))]])
+        )
+        assert min(made) > at.revision

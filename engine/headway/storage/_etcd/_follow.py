@@ -140,7 +140,7 @@ class Follower:
             check_same_history(position, mirror.store_id, mirror.timeline, mirror.head)
         self._counts["snapshots"] += 1
         why = self._suspicion
-        gone = f"the store was read anew at revision {revision}: {why}"
+        gone = f"the store was read anew at revision {mirror.head.revision}: {why}"
         opened.replace(mirror, lambda: HistoryGone(gone), same_history=True)
         return revision + 1
 

@@ -2,7 +2,7 @@
 
     PREFIX/store                          the store's id, made once
     PREFIX/anchor                         the incarnations: who has opened the store, and at which revision
-    PREFIX/head                           put by every commit; its mod_revision is the last one's
+    PREFIX/head                           put by every transaction of commits; its mod_revision is the last one's
     PREFIX/resource/GROUP/KIND/PARTITION/NAMESPACE/NAME
     PREFIX/owned/UID/GROUP/KIND/PARTITION/NAMESPACE/NAME
     PREFIX/fence/CONTROLLER/MEMBER

@@ -221,6 +221,9 @@ class Mirror:
         gathered, changes = self._gathered, sum(head.changes)
         if len(gathered) != changes:
             raise Lost(f"{len(gathered)} of the {changes} changes of the commits up to {head.revision} have come")
+        # No transaction changes a key twice.
+        if changes > 1 and len({(segment, rest) for segment, rest, _ in gathered}) != changes:
+            raise Lost(f"a change of the commits up to {head.revision} came twice, and another one not at all")
         if gathered and gathered[0][2].kv.mod_revision != etcd_revision(head.revision):  # type: ignore[union-attr]  # as above
             raise Lost(f"changes came that no commit has made, before the one at {head.revision}")
 

@@ -26,6 +26,8 @@ PLACES = 128
 # Before the body of a resource whose commit has another place than the first: a field that no resource has.
 _PLACE = b"\xc0\x3e"
 _COUNT, _NONCE = 4, 8
+# Before what a head holds; programs that know nothing of places wrote no such byte, and read no head that has it.
+_FORMAT = b"\x02"
 
 
 def revision_of(etcd_revision: int, place: int = 0) -> int:
@@ -67,16 +69,17 @@ class Head(NamedTuple):
 
 def head_value(changes: Sequence[int], nonce: bytes) -> bytes:
     """What a transaction puts at the head."""
-    return b"".join(count.to_bytes(_COUNT) for count in changes) + nonce
+    return b"".join((_FORMAT, *(count.to_bytes(_COUNT) for count in changes), nonce))
 
 
 def head_from(kv: KeyValue) -> Head:
     """The last transaction of commits, from the key that it has put."""
-    counted = len(kv.value) - _NONCE
+    value = kv.value.removeprefix(_FORMAT) if len(kv.value) != _COUNT + _NONCE else kv.value
+    counted = len(value) - _NONCE
     if counted % _COUNT or not 0 < counted <= PLACES * _COUNT:
         raise ValueError(f"{kv.key!r} holds {len(kv.value)} bytes, and no commits are counted by so many")
-    changes = tuple(int.from_bytes(kv.value[at : at + _COUNT]) for at in range(0, counted, _COUNT))
-    return Head(revision_of(kv.mod_revision, len(changes) - 1), kv.version, changes, kv.value[counted:])
+    changes = tuple(int.from_bytes(value[at : at + _COUNT]) for at in range(0, counted, _COUNT))
+    return Head(revision_of(kv.mod_revision, len(changes) - 1), kv.version, changes, value[counted:])
 
 
 class StoredFence(NamedTuple):

@@ -7,7 +7,8 @@ as it would be alone, and stands behind those before it in the transaction. One 
 There is no background task. A writer that finds nobody leading leads one transaction, and hands on to the first of
 those that wait. Invariants:
 
-1. While anything waits, somebody leads, or `MOST_UNDER_WAY` transactions are under way, each for a bounded time.
+1. While anything waits, somebody leads, or `MOST_UNDER_WAY` transactions are under way, each for a bounded time. So
+   nobody waits for longer than `LONGEST_WAIT` and one of them, however many wait.
 2. Whoever leads has a commit in the transaction: the first of those that waited.
 3. A commit is in one transaction at a time, and in none again unless etcd has said that it did nothing.
 """
@@ -20,7 +21,8 @@ from typing import NamedTuple
 import trio
 
 from headway._gen.etcdserverpb import TxnResponse
-from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown
+from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, Unavailable
+from headway.storage._etcd._client import CALL_TIMEOUT
 from headway.storage._etcd._records import PLACES, revision_of
 from headway.storage._etcd._transaction import Draft
 
@@ -32,6 +34,9 @@ MOST_OPERATIONS = 100
 
 MOST_BYTES = 256 << 10
 """Bytes of the resources of several commits; one that has a quarter of them shares no call."""
+
+LONGEST_WAIT = CALL_TIMEOUT
+"""Seconds after which who still waits is no longer to be sent: etcd doesn't answer, or not as fast as writers come."""
 
 
 class Made(NamedTuple):
@@ -46,10 +51,11 @@ class Made(NamedTuple):
 
 
 class _Waiting:
-    __slots__ = ("alone", "done", "draft", "error", "made", "turn")
+    __slots__ = ("alone", "done", "draft", "error", "made", "since", "turn")
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
+        self.since = trio.current_time()
         # Set when it is done, or when it is its writer who leads now.
         self.turn = trio.Event()
         self.done = False
@@ -112,6 +118,7 @@ class Together:
         self._leading = True
         # Those whom one transaction has let go come with their next commits in one turn of the loop.
         await trio.lowlevel.cancel_shielded_checkpoint()
+        self._refuse_late()
         batch = self._taken()
         self._under_way += 1
         self._hand_on()
@@ -136,6 +143,16 @@ class Together:
                 each.finish()
             self._under_way -= 1
             self._hand_on()
+
+    def _refuse_late(self) -> None:
+        """Let go of those who have waited for too long; but for the first, who leads."""
+        since = trio.current_time() - LONGEST_WAIT
+        late = [each for each in self._waiting[1:] if each.since <= since]
+        # They wait in the order in which they have come.
+        del self._waiting[1 : len(late) + 1]
+        for each in late:
+            each.error = Unavailable(f"a commit waited for {LONGEST_WAIT} s behind others; nothing was written")
+            each.finish()
 
     def _taken(self) -> list[_Waiting]:
         """The first of those who wait, and whoever fits with those before, as long as there is room."""
