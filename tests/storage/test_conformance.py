@@ -40,7 +40,7 @@ STORES = {
     "memory": MEMORY,
     "sqlite": StoreUnderTest(SqliteBackend, restore=restore_sqlite),
     # Opened on the tests' etcd, by whoever has that.
-    "etcd": StoreUnderTest(open_memory, lacks=frozenset({Capability.KEPT_HISTORY})),
+    "etcd": StoreUnderTest(open_memory),
 }
 
 

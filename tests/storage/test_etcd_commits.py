@@ -140,7 +140,7 @@ async def test_a_commit_compares_what_it_was_decided_on(what: str) -> None:
         at = await put(rig.store, resource := thing("a", "first"))
         fence = (await rig.store.raise_fence("c", "", 0, 0)).fence
         await names(other)
-        rig.fake.muted = rig.fake.watches[1]
+        rig.fake.muted = rig.fake.watches[-1]
         uid = uid_of(resource)
         second = await put(rig.store, thing("a", "second", uid=uid), str(at.revision))
         await rig.store.raise_fence("c", "", 0, 0)
@@ -161,7 +161,7 @@ async def test_what_has_an_owner_is_seen_by_the_removal_itself() -> None:
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         at = await put(rig.store, owner := thing("owner"))
         await names(other)
-        rig.fake.muted = rig.fake.watches[1]
+        rig.fake.muted = rig.fake.watches[-1]
         await put(rig.store, thing("child", owner_uid=uid_of(owner)))
         rig.fake.muted = None
         rig.fake.cancel_watches("etcdserver: no leader")
@@ -185,6 +185,7 @@ async def test_a_snapshot_is_of_one_revision_however_many_pages(monkeypatch: pyt
                 pages.append(request)
             return response
 
+        rig.fake.compact(rig.fake.state.revision)
         rig.fake.on_range = delete_between
         async with EtcdBackend(rig.url) as other:
             assert len(await names(other)) == 20
@@ -219,7 +220,7 @@ async def test_a_write_of_a_former_holder_is_refused_wherever_it_comes_from() ->
         term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
         await put(other, thing("in time"), fence=Fence("c", "", term, 0))
         await names(other)
-        rig.fake.muted = rig.fake.watches[1]
+        rig.fake.muted = rig.fake.watches[-1]
         await rig.store.release_lease("c", "a", term)
         assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.term == term + 2
         rig.fake.muted = None

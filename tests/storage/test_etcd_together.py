@@ -130,7 +130,7 @@ async def test_each_of_those_that_come_together_has_its_own_outcome() -> None:
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         at = await put(rig.store, contested := thing("contested"))
         await names(other)
-        rig.fake.muted = rig.fake.watches[1]
+        rig.fake.muted = rig.fake.watches[-1]
         uid = uid_of(contested)
         await put(rig.store, thing("contested", "first", uid=uid), str(at.revision))
         rig.fake.muted = None
@@ -154,7 +154,7 @@ async def test_writes_of_one_fence_share_a_transaction_and_a_raise_refuses_all_o
         revisions(await at_once(rig.store, commits, [fence] * 8))
         assert len(writes) == 1
         await names(other)
-        rig.fake.muted = rig.fake.watches[1]
+        rig.fake.muted = rig.fake.watches[-1]
         await rig.store.raise_fence("c", "", 0, 0)
         rig.fake.muted = None
         rig.fake.cancel_watches("etcdserver: no leader")

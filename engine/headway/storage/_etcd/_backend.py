@@ -48,7 +48,8 @@ class EtcdBackend:
         url: ``etcd://host:port,host:port/prefix``; see `etcd_address` for its options.
         tls: for the connections, in place of what the url says.
         max_changes: how many changes of history are kept for watchers that resume, in place of what the url says;
-            100,000 unless either does. They begin when the store is opened.
+            100,000 unless either does. An opening reads the last 20,000 transactions of before it, as far as etcd
+            hasn't been compacted.
         max_age: for how many seconds, likewise; 3600.
 
     Attributes:
@@ -222,7 +223,7 @@ async def _opened(
         async with open_client(address, tls) as client, trio.open_nursery() as nursery:
             follower = Follower(client, layout, counts, max_changes=max_changes, max_age=max_age)
             await begin_incarnation(client, layout)
-            mirror, revision = await follower.load()
+            mirror, revision = await follower.begin()
             opened = Opened(nursery, client, layout, mirror, counts, follower.suspect)
             nursery.start_soon(follower.run, opened, revision + 1, name="etcd: follow the store")
             try:

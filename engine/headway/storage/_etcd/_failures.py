@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
+from headway.errors import HeadwayError, HistoryGone, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
 from headway.rpc import NotBegun
 
 # etcd says these before it begins, or when it has seen that it won't do it. What else a write fails with may hide that
@@ -24,6 +24,7 @@ _REFUSED = frozenset(
         Status.UNIMPLEMENTED,
     )
 )
+_COMPACTED = "has been compacted"
 _NO_LEADER = "etcdserver: no leader"
 _TOO_MANY_REQUESTS = "etcdserver: too many requests"
 _TOO_LARGE = "etcdserver: request is too large"
@@ -73,6 +74,8 @@ def failure(error: GRPCError, where: str, *, writes: bool) -> HeadwayError:
             f"the commit has more operations than etcd at {where} takes in one transaction (its --max-txn-ops, 128 by "
             "default). Nothing was written"
         )
+    if error.status is Status.OUT_OF_RANGE and _COMPACTED in text:
+        return HistoryGone(f"etcd at {where} doesn't have that any more: {text}")
     if writes and not nothing_was_done(error):
         return OutcomeUnknown(f"etcd at {where} failed while a commit was made, which may have happened: {text}")
     if error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from enum import Enum, auto
 
@@ -20,10 +21,16 @@ from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage._etcd._opened import Opened
 from headway.storage._etcd._records import etcd_revision
 from headway.storage._etcd._rejoin import check_same_history, check_standing
-from headway.storage._etcd._snapshot import load_mirror, read_pages, read_standing
+from headway.storage._etcd._snapshot import earliest, load_mirror, read_pages, read_standing
 
 SILENCE = 5.0
 """Seconds without a word from the watch after which it is asked, and the store too, whether there is anything."""
+
+AN_OPENINGS_HISTORY = 20_000
+"""Transactions that an opening reads of what was before it, at most: they cost time while nobody is served yet."""
+
+_READING_HISTORY = 10.0
+"""Seconds after which an opening does without what hasn't been said by then."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 
@@ -58,16 +65,51 @@ class Follower:
         self._suspicion = ""
         self._wait = _FIRST_WAIT
 
-    async def load(self, former: Mirror | None = None) -> tuple[Mirror, int]:
-        """A new mirror, and the revision of etcd that it was read at."""
+    async def load(self, former: Mirror | None = None, revision: int = 0) -> tuple[Mirror, int]:
+        """A new mirror, of now or of a revision, and the revision of etcd that it was read at."""
         return await load_mirror(
             self._client,
             self._layout,
             self._counts,
             former=former,
+            revision=revision,
             max_changes=self._max_changes,
             max_age=self._max_age,
         )
+
+    async def begin(self) -> tuple[Mirror, int]:
+        """The first mirror, and the revision from which it is to be followed on.
+
+        It is made of what was there some time ago, and of what a watch says has happened since: that is its history,
+        as if it had been there. Where that can't be read it begins with what is there now, and has none.
+        """
+        mirror: Mirror | None = None
+        transactions = min(self._max_changes, AN_OPENINGS_HISTORY)
+        with contextlib.suppress(HeadwayError, Lost, OtherHistory, Ended, Lagging):
+            now = await read_standing(self._client, self._layout)
+            if now.head is None:
+                raise Ended("the store has no head")
+            mirror, at = await self.load(revision=await earliest(self._client, self._layout, now, transactions))
+            with trio.move_on_after(_READING_HISTORY):
+                await self._replay(mirror, at + 1, now.head.revision)
+                return mirror, etcd_revision(mirror.head.revision)
+        self._counts["openings without history"] += 1
+        return await self.load(mirror)
+
+    async def _replay(self, mirror: Mirror, start: int, head: int) -> None:
+        """Let a mirror hear what has happened from a revision on up to a commit."""
+        if mirror.head.revision == head:
+            return
+        async with self._client.watch(self._watch(start)) as stream:
+            responses = aiter(stream)
+            while mirror.head.revision < head:
+                together: list[WatchResponse] = await anext(responses, [])
+                if not together or any(response.canceled for response in together):
+                    raise Ended("etcd has ended the watch")
+                with understood(self._client.where):
+                    for response in together:
+                        mirror.hear(response.events, trio.current_time())
+        mirror.interrupted()
 
     def suspect(self, why: str) -> None:
         """Something has answered what doesn't go with the mirror: end the watch, and compare."""
@@ -156,19 +198,21 @@ class Follower:
 
     async def _follow(self, opened: Opened, start: int) -> None:
         """Follow one watch until it ends, which is always said by what is raised."""
+        self._suspicion = ""
+        with trio.CancelScope() as self._stream:
+            async with self._client.watch(self._watch(start)) as stream:
+                await self._listen(opened, stream)
+        raise Ended(self._suspicion)
+
+    def _watch(self, start: int) -> WatchCreateRequest:
         everything = self._layout.everything
-        request = WatchCreateRequest(
+        return WatchCreateRequest(
             key=everything.key,
             range_end=everything.end,
             start_revision=start,
             progress_notify=True,
             fragment=True,
         )
-        self._suspicion = ""
-        with trio.CancelScope() as self._stream:
-            async with self._client.watch(request) as stream:
-                await self._listen(opened, stream)
-        raise Ended(self._suspicion)
 
     async def _listen(self, opened: Opened, stream: Duplex) -> None:
         responses = aiter(stream)

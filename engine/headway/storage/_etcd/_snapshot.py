@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from headway._gen.etcdserverpb import RangeRequest, RequestOp, TxnRequest
 from headway._gen.mvccpb import KeyValue
-from headway.errors import StoreUnusable
+from headway.errors import HistoryGone, StoreUnusable
 from headway.storage._etcd._client import EtcdClient
 from headway.storage._etcd._failures import understood
 from headway.storage._etcd._layout import FENCE, LEASE, RESOURCE, KeyRange, Layout
 from headway.storage._etcd._mirror import Mirror
-from headway.storage._etcd._records import Head, Timeline, head_from, timeline_from
+from headway.storage._etcd._records import Head, Timeline, etcd_revision, head_from, timeline_from
 
 FIRST_PAGE, PAGE = 100, 1000
 """Keys in one answer, before it is known how large they are; and afterwards, fewer when they are large."""
@@ -27,26 +27,29 @@ class Standing(NamedTuple):
     """Where a store stands.
 
     Attributes:
-        revision: etcd's own when it answered; at or above that of the head's transaction.
+        revision: etcd's own: the one asked for, or when it answered; at or above that of the head's transaction.
+        first: etcd's of the first transaction; 0 where there is none.
         store_id, timeline, head: None where there is none.
     """
 
     revision: int
+    first: int
     store_id: str | None
     timeline: Timeline | None
     head: Head | None
 
 
-async def read_standing(client: EtcdClient, layout: Layout) -> Standing:
-    """Where the store stands, by a linearizable read."""
+async def read_standing(client: EtcdClient, layout: Layout, revision: int = 0) -> Standing:
+    """Where the store stands, or stood at a revision, by a linearizable read. Raises HistoryGone."""
     keys = (layout.store, layout.anchor, layout.head)
-    reads = [RequestOp(request_range=RangeRequest(key=key)) for key in keys]
+    reads = [RequestOp(request_range=RangeRequest(key=key, revision=revision)) for key in keys]
     reply = await client.read(TxnRequest(success=reads))
     store, anchor, head = (_first(each.response_range.kvs) for each in reply.responses if each.response_range)
     assert reply.header is not None
     with understood(client.where):
         return Standing(
-            reply.header.revision,
+            revision or reply.header.revision,
+            head.create_revision if head is not None else 0,
             store.value.decode() if store is not None else None,
             timeline_from(anchor) if anchor is not None else None,
             head_from(head) if head is not None else None,
@@ -54,13 +57,20 @@ async def read_standing(client: EtcdClient, layout: Layout) -> Standing:
 
 
 async def load_mirror(
-    client: EtcdClient, layout: Layout, counts: Counter[str], *, former: Mirror | None, max_changes: int, max_age: float
+    client: EtcdClient,
+    layout: Layout,
+    counts: Counter[str],
+    *,
+    former: Mirror | None,
+    revision: int = 0,
+    max_changes: int,
+    max_age: float,
 ) -> tuple[Mirror, int]:
-    """A mirror of what is there now, and the revision of etcd that it was read at.
+    """A mirror of what is there now, or was at a revision, and the revision of etcd that it was read at.
 
-    Raises StoreUnusable when that is no store of Headway's, or none any more.
+    Raises StoreUnusable when that is no store of Headway's, or none any more, and HistoryGone.
     """
-    standing = await read_standing(client, layout)
+    standing = await read_standing(client, layout, revision)
     if standing.store_id is None or standing.timeline is None or standing.head is None:
         raise StoreUnusable(f"what makes a store of {client.where} is gone: its id, its anchor or its head")
     mirror = Mirror(
@@ -76,6 +86,30 @@ async def load_mirror(
         take = functools.partial(mirror.load, former=former)
         await read_pages(client, layout.under(segment), standing.revision, take)
     return mirror, standing.revision
+
+
+async def earliest(client: EtcdClient, layout: Layout, now: Standing, transactions: int) -> int:
+    """etcd's first revision that it still has, or the one that is so many transactions ago if that is later."""
+    assert now.head is not None
+    wanted = now.head.sequence - transactions
+
+    async def reaches(revision: int) -> bool:
+        try:
+            reply = await client.range(RangeRequest(key=layout.head, revision=revision, keys_only=True))
+        except HistoryGone:
+            return False
+        return bool(reply.kvs) and reply.kvs[0].version >= wanted
+
+    # Invariant: what is looked for is above `below` and at most `found`.
+    below, found = now.first - 1, etcd_revision(now.head.revision)
+    guess = now.first
+    while found - below > 1:
+        if await reaches(guess):
+            found = guess
+        else:
+            below = guess
+        guess = (below + found) // 2
+    return found
 
 
 async def read_pages(client: EtcdClient, keys: KeyRange, revision: int, take: Callable[[list[KeyValue]], None]) -> None:

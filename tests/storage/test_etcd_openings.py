@@ -1,0 +1,213 @@
+"""What an opening of a store in etcd knows of the time before it: as much as etcd has, up to a bound."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway._gen.etcdserverpb import (
+    CompactionRequest,
+    CompactionResponse,
+    PutRequest,
+    PutResponse,
+    RangeRequest,
+    RangeResponse,
+    WatchResponse,
+)
+from headway._gen.mvccpb import Event, KeyValue
+from headway.errors import HistoryGone
+from headway.events import DeletionsUnknown
+from headway.resource import Position
+from headway.rpc import RemoteChannel, open_channel
+from headway.storage import EtcdBackend
+from headway.storage._etcd import _follow
+from headway.storage._etcd._records import etcd_revision
+from headway.testing._conformance_tools import names, put, reading, refused, remove, thing
+from tests.helpers.etcd_server import EtcdServer
+from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
+from tests.helpers.pools import Pool
+from tests.storage.etcd_kit import PREFIX, followed, primed
+
+
+class Past(NamedTuple):
+    """A store that nobody has open, and positions that it was at, from first to last."""
+
+    url: str
+    positions: list[Position]
+
+
+@pytest.fixture
+def url(etcd: EtcdServer) -> str:
+    return f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
+
+
+async def _with_a_past(url: str) -> Past:
+    """One opening makes what the next one changes and deletes, while a lease has come and gone."""
+    async with EtcdBackend(url) as store:
+        positions = [await put(store, gone := thing("gone")), await put(store, thing("kept"))]
+        term = (await store.acquire_lease("c", "a", 60)).held.lease.term
+        await store.raise_fence("c", "", term, 1)
+    async with EtcdBackend(url) as store:
+        positions.append(await remove(store, gone, str(positions[0].revision)))
+        await store.release_lease("c", "a", term)
+        positions.append(await put(store, thing("last")))
+    return Past(url, positions)
+
+
+async def _heard(store: EtcdBackend, after: Position) -> list[tuple[str, bool]]:
+    """What a watch that goes on there hears up to where the store stands: the names, and whether they were deleted."""
+    await names(store)
+    reader = await reading(store, after=after)
+    await reader.until(store.position.revision)
+    return [(change.resource.id.name, change.deleted) for change in reader.changes if change.resource.id is not None]
+
+
+async def test_what_was_deleted_while_nobody_had_it_open_is_heard_of(url: str) -> None:
+    """By who goes on from a position of before, of whichever opening; and what is there is what it would be anyway."""
+    past = await _with_a_past(url)
+    async with EtcdBackend(url) as store:
+        first, second, removed, last = past.positions
+        assert await _heard(store, first) == [("kept", False), ("gone", True), ("last", False)]
+        assert await _heard(store, second) == [("gone", True), ("last", False)]
+        assert await _heard(store, removed) == [("last", False)]
+        assert await _heard(store, last) == []
+        assert await names(store) == ["kept", "last"]
+        assert await store.list_fences()
+        assert not (await store.list_leases())[0]
+        await put(store, thing("new"))
+        await followed(await primed(store), store)
+        assert not store.counts["openings without history"]
+
+
+async def test_a_controller_hears_of_what_was_deleted_while_it_was_away(url: str) -> None:
+    """By its engine's history (C6), though that engine has only just been opened."""
+    app = headway.App("pools")
+    pool = app.type("pools", "v1", "Pool", Pool)
+    gone: list[str] = []
+    told: list[object] = []
+
+    @app.controller(manages=pool)
+    async def look(rt: headway.Runtime, request: headway.Request[Pool]) -> None:
+        if rt.resource(request) is None:
+            gone.append(request.id.name)
+
+    async with headway.open_engine(url, app, report=told.append) as engine:
+        for name in ("kept", "deleted"):
+            await engine.client.write(pool.new(name))
+        await engine.wait_settled()
+    others = headway.App("pools")
+    others.type("pools", "v1", "Pool", Pool)
+    async with headway.open_engine(url, others, report=told.append) as engine:
+        await engine.client.delete(pool.id("deleted"))
+    assert gone == []
+    async with headway.open_engine(url, app, report=told.append) as engine:
+        await engine.wait_settled()
+    assert gone == ["deleted"]
+    assert not any(isinstance(event, DeletionsUnknown) for event in told)
+
+
+async def test_history_begins_where_etcd_was_compacted(url: str, etcd: EtcdServer) -> None:
+    """What was before is gone, and that is said; what came after isn't. Others' keys may have come in between."""
+    past = await _with_a_past(url)
+    first, second, _, last = past.positions
+    async with open_channel(etcd.endpoint) as channel:
+        await _compact(channel, etcd_revision(second.revision))
+        async with EtcdBackend(url) as store:
+            assert await _heard(store, second) == [("gone", True), ("last", False)]
+            await refused(HistoryGone, reading(store, after=first), "resuming after what was compacted")
+            stood = await put(store, thing("later"))
+        for _ in range(3):
+            put_elsewhere = PutRequest(key=b"/elsewhere", value=b"")
+            here = (await channel.unary("/etcdserverpb.KV/Put", put_elsewhere, PutResponse)).header
+        assert here is not None
+        await _compact(channel, here.revision)
+    async with EtcdBackend(url) as store:
+        assert not store.counts
+        assert await _heard(store, stood) == []
+        await refused(HistoryGone, reading(store, after=last), "resuming after what was compacted")
+
+
+async def _compact(channel: RemoteChannel, revision: int) -> None:
+    request = CompactionRequest(revision=revision, physical=True)
+    await channel.unary("/etcdserverpb.KV/Compact", request, CompactionResponse)
+
+
+async def test_an_opening_reads_no_more_than_it_keeps(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many commits as its history has changes, and never more than a bound, for nobody is served meanwhile."""
+    past = await _with_a_past(url)
+    *_, removed, last = past.positions
+    # The last commit of each opening is its own.
+    for bound, max_changes in ((1, 100), (100, 2)):
+        monkeypatch.setattr(_follow, "AN_OPENINGS_HISTORY", bound)
+        async with EtcdBackend(url, max_changes=max_changes) as store:
+            assert await _heard(store, last) == []
+            await refused(HistoryGone, reading(store, after=removed), "resuming after what was not read")
+    monkeypatch.undo()
+    async with EtcdBackend(url) as store:
+        assert await _heard(store, removed) == [("last", False)]
+
+
+@asynccontextmanager
+async def _fake() -> AsyncIterator[tuple[FakeEtcd, Past]]:
+    async with serving_etcd() as (fake, endpoint):
+        yield fake, await _with_a_past(f"etcd://{endpoint}{PREFIX}")
+
+
+@pytest.mark.parametrize("trouble", ["a lost commit", "a cancelled watch", "a silent watch", "a compaction meanwhile"])
+async def test_an_opening_that_cant_read_history_does_without(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds what is there, and says to who would go on from before that it can't."""
+    monkeypatch.setattr(_follow, "_READING_HISTORY", 0.5)
+    async with _fake() as (fake, past):
+
+        def spoil(response: WatchResponse) -> list[WatchResponse]:
+            if len(fake.watches) > begun + 1 or response.created:
+                return [response]
+            match trouble:
+                case "a lost commit":
+                    return [] if any(event.kv and b"kept" in event.kv.key for event in response.events) else [response]
+                case "a cancelled watch":
+                    return [WatchResponse(header=response.header, canceled=True, compact_revision=5)]
+                case _:
+                    return []
+
+        def compacted(request: RangeRequest, response: RangeResponse) -> RangeResponse:
+            if request.key.startswith(f"{PREFIX}/resource/".encode()) and request.revision < fake.state.revision:
+                raise GRPCError(Status.OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted")
+            return response
+
+        begun = len(fake.watches)
+        if trouble == "a compaction meanwhile":
+            fake.on_range = compacted
+        else:
+            fake.on_watch = spoil
+        async with EtcdBackend(past.url) as store:
+            assert store.counts["openings without history"] == 1
+            assert await names(store) == ["kept", "last"]
+            await refused(HistoryGone, reading(store, after=past.positions[-1]), "resuming without history")
+            await put(store, thing("new"))
+            await followed(await primed(store), store)
+
+
+async def test_half_a_commit_behind_the_history_is_heard_of_once() -> None:
+    """The watch that tells the history has begun with what comes after it; the next one tells that from its start."""
+    async with _fake() as (fake, past):
+
+        def half_a_commit_more(response: WatchResponse) -> list[WatchResponse]:
+            last = response.events[-1].kv if response.events else None
+            if len(fake.watches) == begun + 1 and last is not None and last.mod_revision == fake.state.revision:
+                key = f"{PREFIX}/resource/conformance/Thing/default/default/new".encode()
+                response.events.append(Event(kv=KeyValue(key=key, mod_revision=fake.state.revision + 1)))
+            return [response]
+
+        begun = len(fake.watches)
+        fake.on_watch = half_a_commit_more
+        async with EtcdBackend(past.url) as store:
+            await put(store, thing("new"))
+            await followed(await primed(store), store)
+            assert not store.counts, "something was not heard as it should be"
