@@ -87,7 +87,7 @@ def test_a_write_that_changed_something_meets_every_fault_of_a_step() -> None:
 def test_a_write_that_changed_nothing_fails_or_comes_late_and_the_rest_is_said() -> None:
     planned, left_out = single_faults(_trace((True, 0)), {TEAM, ACCOUNT})
     found = {each for each in planned if isinstance(each, faults.StepFault)}
-    assert found == {faults.NotDone(1), faults.CommitLate(1, 30.0), faults.AnswerLate(1)}
+    assert found == {faults.NotDone(1), faults.CommitLate(1, 30.0), faults.CommitLast(1), faults.AnswerLate(1)}
     assert {type(each) for each in left_out["the write changed nothing"]} == set(faults.STEP_FAULTS) - {
         *map(type, found),
         faults.RestartBehind,

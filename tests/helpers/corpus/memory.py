@@ -69,7 +69,8 @@ def remembered_by_name(staff: Staff, right: bool) -> None:
         if team is None:
             known.pop(name, None)
         elif right or name not in known:
-            await staff.outside.put(name, team.data.note)
+            # What the world outside is told last may have been asked for first: the version says so.
+            await staff.outside.put_newer(name, team.data.note, int(team.version))
             known[name] = team.data.note
 
 
@@ -87,9 +88,9 @@ def deletion_unheard(staff: Staff, right: bool) -> None:
         if team is not None:
             async with rt.finalizer(team) as guarded:
                 if guarded.alive:
-                    await staff.outside.put(name)
-                elif guarded.cleaning_up and name in staff.outside.disks:
-                    await staff.outside.remove(name)
+                    await staff.outside.put_for(team.id.uid, name)
+                elif guarded.cleaning_up:
+                    await staff.outside.remove_for_good(team.id.uid, name)
 
 
 @case("cilium/cilium PR#24870: what is made for a resource belongs to nobody", come_and_go)

@@ -80,6 +80,13 @@ class CommitLate(StepFault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CommitLast(StepFault):
+    """The call fails by its deadline, and what it asked for arrives when the scenario is over and all is done."""
+
+    name = "commit_last"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class LostRace(StepFault):
     """Another writer was first, and has changed nothing but the version: the call is refused by a conflict."""
 
@@ -200,6 +207,7 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     AnswerLost,
     AnswerLate,
     CommitLate,
+    CommitLast,
     LostRace,
     LeaseLost,
     CutOff,

@@ -145,8 +145,11 @@ class Link(Wire):
             await trio.lowlevel.checkpoint()
             step.outcome = "refused: another writer was first"
             raise unreachable(Status.ABORTED, "another writer was first")
-        elif isinstance(found, faults.CommitLate):
-            world.later(found.seconds, step, call)
+        elif isinstance(found, faults.CommitLate | faults.CommitLast):
+            if isinstance(found, faults.CommitLate):
+                world.later(found.seconds, step, call)
+            else:
+                world.last(step, call)
             await trio.lowlevel.checkpoint()
             step.outcome = "on its way: nobody waits for the answer any more"
             raise unreachable(Status.DEADLINE_EXCEEDED, "the deadline has passed")

@@ -36,6 +36,7 @@ _STEP_FAULTS = (
     faults.AnswerLost,
     faults.AnswerLate,
     faults.CommitLate,
+    faults.CommitLast,
     faults.LostRace,
     faults.LeaseLost,
     faults.CutOff,
