@@ -280,6 +280,48 @@ def test_who_is_dead_is_not_mended() -> None:
     assert up == [True, False]
 
 
+def test_a_type_that_stalls_twice_is_told_when_the_second_stall_has_ended() -> None:
+    result = told("stall('staff.Team', 8, 60.0); stall('staff.Team', 9, 90.0)", scenario=two_wishes_at_once)
+    assert [each.at >= 90 for each in heard(result, TEAM) if each.what == "core stored"] == [True, True]
+
+
+async def two_wishes_at_once(world: simulation.World) -> None:
+    await one_team(world)
+    for members in (["grace"], ["katherine"]):
+        await world.client.apply(world.type("Team").new("core", Team(members=members)))
+    await world.settled()
+
+
+def test_a_process_that_is_cut_off_twice_is_so_until_both_have_ended() -> None:
+    up: list[bool] = []
+
+    async def look(world: simulation.World) -> None:
+        link = world.processes[0].link
+        world.cut_off(link, 10)
+        world.cut_off(link, 20)
+        for _ in range(3):
+            await world.sleep(8)
+            up.append(link.up)
+
+    result_of(right, holds=[look])
+    assert up == [False, False, True]
+
+
+def test_a_process_that_starts_is_one_that_can_be_killed() -> None:
+    """There is no time in between, in which it would live through a crash."""
+    lives: list[int] = []
+
+    async def scenario(world: simulation.World) -> None:
+        (process,) = world.processes
+        while not hasattr(process, "link"):
+            await trio.lowlevel.checkpoint()
+        lives.append(process.life)
+        await one_team(world)
+
+    assert result_of(right, scenario=scenario, quiet=None).findings == ()
+    assert lives == [1]
+
+
 def test_a_restored_store_is_another_one_that_has_what_it_had() -> None:
     result = told("restore(2, 4)")
     assert result.trace.steps[1].outcome == "done, but the answer got lost"

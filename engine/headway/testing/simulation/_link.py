@@ -50,17 +50,21 @@ class Link(Wire):
         self.script = ScriptedChannel()
         self._over = self.script.over(server)
         self.dead = False
+        # How often it is cut just now: it is whole again when the last cut has ended.
+        self._cuts = 0
         # How much has gone this way or that that is no step: the engine's own calls, and items of streams.
         self.passed = 0
 
     def cut(self, *, dead: bool = False) -> None:
         """See `Wire.cut`; ``dead``: for ever."""
         self.dead = self.dead or dead
+        self._cuts += 1
         super().cut()
 
     def mend(self) -> None:
-        """Let calls through again, unless it is dead."""
-        self.up = not self.dead
+        """One cut has ended. Let calls through again when none is left, unless it is dead."""
+        self._cuts -= 1
+        self.up = not self.dead and not self._cuts
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
