@@ -247,6 +247,22 @@ def test_a_lost_lease_ends_a_run() -> None:
     assert [term for term, _ in starts(result)][:2] == [1, 3]
 
 
+def test_a_paused_process_goes_on_where_it_was_when_another_leads() -> None:
+    """Its write is refused, and its call of the world outside is not."""
+    result = told("pause(1, 40.0)", processes=2, scenario=one_team)
+    late, other = result.trace.steps[:2]
+    assert late.by.process != other.by.process
+    assert (late.by.term, 15 <= other.at < 40) == (1, True)
+    assert "fenced" in late.outcome
+    told_to_it = [each for each in result.trace.entries if isinstance(each, Told) and each.process == late.by.process]
+    assert not [each for each in told_to_it if 0 < each.at < 40]
+
+    result = result_of(puts, "pause(1, 40.0)", processes=2, quiet=None)
+    late, other = result.trace.steps[:2]
+    assert late.by.process != other.by.process
+    assert (late.outcome, other.outcome, result.findings) == ("done", "done", ())
+
+
 def test_nobody_else_is_first_at_a_read() -> None:
     async def reads(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
         await rt.client.get(account, "ada")

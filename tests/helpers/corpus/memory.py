@@ -13,6 +13,7 @@ from tests.helpers.corpus.staff import (
     come_again,
     come_and_go,
     members_change,
+    note_changes_soon,
     one_team,
     owned,
     two_changes_at_once,
@@ -178,3 +179,16 @@ def leader_of_the_past(staff: Staff, right: bool) -> None:
             await staff.outside.make(name)
         async with rt.conditions(team) as conditions:
             conditions.set("Ready", True)
+
+
+@case(
+    "HBASE-2312: who has slept past the lease goes on where it was, and undoes what its successor has done",
+    note_changes_soon,
+    processes=2,
+)
+def leader_asleep(staff: Staff, right: bool) -> None:
+    @staff.app.controller(manages=staff.team)
+    async def disks(rt: headway.Runtime, request: Request) -> None:
+        team, name = rt.resource(request), request.id.name
+        if team is not None:
+            await staff.outside.put_newer(name, team.data.note, int(team.version) if right else 0)

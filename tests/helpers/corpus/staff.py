@@ -165,6 +165,13 @@ async def note_changes(world: simulation.World) -> None:
         await world.settled()
 
 
+async def note_changes_soon(world: simulation.World) -> None:
+    await _team(world, ["ada"], "x")
+    await world.sleep(30)
+    await _team(world, ["ada"], "y")
+    await world.settled()
+
+
 async def come_and_go(world: simulation.World) -> None:
     await _team(world, ["ada"], "x")
     await world.settled()

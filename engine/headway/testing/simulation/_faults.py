@@ -109,6 +109,14 @@ class CutOff(StepFault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Pause(StepFault):
+    """The process stops for longer than its lease lasts, the call about to leave, which then does so first of all."""
+
+    name = "pause"
+    seconds: float = 40.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ClockJump(StepFault):
     """Before the call, all clocks jump ahead."""
 
@@ -211,6 +219,7 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     LostRace,
     LeaseLost,
     CutOff,
+    Pause,
     ClockJump,
     ServerRestart,
     RestartBehind,

@@ -142,6 +142,8 @@ class Link(Wire):
             return await self._nothing(unreachable)
         elif isinstance(found, faults.CutOff):
             world.cut_off(self, found.seconds)
+        elif isinstance(found, faults.Pause):
+            return await self._pause(step, call, found.seconds, unreachable)
         elif isinstance(found, faults.NotDone):
             await trio.lowlevel.checkpoint()
             raise self._lost(step, "not done: the connection broke", unreachable)
@@ -168,6 +170,24 @@ class Link(Wire):
         if isinstance(found, faults.AnswerLate):
             await trio.sleep(found.seconds)
         return answer
+
+    async def _pause(
+        self,
+        step: Step,
+        call: Callable[[], Awaitable[Any]],
+        seconds: float,
+        unreachable: Callable[[Status, str], BaseException],
+    ) -> Any:
+        self.pause()
+        self._world.after(seconds, lambda: None)
+        # It goes on where it was: before it can hear of anything that has happened meanwhile, the call has left.
+        with trio.CancelScope(shield=True):
+            await trio.sleep(seconds)
+            self.note("goes on")
+            self.go_on()
+            if self.dead:
+                return await self._nothing(unreachable)
+            return await self._done(step, call)
 
     async def _done(self, step: Step, call: Callable[[], Awaitable[Any]]) -> Any:
         with self._world.doing(step):

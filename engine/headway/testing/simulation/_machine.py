@@ -40,6 +40,7 @@ _STEP_FAULTS = (
     faults.LostRace,
     faults.LeaseLost,
     faults.CutOff,
+    faults.Pause,
     faults.ServerRestart,
 )
 

@@ -84,6 +84,7 @@ _AS_BEFORE_A_WRITE = (
     faults.CrashAfter,
     faults.LeaseLost,
     faults.CutOff,
+    faults.Pause,
     faults.ServerRestart,
     faults.ClockJump,
 )
@@ -125,6 +126,7 @@ def _of_write(step: Step) -> list[Fault]:
         faults.CommitLast(number),
         faults.LeaseLost(number),
         faults.CutOff(number),
+        faults.Pause(number),
         faults.ServerRestart(number),
         faults.AnswerLate(number),
         faults.ClockJump(number),
