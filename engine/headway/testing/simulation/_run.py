@@ -65,6 +65,11 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
     findings: list[Finding] = []
     with _deterministic(plan.seed):
         trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_RealTime(world)])
+    return judged(world, setting, findings)
+
+
+def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
+    """What became of a run that has ended, with all that is wrong with it besides what was found in its end."""
     if world.gave_up and not any(each.oracle == "converges" for each in findings):
         findings.append(Finding("converges", world.gave_up))
     if not any(isinstance(fault, Restore) for fault in world.struck):
@@ -84,6 +89,11 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
     await setting.scenario(world)
     # What it has begun and not waited for is part of it.
     await world.settled()
+    await end(world, setting, findings)
+
+
+async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
+    """When users have done all they do: let everything heal, and add what is wrong then. Raises `GivenUp`."""
     world.note("the scenario is over; no faults from now on")
     world.heal()
     await world.settled()
