@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -89,8 +90,23 @@ def test_what_goes_on_while_no_time_passes_is_found(monkeypatch: pytest.MonkeyPa
         while True:
             await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(_run, "_REAL_SECONDS", 0.2)
-    assert str(result_of(spins).findings[0]).startswith("converges: it has gone on for")
+    monkeypatch.setattr(_run, "_TASK_STEPS", 20_000)
+    assert [str(each) for each in result_of(spins).findings] == [
+        "converges: tasks have gone on 20000 times while no time passed, and there is no end"
+    ]
+
+
+def test_a_run_that_takes_long_by_the_walls_clock_is_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, or at a breakpoint; and a long one whose time passes may go on as often as it will."""
+
+    async def goes_on(*_: object) -> None:
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 86_400)
+        for _ in range(5_000):
+            await trio.sleep(0.001)
+
+    monkeypatch.setattr(_run, "_TASK_STEPS", 3_000)
+    assert result_of(goes_on, quiet=None).findings == ()
 
 
 def test_who_writes_by_the_clock_is_found() -> None:
