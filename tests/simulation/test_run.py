@@ -99,7 +99,7 @@ def test_what_goes_on_while_no_time_passes_is_found(monkeypatch: pytest.MonkeyPa
 def test_a_run_that_takes_long_by_the_walls_clock_is_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow machine, or at a breakpoint; and a long one whose time passes may go on as often as it will."""
 
-    async def goes_on(*_: object) -> None:
+    async def goes_on(*__: object) -> None:
         now = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: now + 86_400)
         for _ in range(5_000):
