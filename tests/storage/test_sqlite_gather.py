@@ -70,6 +70,14 @@ async def test_reads_at_once_share_a_transaction(tmp_path: Path, gate: Gate, siz
     assert found == {f"n{index}": (str(index + 1), 9) for index in range(9)} | {"n9": ("", 9)}
 
 
+async def test_reads_of_one_turn_share_the_first_transaction(tmp_path: Path, sizes: list[int]) -> None:
+    """Whoever leads looks first for those that have come in the same turn of the loop."""
+    async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
+        for index in range(9):
+            nursery.start_soon(backend.read, KIND, _key(f"n{index}"))
+    assert sizes == [9]
+
+
 async def test_a_read_sees_what_was_acknowledged_before_it_began(tmp_path: Path, gate: Gate) -> None:
     """It never joins a transaction that has begun: a write that was acknowledged meanwhile is in its answer."""
     found: list[str] = []

@@ -127,14 +127,14 @@ async def test_a_cancellation_waits_for_the_outcome_of_a_commit(tmp_path: Path, 
         assert await names(backend) == ["a", "b", "c"]
 
 
-def test_an_interrupted_writer_leaves_the_others_their_turn(tmp_path: Path, commit_gate: Gate) -> None:
+@pytest.mark.parametrize("behind", [False, True])
+def test_an_interrupted_writer_leaves_the_others_their_turn(tmp_path: Path, commit_gate: Gate, behind: bool) -> None:
     """KeyboardInterrupt respects no shield: who is interrupted while waiting is forgotten, and the others go on."""
     stored: list[list[str]] = []
 
     @trio.lowlevel.enable_ki_protection
     async def interrupt() -> None:
         with trio.CancelScope(shield=True):
-            await commit_gate.reached()
             await trio.testing.wait_all_tasks_blocked()
             signal.raise_signal(signal.SIGINT)
             await trio.testing.wait_all_tasks_blocked()
@@ -145,10 +145,12 @@ def test_an_interrupted_writer_leaves_the_others_their_turn(tmp_path: Path, comm
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(put, backend, thing("first"))
-                    nursery.start_soon(interrupt)
-                    await trio.testing.wait_all_tasks_blocked()
+                    await commit_gate.reached()
                     nursery.start_soon(_shielded_put, backend, "second")
-                    # The main task is where trio delivers an interrupt; it waits ahead of the second writer.
+                    if behind:
+                        await trio.testing.wait_all_tasks_blocked()
+                    # The main task is where trio delivers an interrupt; it waits ahead of the second writer, or behind.
+                    nursery.start_soon(interrupt)
                     await put(backend, thing("main"))
             finally:
                 with trio.CancelScope(shield=True):
