@@ -8,7 +8,7 @@ SEED ?=
 
 ETCD := .venv/etcd/etcd
 
-.PHONY: help setup run test test-cluster prove mutants crash lint type check bench etcd any-etcd schema schema-check clean
+.PHONY: help setup run test test-cluster prove world mutants crash lint type check bench etcd any-etcd schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,9 +44,15 @@ type: .venv/ready ## mypy, strict
 	$(BIN)/mypy
 
 ##@ Deeper
-prove: .venv/ready ## the kill rate of the simulation, the stateful tests with many more examples, and the long tests
+# The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`.
+prove: .venv/ready any-etcd ## the simulation's kill rate, the state machines (FOR=600 SEED=2), the long tests: some 40 minutes
 	$(BIN)/python -m tests.helpers.corpus
-	HYPOTHESIS_PROFILE=deep $(BIN)/pytest --timeout 3000 tests
+	$(BIN)/python -m tests.stateful $(or $(FOR),600) $(or $(SEED),1)
+	$(BIN)/pytest -m deep --ignore tests/simulation --ignore tests/storage/test_sqlite_crash.py \
+	  --timeout 3000 -o faulthandler_timeout=0 tests
+
+world: .venv/ready ## the whole engine under random faults, held to the contract at every step (FOR=60 SEED=2)
+	$(BIN)/python -m tests.stateful $(or $(FOR),60) $(or $(SEED),1) test_world.py
 
 mutants: .venv/ready ## make Headway wrong in each way of a list, one at a time, and see the tests notice each (WHICH="stream lease")
 	$(BIN)/python -m tests.mutants $(WHICH)

@@ -263,8 +263,16 @@ def test_a_process_is_killed(checkpoints: int) -> None:
 
 
 def test_faults_that_have_met_nothing_are_over_in_the_end() -> None:
-    made = machine(right)
+    async def reads(rt: headway.Runtime, _: headway.Request[Team], account: Any) -> None:
+        await rt.client.get(account, "ada")
+
+    made = machine(reads)
+    write(made)
+    made.settle()
     made.harm_the_next_call(faults.CrashBefore)
-    made.crash(Drawn(0), 100_000)
+    made.crash(Drawn(0), 30)
     made.teardown()
     assert made.world.struck == []
+    # There were both a call and so many checkpoints: who has started again reads.
+    assert len(made.world.trace.steps) > 1
+    assert made.world.processes[0].checkpoints > 60

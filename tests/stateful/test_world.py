@@ -248,7 +248,8 @@ def _say_how_many(record_property: Callable[[str, object], None]) -> Iterator[No
     record_property("steps without a violation", dict(STEPS))
 
 
-TestWorld = WorldMachine.TestCase
+# What fails is shrunk for up to five minutes.
+TestWorld = pytest.mark.timeout(400)(WorldMachine.TestCase)
 # One of its examples is some hundred times the work of another machine's.
 BOUND: Any = settings.default
 TestWorld.settings = settings(BOUND, max_examples=BOUND.max_examples // 10, stateful_step_count=20)

@@ -104,6 +104,41 @@ async def test_a_transaction_is_never_more_than_etcd_takes(drafts: list[Draft], 
     assert sorted(etcd.asked) == sorted([*[1] * MOST_UNDER_WAY, *asked])
 
 
+async def test_who_compares_what_is_under_way_leads_nobody() -> None:
+    """It was decided on before, and would most likely have all refused that are with it."""
+    etcd = Etcd()
+    together = Together(etcd.write)
+    async with trio.open_nursery() as nursery:
+        for each in (draft("hot"), draft("hot"), draft("other")):
+            nursery.start_soon(together.submit, each)
+            await trio.testing.wait_all_tasks_blocked()
+        assert etcd.asked == [1, 1, 1]
+        etcd.go_on.set()
+
+
+async def test_who_compares_what_went_meanwhile_goes_with_nobody() -> None:
+    """What is large goes at once, before those that wait."""
+    asked: list[int] = []
+    answered = [trio.Event() for _ in range(MOST_UNDER_WAY + 3)]
+
+    async def write(drafts: Sequence[Draft]) -> TxnResponse:
+        asked.append(len(drafts))
+        await answered[len(asked) - 1].wait()
+        return TxnResponse(header=ResponseHeader(revision=len(asked)), succeeded=True)
+
+    together = Together(write)
+    first = [draft(f"first{index}") for index in range(MOST_UNDER_WAY)]
+    async with trio.open_nursery() as nursery:
+        for each in (*first, draft("a"), draft("hot"), draft("b"), draft("hot", size=MOST_BYTES)):
+            nursery.start_soon(together.submit, each)
+            await trio.testing.wait_all_tasks_blocked()
+        answered[0].set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(asked) == [*[1] * (MOST_UNDER_WAY + 2), 2]
+        for each_call in answered:
+            each_call.set()
+
+
 async def test_who_is_with_an_interrupted_writer_is_told() -> None:
     """Nobody knows whether it has happened, and nobody is left waiting."""
     etcd = Etcd()

@@ -28,7 +28,7 @@ def main(names: list[str]) -> int:
         began = time.process_time()
         by = "MISSED"
         try:
-            case.explore(right=False)
+            case.explore(right=False, seconds=600)
         except simulation.Refuted as refuted:
             by, found = str(refuted.plan), found + 1
         took = time.process_time() - began

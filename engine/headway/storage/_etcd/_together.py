@@ -2,7 +2,8 @@
 
 A call costs many times what its operations do. Each commit keeps its own outcome and its own revision: it is compared
 as it would be alone, and stands behind those before it in the transaction. One that touches what another of them does
-(`Draft.fits_with`) goes alone, at once; and where etcd doesn't take a transaction of several, each of them does.
+(`Draft.fits_with`), or compares what one under way writes, goes alone, at once; and where etcd doesn't take a
+transaction of several, each of them does.
 
 There is no background task. A writer that finds nobody leading leads one transaction, and hands on to the first of
 those that wait. Invariants:
@@ -82,6 +83,9 @@ class Together:
         self._waiting: list[_Waiting] = []
         self._leading = False
         self._under_way = 0
+        # What each transaction that is under way writes. Who compares that was decided on before: it is most likely
+        # refused, and whoever is with it.
+        self._writing: list[set[bytes]] = []
 
     @trio.lowlevel.enable_ki_protection
     async def submit(self, draft: Draft) -> Made | None:
@@ -89,7 +93,8 @@ class Together:
 
         Not to be cancelled: call it where cancellation is shielded from.
         """
-        if draft.alone or draft.size > MOST_BYTES // 4:
+        late = not all(each.isdisjoint(draft.believed) for each in self._writing)
+        if draft.alone or late or draft.size > MOST_BYTES // 4:
             return await self._alone(draft)
         mine = _Waiting(draft)
         self._waiting.append(mine)
@@ -111,7 +116,15 @@ class Together:
         return mine.made
 
     async def _alone(self, draft: Draft) -> Made | None:
-        return _made(await self._write([draft]), 0)
+        return _made(await self._sent([draft]), 0)
+
+    async def _sent(self, drafts: Sequence[Draft]) -> TxnResponse:
+        writing = set[bytes]().union(*(draft.places for draft in drafts))
+        self._writing.append(writing)
+        try:
+            return await self._write(drafts)
+        finally:
+            self._writing.remove(writing)
 
     async def _lead(self) -> None:
         """Make one transaction of those who wait."""
@@ -123,7 +136,7 @@ class Together:
         self._under_way += 1
         self._hand_on()
         try:
-            reply = await self._write([each.draft for each in batch])
+            reply = await self._sent([each.draft for each in batch])
             for place, each in enumerate(batch):
                 each.made = _made(reply, place)
                 each.alone = len(batch) > 1 and each.made is None
@@ -158,7 +171,7 @@ class Together:
         """The first of those who wait, and whoever fits with those before, as long as there is room."""
         batch: list[_Waiting] = []
         believed: dict[bytes, int] = {}
-        places: set[bytes] = set()
+        places = set[bytes]().union(*self._writing)
         operations = size = 0
         for each in self._waiting:
             draft = each.draft
@@ -167,7 +180,7 @@ class Together:
             if batch and (most > MOST_OPERATIONS or size > MOST_BYTES or len(batch) == PLACES):
                 break
             batch.append(each)
-            each.alone = not draft.fits_with(believed, places)
+            each.alone = len(batch) > 1 and not draft.fits_with(believed, places)
             if each.alone:
                 each.finish()
             else:

@@ -1,0 +1,63 @@
+"""`make prove`: the state machines again and again, each round by another seed, until a time is up.
+
+python -m tests.stateful SECONDS [SEED [FILE]]
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_STEPS = re.compile(r"^(\d+) steps run without a violation", re.MULTILINE)
+_ROUND = 1800.0
+"""Seconds after which a round is taken to have no end."""
+
+
+def run_round(seed: int, file: str) -> tuple[int, str]:
+    """One round over a file, or with an empty name over all: pytest's exit status, and what it has said."""
+    tests = [sys.executable, "-m", "pytest", "-m", "not deep", f"tests/stateful/{file}"]
+    # A machine runs in one process.
+    tests += [] if file else ["-n", "2", "--dist", "worksteal"]
+    # What fails is shrunk for up to five minutes.
+    bounds = ["--timeout", "900", "-o", "faulthandler_timeout=0"]
+    try:
+        ended = subprocess.run(
+            [*tests, *bounds, f"--hypothesis-seed={seed}"],
+            cwd=ROOT,
+            env={**os.environ, "HYPOTHESIS_PROFILE": os.environ.get("HYPOTHESIS_PROFILE", "round")},
+            timeout=_ROUND,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        return 1, f"no end after {_ROUND:.0f} s\n{(error.stdout or b'').decode()}"
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def main(arguments: list[str]) -> int:
+    """Run rounds until the time is up, at least one; exit status 1, and all that was said, at the first that fails."""
+    seconds, seed, file = float(arguments[0]), int((arguments[1:] or ["1"])[0]), (arguments[2:] or [""])[0]
+    began, steps, rounds = time.monotonic(), 0, 0
+    while not rounds or time.monotonic() - began < seconds:
+        status, said = run_round(seed + rounds, file)
+        if status:
+            print(f"{said}\nround {rounds + 1} has failed: HYPOTHESIS_PROFILE=round, --hypothesis-seed={seed + rounds}")
+            return 1
+        counted = sum(map(int, _STEPS.findall(said)))
+        if not counted:
+            print(f"{said}\nno step of the world was counted")
+            return 1
+        rounds, steps = rounds + 1, steps + counted
+        print(f"round {rounds}: {time.monotonic() - began:.0f} s, {steps} steps of the world so far", flush=True)
+    print(f"{steps} steps run without a violation in {rounds} rounds, by seeds from {seed} on")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

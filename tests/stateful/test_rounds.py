@@ -1,0 +1,45 @@
+"""`make prove` runs rounds until its time is up, adds up their steps, and fails with the first that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+import tests.stateful.__main__ as program
+from tests.stateful.__main__ import main
+
+WELL = "120 steps run without a violation in 6 worlds (C1 5 looks)\n40 steps run without a violation in 2 worlds ()\n"
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [("0", 1), ("25", 3)])
+def test_rounds_are_run_until_the_time_is_up(
+    seconds: str, rounds: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each takes ten seconds here; there is always one."""
+    ran: list[tuple[int, str]] = []
+
+    def run_round(seed: int, file: str) -> tuple[int, str]:
+        ran.append((seed, file))
+        return 0, WELL
+
+    monkeypatch.setattr(program, "run_round", run_round)
+    monkeypatch.setattr("tests.stateful.__main__.time.monotonic", lambda: len(ran) * 10.0)
+    assert main([seconds, "7", "test_world.py"]) == 0
+    assert ran == [(7 + each, "test_world.py") for each in range(rounds)]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"{160 * rounds} steps run without a violation in {rounds} rounds, by seeds from 7 on"
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [((1, "FAILED it"), "round 2 has failed"), ((0, "5 passed"), "no step of the world was counted")],
+)
+def test_a_round_that_fails_or_counts_nothing_ends_it(
+    ended: tuple[int, str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And everything that was said is shown."""
+    rounds = iter([(0, WELL), ended])
+    monkeypatch.setattr(program, "run_round", lambda *_: next(rounds))
+    assert main(["1000"]) == 1
+    out = capsys.readouterr().out
+    assert ended[1] in out
+    assert said in out

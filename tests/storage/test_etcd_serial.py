@@ -1,0 +1,142 @@
+"""Commits of many writers are as if they had been made one after the other, in order of their revisions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+import trio
+
+from headway.resource import pb, resource_key
+from headway.storage import (
+    EtcdBackend,
+    Fence,
+    FenceLowered,
+    Operation,
+    Put,
+    Require,
+    RequireOwnsNothing,
+    StorageError,
+)
+from headway.storage._decide import Applied, decide
+from headway.storage._etcd._records import etcd_revision
+from headway.storage._tables import ResourceTables
+from headway.testing._conformance_tools import EVERYTHING, KIND, held, putting, removing, thing, uid_of
+from tests.storage.etcd_kit import followed, primed, rigged
+
+NAMES = [f"n{index}" for index in range(60)]
+WRITERS, ROUNDS = 24, 12
+
+
+class Made(NamedTuple):
+    """A commit that was acknowledged, or a fence that was raised."""
+
+    revision: int
+    operations: tuple[Operation, ...]
+    fence: Fence | None
+
+
+class Writers:
+    """They write what they believe to be right, at random, and keep what was acknowledged."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.fence = Fence("c", "", 0, 0)
+        self.made: list[Made] = []
+        self.refused = Counter[str]()
+
+    async def write(self, store: EtcdBackend) -> None:
+        """One commit, which is decided on before those of others are made."""
+        if self.random.random() < 0.01:
+            raised = await store.raise_fence("c", "", 0, 0)
+            self.fence = max(self.fence, raised.fence)
+            self.made.append(Made(raised.position.revision, (), raised.fence))
+            return
+        operations = await self.operations(store)
+        fence = self.fence if self.fence.term and self.random.random() < 0.5 else None
+        try:
+            at = await store.commit(operations, fence)
+        except StorageError as error:
+            self.refused[type(error).__name__] += 1
+        else:
+            self.made.append(Made(at.revision, operations, fence))
+
+    async def operations(self, store: EtcdBackend) -> tuple[Operation, ...]:
+        """One or two changes, and what they require."""
+        found: list[Operation] = []
+        for name in self.random.sample(NAMES, self.random.choice((1, 1, 2))):
+            stored = await self.believed(store, name)
+            owner = await self.believed(store, self.random.choice(NAMES)) if self.random.random() < 0.5 else None
+            if stored is None:
+                found.append(putting(thing(name, owner_uid=uid_of(owner) if owner is not None else "")))
+            elif self.random.random() < 0.5:
+                found.append(removing(stored, stored.version))
+                if self.random.random() < 0.8:
+                    found.append(RequireOwnsNothing(uid_of(stored)))
+                continue
+            else:
+                owner_uid = uid_of(owner) if owner is not None else ""
+                found.append(putting(thing(name, uid=uid_of(stored), owner_uid=owner_uid), stored.version))
+            if owner is not None:
+                found.append(Require(KIND, resource_key(owner), uid_of(owner)))
+        return tuple(found)
+
+    @staticmethod
+    async def believed(store: EtcdBackend, name: str) -> pb.Resource | None:
+        return (await store.read_believed(KIND, ("default", "default", name)))[0]
+
+    def replayed(self) -> ResourceTables:
+        """Make the commits once more, one after the other; each is what it would have been alone."""
+        tables, fence = ResourceTables(), Fence("c", "", 0, 0)
+        # What changes nothing has no revision of its own, and was decided on at the one that it names.
+        changing = {each.revision for each in self.made if not _changes_nothing(each, self.made)}
+        assert len(changing) == sum(not _changes_nothing(each, self.made) for each in self.made)
+        for each in sorted(self.made, key=lambda it: (it.revision, _changes_nothing(it, self.made))):
+            if not each.operations:
+                assert each.fence is not None
+                assert each.fence > fence
+                fence = each.fence
+                continue
+            if each.fence is not None and each.fence < fence:
+                raise FenceLowered(f"{each} was made below {fence}")
+            applied = [entry for operation in each.operations if (entry := decide(tables, operation)) is not None]
+            _apply(tables, applied, each.revision)
+        return tables
+
+
+def _changes_nothing(made: Made, among: list[Made]) -> bool:
+    """Only what removes something may, when it was gone; then another commit may have the revision that it names."""
+    only_removes = bool(made.operations) and not any(isinstance(each, Put) for each in made.operations)
+    return only_removes and any(each.revision == made.revision and each is not made for each in among)
+
+
+def _apply(tables: ResourceTables, applied: list[Applied], revision: int) -> None:
+    for kind, key, _, new in applied:
+        if new is None:
+            tables.remove(kind, key)
+        else:
+            assert new.version == str(revision)
+            tables.put(kind, key, new)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_commits_are_as_if_one_were_made_after_the_other(seed: int) -> None:
+    writers = Writers(seed)
+    async with rigged() as rig, EtcdBackend(rig.url) as other:
+        stores = [rig.store, other]
+        readers = [await primed(store) for store in stores]
+        for _ in range(ROUNDS):
+            async with trio.open_nursery() as nursery:
+                for _ in range(WRITERS):
+                    nursery.start_soon(writers.write, rig.store)
+                nursery.start_soon(writers.write, other)
+            await rig.store.list(KIND, EVERYTHING)
+        tables = writers.replayed()
+        for store, reader in zip(stores, readers, strict=True):
+            await followed(reader, store)
+            assert reader.held == held(tables.within(KIND, EVERYTHING))
+    transactions = Counter(etcd_revision(each.revision) for each in writers.made)
+    assert max(transactions.values()) > 3, "few shared a transaction"
+    assert writers.refused["VersionConflict"]
