@@ -115,6 +115,12 @@ def test_a_restart_is_shown_what_was_undone_before_it() -> None:
     assert faults.RestartBehind(2, 2) in _planned(_trace((True, 2), (True, 3)))
 
 
+def test_restores_that_are_too_many_are_said_to_be_left_out() -> None:
+    planned, left_out = single_faults(_trace(*((True, revision) for revision in range(2, 12))), {TEAM, ACCOUNT})
+    assert [each.step for each in planned if isinstance(each, faults.Restore)] == list(range(1, 9))
+    assert left_out["enough restores are tried"] == [faults.Restore(9, 1), faults.Restore(10, 1)]
+
+
 def test_sorts_of_faults_take_turns() -> None:
     planned, _ = single_faults(_trace((True, 2), (True, 3), (True, 4)), {TEAM, ACCOUNT})
     sorts = len({each.name for each in planned})
