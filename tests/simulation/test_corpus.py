@@ -55,6 +55,18 @@ def test_a_call_that_arrives_after_its_cleanup_makes_nothing(plan: str) -> None:
     CASES["finalizer_too_late"].explore(right=True, plan=plan)
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_who_sleeps_past_its_lease_undoes_nothing_of_its_successors(right: bool) -> None:
+    if right:
+        CASES["leader_asleep"].explore(right=True, plan="pause(1, 40.0)")
+        return
+    with pytest.raises(simulation.Refuted) as caught:
+        CASES["leader_asleep"].explore(right=False, plan="pause(1, 40.0)")
+    assert str(caught.value.findings[0]) == (
+        "again: the world outside was {'core': 'x'}; after a new start it is {'core': 'y'}"
+    )
+
+
 @pytest.mark.parametrize("plan", ["crash_after(4)", "crash_after(5)", "restart_behind(5, 7)"])
 def test_a_lock_is_taken_once(plan: str) -> None:
     CASES["lock_left_behind"].explore(right=True, plan=plan)

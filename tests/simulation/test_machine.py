@@ -6,27 +6,36 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 
 import headway
-from headway.resource import Key, Kind
+from headway.resource import Key, Kind, pb
 from headway.testing import simulation
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._trace import Committed, Reconcile, Reconciled
-from tests.helpers.corpus.staff import Account, Team
+from tests.helpers.corpus.staff import Account, Cloud, Team
 
 TEAM: Kind = ("staff", "Team")
 CORE: Key = ("default", "default", "core")
 Accounts = Callable[[headway.Runtime, headway.Request[Team], Any], Any]
 
 
-def machine(reconcile: Accounts, **settings: Any) -> simulation.Machine:
+def machine(
+    reconcile: Accounts,
+    *,
+    declared: dict[str, Any] | None = None,
+    lives: list[simulation.Process] | None = None,
+    **settings: Any,
+) -> simulation.Machine:
     """One that has begun, for a program of one reconciler."""
 
-    def make(_: simulation.Process) -> headway.App:
+    def make(process: simulation.Process) -> headway.App:
+        if lives is not None:
+            lives.append(process)
         app = headway.App("staff")
         team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
-        @app.controller(manages=team, watches={account: headway.map_owner()})
+        @app.controller(manages=team, watches={account: headway.map_owner()}, **(declared or {}))
         async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
             result: headway.RequeueAfter | None = await reconcile(rt, request, account)
             return result
@@ -92,7 +101,12 @@ def test_an_invariant_of_ones_own_is_asked() -> None:
 
     made = machine(right, holds=(grace_is_there,))
     write(made, "ada")
-    assert found(made) == "there is no grace"
+    with pytest.raises(AssertionError) as caught:
+        made.teardown()
+    told = str(caught.value).splitlines()
+    assert told[0] == "grace_is_there: there is no grace"
+    # With the story.
+    assert [line for line in told if "step 1: write Account ada: done" in line]
 
 
 def test_who_writes_by_the_clock_is_found() -> None:
@@ -104,12 +118,12 @@ def test_who_writes_by_the_clock_is_found() -> None:
     made = machine(counts)
     write(made)
     made.settle()
-    assert found(made).startswith("quiet: store at")
+    assert found(made).startswith("quiet: 2 writes within 120 s in which nothing happened")
     made = machine(counts, quiet=None)
     write(made)
     made.settle()
     # Where it isn't asked to be quiet, it writes after a new start all the same.
-    assert found(made).startswith("again: store at")
+    assert found(made).startswith("again: 1 writes after a new start")
 
 
 def test_who_writes_at_every_start_is_found() -> None:
@@ -129,7 +143,7 @@ def test_who_writes_at_every_start_is_found() -> None:
     made = machine(right, app=staticmethod(make))
     write(made)
     made.settle()
-    assert found(made).startswith("again: store at")
+    assert found(made).startswith("again: 1 writes after a new start")
 
 
 def test_who_waits_for_what_is_gone_is_found() -> None:
@@ -141,6 +155,60 @@ def test_who_waits_for_what_is_gone_is_found() -> None:
     made.settle()
     made.call(made.world.client.delete, made.world.type("Team").id("core"))
     assert found(made).startswith("queue: accounts is to reconcile Team core again")
+
+
+def test_what_must_hold_all_the_time_is_asked() -> None:
+    def never_ada(stored: simulation.Stored) -> None:
+        assert not stored.list("Account"), "ada is there"
+
+    made = machine(right, always=(never_ada,))
+    write(made, "ada")
+    made.settle()
+    write(made)
+    assert found(made).startswith("never_ada: when the store was at ")
+
+
+def test_who_triggers_itself_is_found() -> None:
+    async def counts(rt: headway.Runtime, request: headway.Request[Team], _: object) -> None:
+        team = rt.resource(request)
+        if team is not None and team.data.note != "x" * 20:
+            team.data.note += "x"
+            await rt.client.write(team)
+
+    made = machine(counts)
+    write(made)
+    assert found(made).startswith("self-trigger: accounts core triggers itself")
+
+
+def test_who_does_not_end_is_found() -> None:
+    async def lingers(_: headway.Runtime, __: object) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(30)
+
+    made = machine(right, declared={"sources": {"lingers": lingers}})
+    write(made)
+    assert found(made) == "shutdown: the processes took 30 s to end"
+
+
+def test_what_is_done_elsewhere_at_every_start_is_found() -> None:
+    lives: list[simulation.Process] = []
+
+    async def makes(*_: object) -> None:
+        await lives[-1].outside.make("disk")
+
+    made = machine(makes, lives=lives, outside=Cloud)
+    write(made)
+    assert found(made).startswith("again: the world outside was {'disk-1': ''}; after a new start it is")
+
+
+def test_what_belongs_to_nobody_is_found() -> None:
+    made = machine(right)
+    owner = pb.Id(uid="gone", name="gone", type=pb.Type(group="staff", group_version="v1", kind="Team"))
+    made.world.store.now[("staff", "Account"), CORE] = pb.Resource(owner=owner)
+    assert found(made).startswith("orphans: Account core is owned by 'gone'")
 
 
 def test_the_contract_is_held_to_in_the_end() -> None:

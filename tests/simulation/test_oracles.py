@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from headway.resource import Key, Kind, pb
 from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation._oracles import Result
-from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Trace
+from headway.testing.simulation._trace import Committed, Happened, Reconcile, Reconciled, Trace
 
 TEAM, ACCOUNT = ("staff", "Team"), ("staff", "Account")
 CORE, ADA, GRACE = (("default", "default", name) for name in ("core", "ada", "grace"))
@@ -38,6 +38,47 @@ def test_a_read_that_goes_back_is_found() -> None:
     assert oracles.reads_went_back(_trace(_ended(other), _ended(one))) == []
     elsewhere = _reconcile((ACCOUNT, ADA, 5), process="p2")
     assert oracles.reads_went_back(_trace(_ended(one), _ended(elsewhere))) == []
+
+
+def _committed(revision: int, *, there: bool) -> Committed:
+    return Committed(0.0, revision, ACCOUNT, ADA, None, pb.Resource() if there else None, "", 0)
+
+
+def _reading(*told: int | Committed | Happened) -> list[str]:
+    """What is found when a controller reads these versions of Ada, 0 that she isn't there, between these changes."""
+    trace = Trace()
+    for each in told:
+        if isinstance(each, int):
+            began = Reconcile(0.0, "p1", "accounts", TEAM, CORE, "", 1, {}, trace=trace.entries)
+            began.saw(ACCOUNT, ADA, each, "read")
+            trace.add(_ended(began))
+        else:
+            trace.add(each)
+    return [str(each) for each in oracles.reads_went_back(trace)]
+
+
+def test_what_is_not_seen_though_nobody_deleted_it_is_found() -> None:
+    made, changed = _committed(5, there=True), _committed(7, there=True)
+    assert _reading(0, made, 0, 5, changed, 5, 7) == []
+    assert _reading(made, 5, 0, 5) == ["reads: accounts in p1 reads Account ada as not there after it has read it at 5"]
+    assert len(_reading(made, 5, 0, _committed(9, there=False))) == 1
+
+
+def test_what_comes_back_after_it_was_deleted_is_found() -> None:
+    made, deleted, again = _committed(5, there=True), _committed(7, there=False), _committed(9, there=True)
+    assert _reading(made, 5, deleted, 5, 0, again, 0, 9) == []
+    assert _reading(made, 5, deleted, 0, 5) == [
+        "reads: accounts in p1 reads Account ada at 5 after it has read that it was deleted at 7"
+    ]
+    # Who has read the second one doesn't see the first one's end any more.
+    assert len(_reading(made, 5, deleted, again, 9, 0)) == 1
+    assert _reading(made, 5, deleted, again, 0, 9) == []
+
+
+def test_what_a_restored_store_has_lost_may_be_gone() -> None:
+    made, restored = _committed(5, there=True), Happened(0.0, "restore(1, 4)", fault=True)
+    assert _reading(made, 5, restored, 0) == []
+    assert len(_reading(made, 5, 0, restored, 0)) == 1
 
 
 def test_reads_of_two_reconciles_at_once_are_judged_in_their_order() -> None:

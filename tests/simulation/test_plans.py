@@ -87,7 +87,7 @@ def test_a_write_that_changed_something_meets_every_fault_of_a_step() -> None:
 def test_a_write_that_changed_nothing_fails_or_comes_late_and_the_rest_is_said() -> None:
     planned, left_out = single_faults(_trace((True, 0)), {TEAM, ACCOUNT})
     found = {each for each in planned if isinstance(each, faults.StepFault)}
-    assert found == {faults.NotDone(1), faults.CommitLate(1, 30.0), faults.AnswerLate(1)}
+    assert found == {faults.NotDone(1), faults.CommitLate(1, 30.0), faults.CommitLast(1), faults.AnswerLate(1)}
     assert {type(each) for each in left_out["the write changed nothing"]} == set(faults.STEP_FAULTS) - {
         *map(type, found),
         faults.RestartBehind,
@@ -113,6 +113,12 @@ def test_what_comes_after_the_scenario_has_no_faults() -> None:
 
 def test_a_restart_is_shown_what_was_undone_before_it() -> None:
     assert faults.RestartBehind(2, 2) in _planned(_trace((True, 2), (True, 3)))
+
+
+def test_restores_that_are_too_many_are_said_to_be_left_out() -> None:
+    planned, left_out = single_faults(_trace(*((True, revision) for revision in range(2, 12))), {TEAM, ACCOUNT})
+    assert [each.step for each in planned if isinstance(each, faults.Restore)] == list(range(1, 9))
+    assert left_out["enough restores are tried"] == [faults.Restore(9, 1), faults.Restore(10, 1)]
 
 
 def test_sorts_of_faults_take_turns() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -89,8 +90,23 @@ def test_what_goes_on_while_no_time_passes_is_found(monkeypatch: pytest.MonkeyPa
         while True:
             await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(_run, "_REAL_SECONDS", 0.2)
-    assert str(result_of(spins).findings[0]).startswith("converges: it has gone on for")
+    monkeypatch.setattr(_run, "_TASK_STEPS", 20_000)
+    assert [str(each) for each in result_of(spins).findings] == [
+        "converges: tasks have gone on 20000 times while no time passed, and there is no end"
+    ]
+
+
+def test_a_run_that_takes_long_by_the_walls_clock_is_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine, or at a breakpoint; and a long one whose time passes may go on as often as it will."""
+
+    async def goes_on(*__: object) -> None:
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 86_400)
+        for _ in range(5_000):
+            await trio.sleep(0.001)
+
+    monkeypatch.setattr(_run, "_TASK_STEPS", 3_000)
+    assert result_of(goes_on, quiet=None).findings == ()
 
 
 def test_who_writes_by_the_clock_is_found() -> None:
@@ -247,6 +263,22 @@ def test_a_lost_lease_ends_a_run() -> None:
     assert [term for term, _ in starts(result)][:2] == [1, 3]
 
 
+def test_a_paused_process_goes_on_where_it_was_when_another_leads() -> None:
+    """Its write is refused, and its call of the world outside is not."""
+    result = told("pause(1, 40.0)", processes=2, scenario=one_team)
+    late, other = result.trace.steps[:2]
+    assert late.by.process != other.by.process
+    assert (late.by.term, 15 <= other.at < 40) == (1, True)
+    assert "fenced" in late.outcome
+    told_to_it = [each for each in result.trace.entries if isinstance(each, Told) and each.process == late.by.process]
+    assert not [each for each in told_to_it if 0 < each.at < 40]
+
+    result = result_of(puts, "pause(1, 40.0)", processes=2, quiet=None)
+    late, other = result.trace.steps[:2]
+    assert late.by.process != other.by.process
+    assert (late.outcome, other.outcome, result.findings) == ("done", "done", ())
+
+
 def test_nobody_else_is_first_at_a_read() -> None:
     async def reads(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
         await rt.client.get(account, "ada")
@@ -278,6 +310,48 @@ def test_who_is_dead_is_not_mended() -> None:
 
     told("answer_lost(1)", holds=[look])
     assert up == [True, False]
+
+
+def test_a_type_that_stalls_twice_is_told_when_the_second_stall_has_ended() -> None:
+    result = told("stall('staff.Team', 8, 60.0); stall('staff.Team', 9, 90.0)", scenario=two_wishes_at_once)
+    assert [each.at >= 90 for each in heard(result, TEAM) if each.what == "core stored"] == [True, True]
+
+
+async def two_wishes_at_once(world: simulation.World) -> None:
+    await one_team(world)
+    for members in (["grace"], ["katherine"]):
+        await world.client.apply(world.type("Team").new("core", Team(members=members)))
+    await world.settled()
+
+
+def test_a_process_that_is_cut_off_twice_is_so_until_both_have_ended() -> None:
+    up: list[bool] = []
+
+    async def look(world: simulation.World) -> None:
+        link = world.processes[0].link
+        world.cut_off(link, 10)
+        world.cut_off(link, 20)
+        for _ in range(3):
+            await world.sleep(8)
+            up.append(link.up)
+
+    result_of(right, holds=[look])
+    assert up == [False, False, True]
+
+
+def test_a_process_that_starts_is_one_that_can_be_killed() -> None:
+    """There is no time in between, in which it would live through a crash."""
+    lives: list[int] = []
+
+    async def scenario(world: simulation.World) -> None:
+        (process,) = world.processes
+        while not hasattr(process, "link"):
+            await trio.lowlevel.checkpoint()
+        lives.append(process.life)
+        await one_team(world)
+
+    assert result_of(right, scenario=scenario, quiet=None).findings == ()
+    assert lives == [1]
 
 
 def test_a_restored_store_is_another_one_that_has_what_it_had() -> None:

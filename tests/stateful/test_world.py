@@ -21,7 +21,8 @@ from headway import field
 from headway.cache import CacheReader
 from headway.resource import Key, ResourceType, decode, pb, resource_id, resource_key
 from headway.testing import simulation
-from headway.testing.simulation._oracles import reads_went_back, twice_at_once, two_writers
+from headway.testing.simulation._oracles import Finding, reads_went_back, twice_at_once, two_writers
+from headway.testing.simulation._run import Setting
 from tests.helpers.world_judge import WorldJudge, judge_of
 
 NAMES = st.sampled_from(["a", "b"])
@@ -227,8 +228,8 @@ class WorldMachine(simulation.Machine):
             self.judge.check()
             STEPS["steps"] += 1
 
-    async def _converge(self) -> None:
-        await super()._converge()
+    async def _converge(self, setting: Setting, findings: list[Finding]) -> None:
+        await super()._converge(setting, findings)
         self.judge.every_last_change_was_seen(OWES)
         with trio.move_on_after(120) as patience:
             await self.world.stop_processes()

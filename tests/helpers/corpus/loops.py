@@ -81,6 +81,8 @@ def asks_at_once(staff: Staff, right: bool) -> None:
         team = rt.resource(request)
         if team is None or rt.cache.get(staff.account, "ada") is not None:
             return None
+        async with rt.conditions(team) as conditions:
+            conditions.set("Waiting", True)
         return headway.requeue_after(600) if right else headway.requeue_after(0)
 
 

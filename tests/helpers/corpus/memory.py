@@ -13,6 +13,7 @@ from tests.helpers.corpus.staff import (
     come_again,
     come_and_go,
     members_change,
+    note_changes_soon,
     one_team,
     owned,
     two_changes_at_once,
@@ -69,7 +70,8 @@ def remembered_by_name(staff: Staff, right: bool) -> None:
         if team is None:
             known.pop(name, None)
         elif right or name not in known:
-            await staff.outside.put(name, team.data.note)
+            # What the world outside is told last may have been asked for first: the version says so.
+            await staff.outside.put_newer(name, team.data.note, int(team.version))
             known[name] = team.data.note
 
 
@@ -87,9 +89,9 @@ def deletion_unheard(staff: Staff, right: bool) -> None:
         if team is not None:
             async with rt.finalizer(team) as guarded:
                 if guarded.alive:
-                    await staff.outside.put(name)
-                elif guarded.cleaning_up and name in staff.outside.disks:
-                    await staff.outside.remove(name)
+                    await staff.outside.put_for(team.id.uid, name)
+                elif guarded.cleaning_up:
+                    await staff.outside.remove_for_good(team.id.uid, name)
 
 
 @case("cilium/cilium PR#24870: what is made for a resource belongs to nobody", come_and_go)
@@ -177,3 +179,16 @@ def leader_of_the_past(staff: Staff, right: bool) -> None:
             await staff.outside.make(name)
         async with rt.conditions(team) as conditions:
             conditions.set("Ready", True)
+
+
+@case(
+    "HBASE-2312: who has slept past the lease goes on where it was, and undoes what its successor has done",
+    note_changes_soon,
+    processes=2,
+)
+def leader_asleep(staff: Staff, right: bool) -> None:
+    @staff.app.controller(manages=staff.team)
+    async def disks(rt: headway.Runtime, request: Request) -> None:
+        team, name = rt.resource(request), request.id.name
+        if team is not None:
+            await staff.outside.put_newer(name, team.data.note, int(team.version) if right else 0)

@@ -64,9 +64,9 @@ def finalizer_before_cleanup(staff: Staff, right: bool) -> None:
         if right:
             async with rt.finalizer(team) as guarded:
                 if guarded.alive:
-                    await staff.outside.put(request.id.name)
-                elif guarded.cleaning_up and request.id.name in staff.outside.disks:
-                    await staff.outside.remove(request.id.name)
+                    await staff.outside.put_for(team.id.uid, request.id.name)
+                elif guarded.cleaning_up:
+                    await staff.outside.remove_for_good(team.id.uid, request.id.name)
             return
         async with rt.finalizer(team) as guarded:
             if guarded.alive:
@@ -184,8 +184,10 @@ def cleanup_once(staff: Staff, right: bool) -> None:
             return
         async with rt.finalizer(team) as guarded:
             if guarded.alive:
-                await staff.outside.put(request.id.name)
-            elif guarded.cleaning_up and (not right or request.id.name in staff.outside.disks):
+                await staff.outside.put_for(team.id.uid, request.id.name)
+            elif guarded.cleaning_up and right:
+                await staff.outside.remove_for_good(team.id.uid, request.id.name)
+            elif guarded.cleaning_up:
                 await staff.outside.remove(request.id.name)
 
 

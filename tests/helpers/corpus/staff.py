@@ -63,10 +63,10 @@ class Cloud:
         now = trio.current_time()
         return next((names for when, names in reversed(self._listed) if when <= now - 10), [])
 
-    async def put_newer(self, name: str, text: str, term: int) -> None:
-        """As `put`, unless somebody with a higher term has called this."""
-        if term >= self._newest:
-            self._newest = term
+    async def put_newer(self, name: str, text: str, number: int) -> None:
+        """As `put`, unless somebody with a higher number, such as a term or a version, has called this."""
+        if number >= self._newest:
+            self._newest = number
             self._change({**self.disks, name: text})
 
     async def put_for(self, owner: str, name: str) -> None:
@@ -163,6 +163,13 @@ async def note_changes(world: simulation.World) -> None:
     for note in ("x", "y"):
         await _team(world, ["ada"], note)
         await world.settled()
+
+
+async def note_changes_soon(world: simulation.World) -> None:
+    await _team(world, ["ada"], "x")
+    await world.sleep(30)
+    await _team(world, ["ada"], "y")
+    await world.settled()
 
 
 async def come_and_go(world: simulation.World) -> None:

@@ -80,6 +80,13 @@ class CommitLate(StepFault):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CommitLast(StepFault):
+    """The call fails by its deadline, and what it asked for arrives when the scenario is over and all is done."""
+
+    name = "commit_last"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class LostRace(StepFault):
     """Another writer was first, and has changed nothing but the version: the call is refused by a conflict."""
 
@@ -98,6 +105,14 @@ class CutOff(StepFault):
     """From the call on the process reaches nothing for so long."""
 
     name = "cut_off"
+    seconds: float = 40.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pause(StepFault):
+    """The process stops for longer than its lease lasts, the call about to leave, which then does so first of all."""
+
+    name = "pause"
     seconds: float = 40.0
 
 
@@ -200,9 +215,11 @@ STEP_FAULTS: tuple[type[StepFault], ...] = (
     AnswerLost,
     AnswerLate,
     CommitLate,
+    CommitLast,
     LostRace,
     LeaseLost,
     CutOff,
+    Pause,
     ClockJump,
     ServerRestart,
     RestartBehind,

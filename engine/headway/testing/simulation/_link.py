@@ -50,17 +50,21 @@ class Link(Wire):
         self.script = ScriptedChannel()
         self._over = self.script.over(server)
         self.dead = False
+        # How often it is cut just now: it is whole again when the last cut has ended.
+        self._cuts = 0
         # How much has gone this way or that that is no step: the engine's own calls, and items of streams.
         self.passed = 0
 
     def cut(self, *, dead: bool = False) -> None:
         """See `Wire.cut`; ``dead``: for ever."""
         self.dead = self.dead or dead
+        self._cuts += 1
         super().cut()
 
     def mend(self) -> None:
-        """Let calls through again, unless it is dead."""
-        self.up = not self.dead
+        """One cut has ended. Let calls through again when none is left, unless it is dead."""
+        self._cuts -= 1
+        self.up = not self.dead and not self._cuts
 
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
@@ -138,6 +142,8 @@ class Link(Wire):
             return await self._nothing(unreachable)
         elif isinstance(found, faults.CutOff):
             world.cut_off(self, found.seconds)
+        elif isinstance(found, faults.Pause):
+            return await self._pause(step, call, found.seconds, unreachable)
         elif isinstance(found, faults.NotDone):
             await trio.lowlevel.checkpoint()
             raise self._lost(step, "not done: the connection broke", unreachable)
@@ -145,8 +151,11 @@ class Link(Wire):
             await trio.lowlevel.checkpoint()
             step.outcome = "refused: another writer was first"
             raise unreachable(Status.ABORTED, "another writer was first")
-        elif isinstance(found, faults.CommitLate):
-            world.later(found.seconds, step, call)
+        elif isinstance(found, faults.CommitLate | faults.CommitLast):
+            if isinstance(found, faults.CommitLate):
+                world.later(found.seconds, step, call)
+            else:
+                world.last(step, call)
             await trio.lowlevel.checkpoint()
             step.outcome = "on its way: nobody waits for the answer any more"
             raise unreachable(Status.DEADLINE_EXCEEDED, "the deadline has passed")
@@ -161,6 +170,24 @@ class Link(Wire):
         if isinstance(found, faults.AnswerLate):
             await trio.sleep(found.seconds)
         return answer
+
+    async def _pause(
+        self,
+        step: Step,
+        call: Callable[[], Awaitable[Any]],
+        seconds: float,
+        unreachable: Callable[[Status, str], BaseException],
+    ) -> Any:
+        self.pause()
+        self._world.after(seconds, lambda: None)
+        # It goes on where it was: before it can hear of anything that has happened meanwhile, the call has left.
+        with trio.CancelScope(shield=True):
+            await trio.sleep(seconds)
+            self.note("goes on")
+            self.go_on()
+            if self.dead:
+                return await self._nothing(unreachable)
+            return await self._done(step, call)
 
     async def _done(self, step: Step, call: Callable[[], Awaitable[Any]]) -> Any:
         with self._world.doing(step):

@@ -24,8 +24,9 @@ from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing._pump import LiveRun
 from headway.testing.simulation import _faults as faults
-from headway.testing.simulation._oracles import left_in_the_queue, reads_went_back, twice_at_once, two_writers
-from headway.testing.simulation._run import Invariant
+from headway.testing.simulation._always import Always
+from headway.testing.simulation._oracles import Finding
+from headway.testing.simulation._run import Invariant, Setting, end, judged
 from headway.testing.simulation._story import timeline
 from headway.testing.simulation._world import GivenUp, MakeApp, World
 
@@ -36,9 +37,11 @@ _STEP_FAULTS = (
     faults.AnswerLost,
     faults.AnswerLate,
     faults.CommitLate,
+    faults.CommitLast,
     faults.LostRace,
     faults.LeaseLost,
     faults.CutOff,
+    faults.Pause,
     faults.ServerRestart,
 )
 
@@ -49,7 +52,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     What is compared there with runs without faults isn't known here: say what must have become in ``holds``.
 
     Attributes:
-        app: as of `explore`, and so are ``processes``, ``outside``, ``holds`` and ``quiet``.
+        app: as of `explore`, and so are ``processes``, ``outside``, ``holds``, ``always`` and ``quiet``.
         world: with ``client`` and ``settled()``.
     """
 
@@ -57,6 +60,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
     processes: ClassVar[int] = 1
     outside: ClassVar[Callable[[], Any] | None] = None
     holds: ClassVar[Sequence[Invariant]] = ()
+    always: ClassVar[Sequence[Always]] = ()
     quiet: ClassVar[float | None] = 120.0
 
     world: World
@@ -123,39 +127,29 @@ class Machine(LiveRun, RuleBasedStateMachine):
         """Let everything heal, and see that all is well."""
         try:
             if hasattr(self, "world") and not self._over:
-                self.call(self._converge)
+                self._see_that_all_is_well()
         finally:
             super().teardown()
 
-    async def _converge(self) -> None:
-        world = self.world
-        world.heal()
+    def _see_that_all_is_well(self) -> None:
+        setting = Setting(
+            app=type(self).app,
+            scenario=_nothing_more,
+            holds=tuple(self.holds),
+            always=tuple(self.always),
+            quiet=self.quiet,
+        )
+        findings: list[Finding] = []
+        self.call(self._converge, setting, findings)
+        found = judged(self.world, setting, findings).findings
+        assert not found, "\n".join([*map(str, found), "", *timeline(self.world.trace)])
+
+    async def _converge(self, setting: Setting, findings: list[Finding]) -> None:
         try:
-            await world.settled()
+            await end(self.world, setting, findings)
         except GivenUp as error:
-            raise AssertionError(self._told(f"converges: {error}")) from None
-        for invariant in self.holds:
-            waited = invariant(world)
-            if waited is not None:
-                await waited
-        before = world.written
-        if self.quiet is not None:
-            await world.sleep(self.quiet)
-            await world.settled()
-            self._check(before, "quiet")
-        waiting = world.scheduled() if self.quiet is not None else set()
-        for process in world.processes:
-            process.kill()
-        await world.settled()
-        self._check(before, "again")
-        trace = world.trace
-        found = [*reads_went_back(trace), *two_writers(trace.commits), *twice_at_once(trace)]
-        found += left_in_the_queue(waiting, world.scheduled(), world.store.now)
-        assert not found, self._told(*map(str, found))
+            findings.append(Finding("converges", str(error)))
 
-    def _check(self, before: int, oracle: str) -> None:
-        late = [each for each in self.world.trace.commits if each.by][before:]
-        assert not late, self._told(f"{oracle}: {late[0]}, when there was nothing to do")
 
-    def _told(self, *wrong: str) -> str:
-        return "\n".join([*wrong, "", *timeline(self.world.trace)])
+async def _nothing_more(_: World) -> None:
+    """What users do is in the rules."""

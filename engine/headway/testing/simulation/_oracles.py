@@ -16,7 +16,7 @@ from typing import Any
 
 from headway.resource import FINALIZERS, Key, Kind, pb, resource_id
 from headway.testing.simulation._faults import Fault
-from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Trace, named
+from headway.testing.simulation._trace import Committed, Happened, Reconcile, Reconciled, Trace, named
 
 _WORDS = re.compile(r"\w+|\W")
 Place = tuple[Kind, Key]
@@ -92,21 +92,59 @@ def described(resource: pb.Resource, payload: object) -> str:
 
 
 def reads_went_back(trace: Trace) -> list[Finding]:
-    """No controller reads an older state of a resource than it has read, or written, before."""
+    """No controller reads an older state of a resource than it has read, or written, before.
+
+    That it isn't there is a state, too: from the revision on at which it was deleted, if it has been there before.
+    """
     # In order of the reads, and not of the reconciles' ends: several may run at once.
     ended = [entry.began for entry in trace.entries if isinstance(entry, Reconciled)]
     reads = sorted(((each[4], at, began, each) for at, began in enumerate(ended) for each in began.seen), key=_when)
+    history = _History(trace)
     seen: dict[tuple[str, Kind, Key], tuple[int, str]] = {}
     findings: list[Finding] = []
-    for _, _, began, (kind, key, version, how, _) in reads:
+    for when, _, began, (kind, key, version, how, _) in reads:
         who = f"{began.controller} in {began.process}"
         before, how_before = seen.get((who, kind, key), (0, ""))
-        if 0 < version < before:
-            text = f"{who} reads {named(kind, key)} at {version} after it has {how_before} it at {before}"
+        gone = 0 if version else history.gone(kind, key, before, when)
+        what = f"at {version}" if version else "as not there"
+        if (version or before) < before or gone is None:
+            text = f"{who} reads {named(kind, key)} {what} after it has {how_before} at {before}"
             findings.append(Finding("reads", text))
         elif version:
-            seen[who, kind, key] = (version, how)
+            seen[who, kind, key] = (version, f"{how} it")
+        elif gone:
+            seen[who, kind, key] = (gone, "read that it was deleted")
     return findings
+
+
+class _History:
+    """When each resource was there."""
+
+    def __init__(self, trace: Trace) -> None:
+        # A restored store has lost what it doesn't tell of: from then on anything may be gone.
+        self._restored = len(trace.entries)
+        self._changes: dict[Place, list[tuple[int, int, bool]]] = {}
+        for at, entry in enumerate(trace.entries):
+            if isinstance(entry, Committed):
+                change = (entry.revision, at, entry.new is not None)
+                self._changes.setdefault((entry.kind, entry.key), []).append(change)
+            elif isinstance(entry, Happened) and entry.fault and entry.text.startswith("restore("):
+                self._restored = min(self._restored, at)
+
+    def gone(self, kind: Kind, key: Key, before: int, when: int) -> int | None:
+        """The first revision from ``before`` on, of those made by then, at which it wasn't there; None: there is none.
+
+        0, when it never was there.
+        """
+        if not before or when > self._restored:
+            return 0
+        changes = [each for each in self._changes.get((kind, key), ()) if each[1] < when]
+        if not any(revision <= before for revision, _, _ in changes):
+            return 0
+        was_there = [there for revision, _, there in changes if revision <= before][-1]
+        return (
+            before if not was_there else next((each[0] for each in changes if each[0] > before and not each[2]), None)
+        )
 
 
 def _when(read: tuple[int, int, Reconcile, Any]) -> tuple[int, int]:

@@ -84,6 +84,7 @@ _AS_BEFORE_A_WRITE = (
     faults.CrashAfter,
     faults.LeaseLost,
     faults.CutOff,
+    faults.Pause,
     faults.ServerRestart,
     faults.ClockJump,
 )
@@ -101,7 +102,13 @@ def _of_steps(steps: Sequence[Step], left_out: LeftOut) -> Iterator[Fault]:
             yield from _of_write(step)
         else:
             # Like a read. But it may change something when it comes late.
-            tried = [faults.NotDone(step.number), faults.CommitLate(step.number, 30.0), faults.AnswerLate(step.number)]
+            number = step.number
+            tried = [
+                faults.NotDone(number),
+                faults.CommitLate(number, 30.0),
+                faults.CommitLast(number),
+                faults.AnswerLate(number),
+            ]
             yield from tried
             left_out["the write changed nothing"] += [each for each in _of_write(step) if each not in tried]
 
@@ -116,8 +123,10 @@ def _of_write(step: Step) -> list[Fault]:
         *([faults.LostRace(number)] if step.kind[1] else ()),
         faults.CommitLate(number, 0.0),
         faults.CommitLate(number, 30.0),
+        faults.CommitLast(number),
         faults.LeaseLost(number),
         faults.CutOff(number),
+        faults.Pause(number),
         faults.ServerRestart(number),
         faults.AnswerLate(number),
         faults.ClockJump(number),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import random
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +26,8 @@ Invariant = Callable[[World], Awaitable[None] | None]
 """Raises AssertionError where something is not as it must be in the end."""
 
 _STEPS_ALLOWED = 2000
-_REAL_SECONDS = 30.0
+_TASK_STEPS = 1_000_000
+"""How often tasks may go on from a checkpoint while no virtual time passes: tens of real seconds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,12 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
     )
     findings: list[Finding] = []
     with _deterministic(plan.seed):
-        trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_RealTime(world)])
+        trio.run(_live, world, setting, findings, clock=world.clock, instruments=[_Spinning(world)])
+    return judged(world, setting, findings)
+
+
+def judged(world: World, setting: Setting, findings: list[Finding]) -> Result:
+    """What became of a run that has ended, with all that is wrong with it besides what was found in its end."""
     if world.gave_up and not any(each.oracle == "converges" for each in findings):
         findings.append(Finding("converges", world.gave_up))
     if not any(isinstance(fault, Restore) for fault in world.struck):
@@ -84,6 +89,11 @@ async def _phases(world: World, setting: Setting, findings: list[Finding]) -> No
     await setting.scenario(world)
     # What it has begun and not waited for is part of it.
     await world.settled()
+    await end(world, setting, findings)
+
+
+async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
+    """When users have done all they do: let everything heal, and add what is wrong then. Raises `GivenUp`."""
     world.note("the scenario is over; no faults from now on")
     world.heal()
     await world.settled()
@@ -175,18 +185,21 @@ def _outside(world: World) -> Any:
     return copy.deepcopy(state() if callable(state) else getattr(world.outside, "__dict__", None))
 
 
-class _RealTime(trio.abc.Instrument):
-    """Ends a run that goes on for too long by the wall's clock: a loop in which no virtual time passes."""
+class _Spinning(trio.abc.Instrument):
+    """Ends a run in which tasks go on and on while no virtual time passes. Counted, so that no machine is too slow."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._until = time.monotonic() + _REAL_SECONDS
+        self._at = 0.0
         self._tasks = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  # Trio's name
         self._tasks += 1
-        if not self._tasks % 1000 and time.monotonic() > self._until:
-            self._world.give_up(f"it has gone on for {_REAL_SECONDS:.0f} real seconds")
+        if self._tasks % 1000 == 0 and self._at != (now := self._world.clock.current_time()):
+            self._at, self._tasks = now, 0
+        if self._tasks > _TASK_STEPS:
+            self._tasks = 0
+            self._world.give_up(f"tasks have gone on {_TASK_STEPS} times while no time passed, and there is no end")
 
 
 @contextmanager

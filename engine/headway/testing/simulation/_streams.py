@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import trio
@@ -23,7 +24,8 @@ class Streams:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._held: set[Kind] = set()
+        # How many hold a kind: what the first one lets go, another may still hold.
+        self._held: Counter[Kind] = Counter()
 
     def harm(self, kind: Kind, fault: faults.ChangeFault) -> None:
         """The fault's change has been made."""
@@ -48,7 +50,7 @@ class Streams:
 
     def begin(self, process: Process, script: ScriptedChannel) -> None:
         """A process begins a life."""
-        for kind in self._held:
+        for kind in +self._held:
             script.kind_script(kind).held = True
         kinds = [type.kind for type in process.app.registry]
         if process.history_gone:
@@ -63,7 +65,8 @@ class Streams:
 
             def catch_up() -> None:
                 for kind in kinds:
-                    script.kind_script(kind).release()
+                    if not self._held[kind]:
+                        script.kind_script(kind).release()
 
             self._world.after(_LONG, catch_up)
 
@@ -95,12 +98,14 @@ class Streams:
             of_kind.drop()
 
     def _hold(self, kind: Kind) -> None:
-        self._held.add(kind)
+        self._held[kind] += 1
         for script in self._scripts():
             script.kind_script(kind).held = True
 
     def _release(self, kind: Kind) -> None:
-        self._held.discard(kind)
+        self._held[kind] -= 1
+        if self._held[kind]:
+            return
         for script in self._scripts():
             script.kind_script(kind).release()
 

@@ -23,6 +23,9 @@ class Wire:
     def __init__(self) -> None:
         self.up = True
         self._open: set[trio.CancelScope] = set()
+        # How often it is paused just now, and what is set when it isn't any more.
+        self._pauses = 0
+        self._going_on = trio.Event()
 
     def break_all(self) -> None:
         """Break what is under way."""
@@ -38,15 +41,35 @@ class Wire:
         """Let calls through again."""
         self.up = True
 
+    def pause(self) -> None:
+        """Nothing leaves or arrives until `go_on` is called as often; nothing breaks."""
+        self._pauses += 1
+
+    def go_on(self) -> None:
+        """One pause is over."""
+        self._pauses -= 1
+        if not self._pauses:
+            self._going_on.set()
+            self._going_on = trio.Event()
+
+    async def _paused(self) -> None:
+        # Shielded, as what doesn't run isn't cancelled either.
+        while self._pauses:
+            with trio.CancelScope(shield=True):
+                await self._going_on.wait()
+
     async def through(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Make a call that breaks with the wire."""
+        """Make a call that breaks with the wire, and waits while it is paused."""
+        await self._paused()
         if not self.up:
             await trio.lowlevel.checkpoint()
             raise GRPCError(Status.UNAVAILABLE, "the process reaches nothing")
         with trio.CancelScope() as scope:
             self._open.add(scope)
             try:
-                return await call()
+                answer = await call()
+                await self._paused()
+                return answer
             finally:
                 self._open.discard(scope)
         raise GRPCError(Status.UNAVAILABLE, "the connection broke")

@@ -83,6 +83,8 @@ class World:
         # How much is on its way that no engine knows of: late calls, and faults that last.
         self._pending = 0
         self._nothing_pending = trio.Event()
+        # Calls that arrive when faults are over. Nobody waits for them before.
+        self._last: list[Callable[[], None]] = []
         self._next: deque[Callable[[int], faults.StepFault]] = deque()
         self._doing: list[Step] = []
         # What users have last asked for, by kind and key: after a restore they ask for it again.
@@ -141,7 +143,7 @@ class World:
         self._streams.harm((group, kind), fault)
 
     def heal(self) -> None:
-        """No faults from now on. What lasts for some seconds still does."""
+        """No faults from now on. What lasts for some seconds still does; calls that were to arrive last do so now."""
         self._next.clear()
         self._at_step.clear()
         self._at_change.clear()
@@ -149,6 +151,9 @@ class World:
         self._noted = None
         for waiting in list(self._until):
             self._reach(waiting)
+        last, self._last = self._last, []
+        for arrive in last:
+            arrive()
 
     @property
     def written(self) -> int:
@@ -261,6 +266,10 @@ class World:
 
         self.begin_pending()
         self.nursery.start_soon(arrive)
+
+    def last(self, step: Step, call: Callable[[], Awaitable[Any]]) -> None:
+        """Make a call when faults are over: after all that users do, and all that it has led to."""
+        self._last.append(lambda: self.later(0.0, step, call))
 
     def begin_pending(self) -> None:
         """Something is on its way that no engine knows of."""
