@@ -1,67 +1,22 @@
-"""One run: every oracle speaks of a run that is wrong by itself, and every fault does what it says, and when."""
+"""One run: every oracle speaks of a run that is wrong by itself."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
 
 import headway
-from headway.resource import Key, Kind, pb
+from headway.resource import pb
 from headway.testing import simulation
 from headway.testing.simulation import _oracles as oracles
 from headway.testing.simulation import _run
-from headway.testing.simulation._explored import Explored
-from headway.testing.simulation._oracles import Result
 from headway.testing.simulation._run import Setting, run
-from headway.testing.simulation._trace import Committed, Reconcile, Reconciled, Told
-from tests.helpers.corpus.staff import Account, Cloud, Team, members_change, one_team, two_changes_at_once
-
-TEAM: Kind = ("staff", "Team")
-ACCOUNT: Kind = ("staff", "Account")
-CORE: Key = ("default", "default", "core")
-
-
-def program(reconcile: Callable[..., Any], **settings: Any) -> Callable[[simulation.Process], headway.App]:
-    """One of a reconciler that is given the process, too, and the type of accounts."""
-
-    def make(process: simulation.Process) -> headway.App:
-        app = headway.App("staff")
-        team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
-
-        @app.controller(manages=team, watches={account: headway.map_owner()}, **settings)
-        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
-            result: headway.RequeueAfter | None = await reconcile(rt, request, account, process)
-            return result
-
-        return app
-
-    return make
-
-
-async def right(rt: headway.Runtime, request: headway.Request[Team], account: Any, _: object) -> None:
-    team = rt.resource(request)
-    if team is not None:
-        async with rt.outputs(account, owner=team) as wanted:
-            for login in team.data.members:
-                await wanted.apply(login, Account(login=login))
-
-
-async def puts(_rt: headway.Runtime, request: headway.Request[Team], _: object, process: simulation.Process) -> None:
-    await process.outside.put(request.id.name)
-
-
-def result_of(reconcile: Callable[..., Any], plan: str = "none", *, most: int = 2000, **settings: Any) -> Result:
-    given = {"scenario": one_team, "outside": Cloud, **settings}
-    return run(Setting(app=program(reconcile), **given), simulation.Plan.parse(plan), most_steps=most)
-
-
-def found(result: Result) -> list[str]:
-    return [each.oracle for each in result.findings]
-
+from headway.testing.simulation._trace import Committed, Reconcile, Reconciled
+from tests.helpers.corpus.programs import ACCOUNT, CORE, TEAM, found, program, result_of, right
+from tests.helpers.corpus.staff import Account, Team, one_team
 
 # --- what is wrong with a run by itself ---
 
@@ -221,195 +176,3 @@ def test_a_description_says_all_that_users_see() -> None:
     assert "metadata {'finalizers': 'a b', 'note': 'x'}" in told
     assert "Because" in told
     assert "of an earlier generation" in told
-
-
-# --- what faults do ---
-
-
-def told(plan: str, *, scenario: Any = members_change, **settings: Any) -> Result:
-    result = result_of(right, plan, scenario=scenario, quiet=None, **settings)
-    assert result.findings == ()
-    assert [str(each) for each in result.struck] == plan.split("; ")
-    return result
-
-
-def heard(result: Result, kind: Kind) -> list[Told]:
-    """Before the scenario was over: who starts again reads of what was before."""
-    over = next(at for at, each in enumerate(result.trace.entries) if str(each).startswith("the scenario is over"))
-    return [each for each in result.trace.entries[:over] if isinstance(each, Told) and each.kind == kind]
-
-
-def starts(result: Result) -> list[tuple[int, float]]:
-    """The term and the time of each run."""
-    notes = [each for each in result.trace.entries if "RunStarted" in str(each)]
-    return [(int(str(each).split("term ")[1].split(",")[0]), each.at) for each in notes]
-
-
-def test_a_late_answer_is_late() -> None:
-    first, second = told("answer_late(1, 5.0)").trace.steps[:2]
-    assert first.at == 0
-    assert 5 <= second.at < 6
-
-
-def test_a_clock_jumps_before_the_call() -> None:
-    first, second = told("clock_jump(1, 600.0)").trace.steps[:2]
-    assert first.at == 0
-    assert 600 <= second.at < 601
-
-
-def test_a_lost_lease_ends_a_run() -> None:
-    result = told("lease_lost(2)")
-    assert "fenced" in result.trace.steps[1].outcome
-    assert [term for term, _ in starts(result)][:2] == [1, 3]
-
-
-def test_a_paused_process_goes_on_where_it_was_when_another_leads() -> None:
-    """Its write is refused, and its call of the world outside is not."""
-    result = told("pause(1, 40.0)", processes=2, scenario=one_team)
-    late, other = result.trace.steps[:2]
-    assert late.by.process != other.by.process
-    # Nor does a renewal of its lease leave.
-    assert (late.by.term, 15 <= other.at < 16) == (1, True)
-    assert "fenced" in late.outcome
-    told_to_it = [each for each in result.trace.entries if isinstance(each, Told) and each.process == late.by.process]
-    assert not [each for each in told_to_it if 0 < each.at < 40]
-
-    result = result_of(puts, "pause(1, 40.0)", processes=2, quiet=None)
-    late, other = result.trace.steps[:2]
-    assert late.by.process != other.by.process
-    assert (late.outcome, other.outcome, result.findings) == ("done", "done", ())
-
-
-def test_nobody_else_is_first_at_a_read() -> None:
-    async def reads(rt: headway.Runtime, _: object, account: Any, __: object) -> None:
-        await rt.client.get(account, "ada")
-
-    assert "NOT_FOUND" in result_of(reads, "conflict(1)", quiet=None).trace.steps[0].outcome
-
-
-def test_a_server_that_starts_again_is_resumed_from() -> None:
-    opened: list[bool] = []
-
-    def look(world: simulation.World) -> None:
-        opened.extend(resumed for _, resumed in world.processes[0].link.script.opened)
-
-    told("server_restart(2)", holds=[look])
-    assert opened == [False, False, True, True]
-
-
-def test_who_is_dead_is_not_mended() -> None:
-    up: list[bool] = []
-
-    def look(world: simulation.World) -> None:
-        link = world.processes[0].link
-        link.cut()
-        link.mend()
-        up.append(link.up)
-        world.crash()
-        link.mend()
-        up.append(link.up)
-
-    told("answer_lost(1)", holds=[look])
-    assert up == [True, False]
-
-
-def test_a_type_that_stalls_twice_is_told_when_the_second_stall_has_ended() -> None:
-    result = told("stall('staff.Team', 8, 60.0); stall('staff.Team', 9, 90.0)", scenario=two_wishes_at_once)
-    assert [each.at >= 90 for each in heard(result, TEAM) if each.what == "core stored"] == [True, True]
-
-
-async def two_wishes_at_once(world: simulation.World) -> None:
-    await one_team(world)
-    for members in (["grace"], ["katherine"]):
-        await world.client.apply(world.type("Team").new("core", Team(members=members)))
-    await world.settled()
-
-
-def test_a_process_that_is_cut_off_twice_is_so_until_both_have_ended() -> None:
-    up: list[bool] = []
-
-    async def look(world: simulation.World) -> None:
-        link = world.processes[0].link
-        world.cut_off(link, 10)
-        world.cut_off(link, 20)
-        for _ in range(3):
-            await world.sleep(8)
-            up.append(link.up)
-
-    result_of(right, holds=[look])
-    assert up == [False, False, True]
-
-
-def test_a_process_that_starts_is_one_that_can_be_killed() -> None:
-    """There is no time in between, in which it would live through a crash."""
-    lives: list[int] = []
-
-    async def scenario(world: simulation.World) -> None:
-        (process,) = world.processes
-        while not hasattr(process, "link"):
-            await trio.lowlevel.checkpoint()
-        lives.append(process.life)
-        await one_team(world)
-
-    assert result_of(right, scenario=scenario, quiet=None).findings == ()
-    assert lives == [1]
-
-
-def test_a_restored_store_is_another_one_that_has_what_it_had() -> None:
-    result = told("restore(2, 4)")
-    assert result.trace.steps[1].outcome == "done, but the answer got lost"
-    made = [each.revision for each in result.trace.commits if (each.key[2], each.what) == ("ada", "created")]
-    assert len(made) == 2
-    assert made[1] > 1000
-    assert any("RunEnded" in str(each) and "the store is" in str(each) for each in result.trace.entries)
-
-
-def test_who_asked_for_what_a_restored_store_has_lost_asks_again() -> None:
-    plain, struck = told("restore(4, 4)"), result_of(right, scenario=members_change, quiet=None)
-    assert plain.end == struck.end
-    again = [each for each in plain.trace.commits if each.kind == TEAM and not each.by]
-    assert [each.revision > 1000 for each in again] == [False, False, True]
-
-
-def test_nothing_is_heard_while_a_stream_stalls_and_afterwards_it_is() -> None:
-    result = told("stall('staff.Team', 9, 60.0)")
-    assert [each.at >= 60 for each in heard(result, TEAM) if each.what == "core stored"] == [True]
-
-
-def test_a_stream_stalls_for_the_next_life_too() -> None:
-    result = told("crash_after(1); stall('staff.Account', 7, 60.0)", scenario=two_changes_at_once)
-    (grace,) = [each for each in heard(result, ACCOUNT) if each.what == "grace stored"]
-    assert grace.at >= 60
-
-
-def test_what_is_hidden_is_told_to_nobody() -> None:
-    result = told("hide('staff.Team', 9, 10)")
-    assert not [each for each in heard(result, TEAM) if each.revision == 9 and each.what == "core stored"]
-    assert result.end == told("hide('staff.Team', 9, 99)").end
-
-
-def test_who_is_shown_the_past_begins_when_it_has_caught_up() -> None:
-    (_, _), (_, second) = starts(told("restart_behind(4, 7)"))[:2]
-    assert second >= 61
-
-
-@pytest.mark.parametrize("what", ["steps", "changes", "checkpoints"])
-def test_there_are_no_faults_once_the_scenario_is_over(what: str) -> None:
-    async def write(world: simulation.World) -> None:
-        await world.client.apply(world.type("Team").new("late", Team()))
-
-    setting = Setting(app=program(puts), scenario=one_team, outside=Cloud, holds=[write], quiet=None)
-    plain = run(setting, simulation.Plan())
-    late = [each.revision for each in plain.trace.commits if each.key[2] == "late"]
-    plans = {
-        "steps": f"crash_before({plain.trace.steps[-1].number})",
-        "changes": f"drop('staff.Team', {late[0]})",
-        "checkpoints": f"crash_at('p1', {plain.trace.checkpoints[-1][1] + 40})",
-    }
-    assert run(setting, simulation.Plan.parse(plans[what])).struck == ()
-
-
-def test_places_are_told_as_ranges() -> None:
-    plans = [simulation.Plan.parse(f"crash_after({step})") for step in (1, 2, 3, 5, 8, 9)]
-    report = Explored(tuple(plans), tuple(plans), tuple(plan[0] for plan in plans), (), {}, (), {}, 0, 0.0)
-    assert str(report).splitlines()[1] == "  crash_after  6 of 6: 1-3 5 8-9"

@@ -95,7 +95,10 @@ class World:
     # --- for scenarios ---
 
     async def settled(self, within: float = 1800.0) -> None:
-        """Wait until nothing is on its way and no controller owes anything. Raises `GivenUp` after so many seconds."""
+        """Wait until nothing is on its way and no controller owes anything. Raises `GivenUp` after so many seconds.
+
+        Not for calls that arrive last, which are tried when the scenario is over.
+        """
         with trio.move_on_after(within):
             while True:
                 revision, lives = self.store.position, [process.life for process in self.processes]
