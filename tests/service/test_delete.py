@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import trio
@@ -12,7 +12,7 @@ from grpclib.const import Status
 
 from headway.errors import StoreUnusable
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, pb
-from headway.storage import Backend
+from headway.storage import Backend, Fence, Operation
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import (
     NOTE,
@@ -243,21 +243,29 @@ async def test_others_who_write_meanwhile_do_not_change_the_answer(
 
 
 class AfterCommit(Interrupted):
-    """A store where something happens at the first read after a commit."""
+    """A store where something happens when a commit has been made, and which can't be read from then on."""
 
     def __init__(self, inner: Backend, happens: Callable[[], None]) -> None:
         super().__init__(inner)
         self._happens = happens
 
+    async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
+        position = await super().commit(operations, fence)
+        self._happens()
+        return position
+
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         if self.commits:
-            self._happens()
+            raise StoreUnusable("the disk is gone")
         return await super().read(kind, key)
 
 
-async def test_a_deletion_that_has_happened_is_answered_though_its_caller_gives_up(calls: Calls) -> None:
-    """C5: cancelled while it looks for what bears the name now, it still says so: nobody is left in doubt."""
-    await calls.write(a_note())
+@pytest.mark.parametrize("owning", [False, True])
+async def test_a_deletion_that_has_happened_is_answered(calls: Calls, owning: bool) -> None:
+    """C5: whoever has committed meanwhile, though its caller gives up, and though nothing can be read any more."""
+    owner = await calls.stored(a_note())
+    if owning:
+        await calls.write(a_note("owned", owner=id_of(owner)))
     scope = trio.CancelScope()
     store = AfterCommit(calls.backend, scope.cancel)
     store.before_commit = [lambda: calls.write(a_note("other"))]
@@ -265,18 +273,13 @@ async def test_a_deletion_that_has_happened_is_answered_though_its_caller_gives_
         reply = await Calls(store, registry()).delete(an_id())
     assert reply.resource is None
     assert at(reply.position) == calls.backend.position
-    assert await calls.names(NOTE) == ["other"]
+    assert "one" not in await calls.names(NOTE)
+    assert store.commits == 1 + owning
 
 
-async def test_a_deletion_whose_answer_cannot_be_found_is_not_called_a_failure(calls: Calls) -> None:
-    """The store breaks after the commit: INTERNAL, which leaves a write unknown, and not UNAVAILABLE."""
+async def test_who_loses_the_race_and_cant_look_again_has_written_nothing(calls: Calls) -> None:
     await calls.write(a_note())
-
-    def fail() -> None:
-        raise StoreUnusable("the disk is gone")
-
-    store = AfterCommit(calls.backend, fail)
-    store.before_commit = [lambda: calls.write(a_note("other"))]
-    said = "one is deleted, but what bears its name now can't be read: the disk is gone"
-    await refused(Calls(store, registry()).delete(an_id()), Status.INTERNAL, said)
-    assert await calls.names(NOTE) == ["other"]
+    store = AfterCommit(calls.backend, lambda: None)
+    store.before_commit = [lambda: calls.delete(an_id())]
+    said = "nothing written: the disk is gone"
+    await refused(Calls(store, registry()).delete(an_id()), Status.UNAVAILABLE, said)

@@ -6,6 +6,7 @@ import pytest
 
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Position, encode
+from headway.storage._etcd import _records
 from headway.storage._etcd._layout import Layout, lease_name_from, place_of, scope_from
 from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage._etcd._records import (
@@ -198,6 +199,17 @@ def test_another_history_is_found(
     check_same_history(SEEN, "store", Timeline(((revision_of(3), "a"),)), HEAD._replace(revision=revision_of(7)))
     with pytest.raises(OtherHistory, match=says):
         check_same_history(SEEN, store_id, timeline, head)
+
+
+def test_what_is_below_all_that_is_known_is_no_other_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its incarnation has been forgotten, as those are that so many openings were after; if any has been."""
+    forgotten = SEEN._replace(incarnation="forgotten", revision=revision_of(3) - 1)
+    with pytest.raises(OtherHistory):
+        check_same_history(forgotten, "store", TIMELINE, HEAD)
+    monkeypatch.setattr(_records, "KNOWN_INCARNATIONS", 1)
+    check_same_history(forgotten, "store", TIMELINE, HEAD)
+    with pytest.raises(OtherHistory):
+        check_same_history(forgotten._replace(revision=revision_of(3)), "store", TIMELINE, HEAD)
 
 
 def test_the_same_revision_with_another_commit_is_another_history() -> None:

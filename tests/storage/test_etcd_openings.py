@@ -194,6 +194,30 @@ async def test_an_opening_that_cant_read_history_does_without(trouble: str, monk
             await followed(await primed(store), store)
 
 
+async def test_an_opening_reads_the_history_that_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all of it takes too long, as many commits may that share transactions, it is some of the last of it."""
+    monkeypatch.setattr(_follow, "_READING_HISTORY", 0.5)
+    async with _fake() as (fake, past):
+        told = 0
+
+        def slow(response: WatchResponse) -> list[WatchResponse]:
+            nonlocal told
+            if len(fake.watches) == begun + 1 and response.events:
+                told += 1
+                return [response] if told <= 2 else []
+            return [response]
+
+        begun = len(fake.watches)
+        fake.on_watch = slow
+        async with EtcdBackend(past.url) as store:
+            assert not store.counts
+            *_, removed, last = past.positions
+            assert await _heard(store, last) == []
+            await refused(HistoryGone, reading(store, after=removed), "resuming after what was not read")
+            await put(store, thing("new"))
+            await followed(await primed(store), store)
+
+
 async def test_half_a_commit_behind_the_history_is_heard_of_once() -> None:
     """The watch that tells the history has begun with what comes after it; the next one tells that from its start."""
     async with _fake() as (fake, past):

@@ -45,3 +45,14 @@ async def test_a_write_that_nobody_disturbs_is_one_call() -> None:
         before = len(rig.fake.calls)
         await calls.write(a_note("a", "2", version=stored.version))
         assert rig.fake.calls[before:] == ["/etcdserverpb.KV/Txn"]
+
+
+async def test_a_delete_that_nobody_disturbs_is_one_question_and_one_call() -> None:
+    """What its commit has removed it doesn't look for."""
+    async with rigged() as rig:
+        calls = Calls(rig.store, registry())
+        await calls.stored(a_note("a", "1"))
+        await calls.names(NOTE)
+        before = len(rig.fake.calls)
+        assert (await calls.delete(an_id("a"))).resource is None
+        assert rig.fake.calls[before:] == ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/Txn"]

@@ -8,6 +8,7 @@ import pytest
 
 from headway.errors import StoreWentBack
 from headway.storage import EtcdBackend
+from headway.storage._etcd import _records
 from tests.helpers.fake_etcd import serving_etcd
 from tests.helpers.worker_rig import Rig
 from tests.storage.etcd_kit import PREFIX
@@ -45,3 +46,22 @@ async def test_an_etcd_that_was_put_back_stops_the_controllers(tmp_path: Path, s
                 assert worker.accept_store()
                 await rig.until(lambda: len(rig.seen) > before)
         assert all("lost" not in seen and seen["kept"] == kept for seen in rig.seen[before:])
+
+
+async def test_a_store_that_has_forgotten_their_opening_did_not_go_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was opened more often than it counts while they were away: they go on with what it has now."""
+    monkeypatch.setattr(_records, "KNOWN_INCARNATIONS", 3)
+    async with serving_etcd() as (_, endpoint):
+        rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)
+        async with rig.working():
+            async with rig.serving() as engine:
+                await engine.client.write(rig.pool.new("kept"))
+                await rig.until(lambda: "kept" in (rig.seen or [{}])[-1])
+            for index in range(5):
+                async with EtcdBackend(rig.url) as other:
+                    await rig.put(other, f"other{index}")
+            async with rig.serving():
+                await rig.until(lambda: len(rig.seen[-1]) == 6)
+        assert StoreWentBack not in rig.ended_by()

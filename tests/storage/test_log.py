@@ -191,10 +191,18 @@ def test_nothing_is_taken_across_a_mark() -> None:
     cursor = log.cursor(B, 3)
     for stands in (4, 6, 7):
         assert (log.take(cursor), cursor.revision) == (None, stands)
-    for revision in range(8, 300):
+    late = log.cursor(B, 3)
+    for revision in range(8, 104):
+        log.append(revision, [(A, RESOURCE, False)], 8.0)
+    assert 0 < log.floor < 4
+    assert log.marks == [4, 6], "history after both is kept"
+    for revision in range(104, 300):
         log.append(revision, [(A, RESOURCE, False)], 8.0)
     assert log.floor > 6
-    assert not log.marks, "marks go with their history"
+    assert log.marks == [6], "marks go with their history, all but the newest"
+    log.append(300, [(B, RESOURCE, False)], 8.0)
+    for revisions, stands in (([], 6), ([300], 300)):
+        assert (_revisions(log.take(late)), late.revision) == (revisions, stands), "who is late has yet to stop there"
 
 
 class LogMachine(RuleBasedStateMachine):

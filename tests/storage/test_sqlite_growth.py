@@ -169,7 +169,9 @@ async def test_the_log_does_not_grow_while_there_is_always_somebody_who_reads(
 async def test_a_file_that_is_opened_again_and_again_does_not_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows its last openings, whether or not anything was written in them; a position of an earlier is refused."""
+    """It knows its last openings, whether or not anything was written in them. Whoever stands at an earlier one takes a
+    snapshot; whoever stands above all of those that were forgotten, and at none, was at another store.
+    """
     monkeypatch.setattr(_sqlite_file, "OPENINGS_KEPT", 5)
     positions: list[Position] = []
     for index in range(20):
@@ -180,8 +182,9 @@ async def test_a_file_that_is_opened_again_and_again_does_not_grow(
             if index >= 5:
                 for known in positions[-5:]:
                     await _resumable(backend, known)
+                await _gone(backend, positions[-6])
                 with pytest.raises(StoreMismatch):
-                    await backend.watch(KIND, EVERYTHING, positions[-6])
+                    await backend.watch(KIND, EVERYTHING, positions[-6]._replace(revision=positions[-1].revision))
     with opened_plainly(tmp_path / "a.db") as plain:
         (count,) = plain.execute("SELECT count(*) FROM incarnations").fetchone()
     assert count == 5

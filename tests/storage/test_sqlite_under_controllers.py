@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import LeaseLost, StoreChanged, StoreWentBack
-from headway.storage import backup_store, open_sqlite, restore_store
+from headway.storage import _sqlite_file, backup_store, open_sqlite, restore_store
 from tests.helpers.worker_rig import Rig
 
 
@@ -94,3 +94,20 @@ async def test_an_older_copy_that_has_gone_on_past_it_stops_the_controllers_all_
     assert int(rig.seen[-1]["kept"]) < frontier, "what it has lost stays in the cache"
     assert len(rig.seen[-1]) > 40
     assert all("lost" not in seen for seen in rig.seen[before:])
+
+
+async def test_a_store_that_has_forgotten_their_opening_did_not_go_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server began again more often than it counts, while they were away: they go on with what it has now."""
+    monkeypatch.setattr(_sqlite_file, "OPENINGS_KEPT", 3)
+    async with rig.working():
+        async with rig.serving() as engine:
+            await engine.client.write(rig.pool.new("kept"))
+            await rig.until(lambda: "kept" in (rig.seen or [{}])[-1])
+        for index in range(4):
+            async with open_sqlite(_file(rig)) as backend:
+                await rig.put(backend, f"other{index}")
+        async with rig.serving():
+            await rig.until(lambda: len(rig.seen[-1]) == 5)
+    assert StoreWentBack not in rig.ended_by()

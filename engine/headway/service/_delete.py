@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import datetime
 
-import trio
 from grpclib import GRPCError
 
-from headway.errors import HeadwayError, OutcomeUnknown
 from headway.resource import (
     DELETION_TIMESTAMP,
     TOMBSTONE,
-    Key,
-    Kind,
     Position,
     Registry,
     finalizers,
@@ -29,7 +25,7 @@ from headway.service._refusals import conflict
 from headway.service._retry import attempt
 from headway.service._tenancy import check_deletable
 from headway.service._tombstone import check_done, tombstone_of
-from headway.storage import Backend, Fence, Put, Remove, RequireOwnsNothing, StillOwns
+from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
 
 
 async def delete(backend: Backend, registry: Registry, access: Access, request: pb.DeleteRequest) -> pb.DeleteResponse:
@@ -46,6 +42,7 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
     fence = fence_of(request.fence)
 
     async def once() -> pb.DeleteResponse:
+        nonlocal wanted_uid
         check_store(backend, request.store_id)
         stored, position = await backend.read(type.kind, key)
         if stored is None or stored.id is None:
@@ -65,9 +62,12 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
         if not finalizers(stored.metadata):
             if type.kind == TOMBSTONE.kind:
                 await check_done(backend, stored)
-            return await _removed(
-                backend, Remove(type.kind, key, stored.id.uid, stored.version), stored, fence, position
-            )
+            # Who loses the race looks again, and deletes nothing else in its place: by then the name may have been
+            # given to another incarnation, which is answered with.
+            wanted_uid = stored.id.uid
+            position = await _removed(backend, Remove(type.kind, key, wanted_uid, stored.version), stored, fence)
+            # Nothing bears the name there.
+            return pb.DeleteResponse(position=position.message())
         if is_marked(stored.metadata):
             await check_fence(backend, fence)
             return pb.DeleteResponse(position=position.message(), resource=stored)
@@ -82,34 +82,18 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
     return reply
 
 
-async def _removed(
-    backend: Backend, removal: Remove, stored: pb.Resource, fence: Fence | None, seen: Position
-) -> pb.DeleteResponse:
-    """Remove what was stored at ``seen``, and answer with what bears the name then.
+async def _removed(backend: Backend, removal: Remove, stored: pb.Resource, fence: Fence | None) -> Position:
+    """Remove what is stored. Raises VersionConflict when another has removed or changed it: nothing was done then.
 
     What owns something leaves a tombstone. Most own nothing, and what they own is asked in the removal's own commit:
     nothing can be created with an owner that isn't there in its own commit, so nothing can come later.
     """
+    # A removal of what isn't there is no error; with this, a commit that is made has removed it.
+    there = Require(removal.kind, removal.key, removal.uid, removal.expected)
     try:
-        position = await backend.commit((removal, RequireOwnsNothing(removal.uid)), fence)
+        return await backend.commit((there, removal, RequireOwnsNothing(removal.uid)), fence)
     except StillOwns:
-        position = await backend.commit((removal, tombstone_of(stored)), fence)
-    if position.revision == seen.revision + 1:
-        # One commit since: this one, or the removal by another. To replace the resource takes two.
-        return pb.DeleteResponse(position=position.message())
-    # Others have committed meanwhile. The store does not say whether it was this commit that removed the resource;
-    # where it was not, the name may have been given to another incarnation, which must not be answered away.
-    return await _left(backend, removal.kind, removal.key)
-
-
-async def _left(backend: Backend, kind: Kind, key: Key) -> pb.DeleteResponse:
-    # Shielded: the deletion has happened, and its caller is owed the answer.
-    with trio.CancelScope(shield=True):
-        try:
-            left, position = await backend.read(kind, key)
-        except HeadwayError as error:
-            raise OutcomeUnknown(f"{key[2]} is deleted, but what bears its name now can't be read: {error}") from error
-    return pb.DeleteResponse(position=position.message(), resource=left)
+        return await backend.commit((there, removal, tombstone_of(stored)), fence)
 
 
 def _marked(stored: pb.Resource) -> pb.Resource:

@@ -10,7 +10,8 @@ from headway.storage import Backend, Within
 async def check_known(backend: Backend, kind: Kind, known: Position | None) -> None:
     """Raise StoreMismatch when the store has never stood at ``known``; None: nothing is asked.
 
-    What is above where the store stands now, or so old that the changes after it are not kept, is not found out.
+    What is above where the store stands now, or so old that its opening or the changes after it are not kept, is not
+    found out.
     """
     if known is None:
         return

@@ -82,7 +82,8 @@ class CommitLog:
     def __init__(self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
         self.head = head
         self.floor = head
-        # Revisions with no changes, in order. Invariant: all are above the floor.
+        # Revisions with no changes, in order. Invariant: at most the first is not above the floor. A cursor that has
+        # missed nothing may stand before it, where nothing of its kind has been dropped.
         self.marks: list[int] = []
         self._max_changes = max_changes
         self._max_age = max_age
@@ -216,4 +217,4 @@ class CommitLog:
                 log = self._kinds[kind]
                 log.gone = revision
                 log.drop(count)
-        del self.marks[: bisect.bisect_right(self.marks, self.floor)]
+        del self.marks[: max(0, bisect.bisect_right(self.marks, self.floor) - 1)]

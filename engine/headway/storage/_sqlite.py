@@ -209,7 +209,7 @@ class SqliteBackend:
         log = opened.log
         if resume_after is not None:
             known = await opened.readers.run(partial(read_incarnation, incarnation=resume_after.incarnation))
-            check_resumable(resume_after, opened.at(opened.head), known)
+            check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
             cursor = log.cursor(kind, resume_after.revision)
             return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
         # The snapshot is read at the log's head or later: with what follows the head kept, its tail can't be lost.

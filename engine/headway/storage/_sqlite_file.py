@@ -35,6 +35,7 @@ class OpenedFile:
         path: where it is, links resolved.
         inode: (device, inode) of the file that is open; another one at the path means it was replaced.
         floor: the revision up to which the file's history is gone.
+        oldest: the first revision of the oldest opening that isn't forgotten; 0: none has been.
     """
 
     path: str
@@ -46,6 +47,7 @@ class OpenedFile:
     incarnation: str
     head: int
     floor: int
+    oldest: int
 
     def close(self) -> None:
         """Let go of the file; the last connection empties its write-ahead log into it."""
@@ -150,8 +152,10 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         meta = dict(connection.execute(sql.READ_META).fetchall())
         incarnation = uuid.uuid4().hex
         connection.execute(sql.LEAVE_INCARNATION, (meta["head"],))
-        connection.execute(sql.FORGET_INCARNATIONS, (OPENINGS_KEPT - 1,))
+        forgotten = connection.execute(sql.FORGET_INCARNATIONS, (OPENINGS_KEPT - 1,)).rowcount
         connection.execute(sql.ENTER_INCARNATION, (incarnation, meta["head"] + 1, time.time()))
+        # Who forgets one forgets one at each later opening, too.
+        oldest = connection.execute(sql.OLDEST_INCARNATION).fetchone()[0] if forgotten else 0
         connection.execute("COMMIT")
         found = os.stat(path)
         where = (found.st_dev, found.st_ino)
@@ -165,6 +169,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
             incarnation,
             meta["head"],
             meta["history_floor"],
+            oldest,
         )
     except (OSError, sqlite3.Error) as error:
         if connection is not None:

@@ -167,7 +167,7 @@ def read_fences(connection: sqlite3.Connection) -> list[Fence]:
 
 
 def read_incarnation(connection: sqlite3.Connection, incarnation: str) -> dict[str, int | None]:
-    """The revision at which an incarnation was left (None: it is the present one); empty when it never was."""
+    """The revision at which an incarnation was left (None: it is the present one); empty when it isn't known."""
     return dict(connection.execute(sql.READ_INCARNATION, (incarnation,)).fetchall())
 
 

@@ -91,6 +91,7 @@ FORGET_INCARNATIONS = """
     )
 """
 LAST_INCARNATION = "SELECT incarnation FROM incarnations ORDER BY first_revision DESC, opened_at DESC LIMIT 1"
+OLDEST_INCARNATION = "SELECT min(first_revision) FROM incarnations"
 READ_INCARNATION = "SELECT incarnation, last_revision FROM incarnations WHERE incarnation = ?"
 
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"

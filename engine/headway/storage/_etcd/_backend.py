@@ -209,7 +209,7 @@ class EtcdBackend:
             cursor = mirror.log.cursor(kind, mirror.log.head)
             snapshot = ListSnapshot(mirror.tables.within(kind, within))
             return LogWatch(mirror.log, opened.pulse, mirror.at, cursor, within, snapshot)
-        check_resumable(resume_after, mirror.position, mirror.timeline.lefts())
+        check_resumable(resume_after, mirror.position, mirror.timeline.lefts(), mirror.timeline.oldest)
         cursor = mirror.log.cursor(kind, resume_after.revision)
         return LogWatch(mirror.log, opened.pulse, mirror.at, cursor, within, None)
 

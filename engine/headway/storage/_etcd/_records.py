@@ -161,6 +161,11 @@ class Timeline(NamedTuple):
         index = bisect_right(self.eras, revision, key=lambda era: era[0])
         return self.eras[max(index - 1, 0)][1]
 
+    @property
+    def oldest(self) -> int:
+        """The first revision of the oldest incarnation that isn't forgotten; 0: none has been."""
+        return self.eras[0][0] if len(self.eras) > KNOWN_INCARNATIONS else 0
+
     def lefts(self) -> Mapping[str, int | None]:
         """Every incarnation that is known, with the last revision it can have; None: it is the present one."""
         ends = [first - 1 for first, _ in self.eras[1:]]

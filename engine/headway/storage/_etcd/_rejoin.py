@@ -11,7 +11,8 @@ def check_same_history(seen: Position, store_id: str | None, timeline: Timeline 
     """Raise OtherHistory unless ``seen``, shown to somebody before, is of the history that etcd has now.
 
     A cluster that was restored from a backup has the store's id too. It is found by its revision, when that is lower;
-    and when it isn't any more, because whoever opened it first has begun an incarnation below what was seen.
+    and when it isn't any more, because whoever opened it first has begun an incarnation below what was seen. What is
+    below every incarnation that is still known is not found by them.
     """
     if store_id != seen.store_id:
         raise OtherHistory(f"the store's id was {seen.store_id} and is {store_id or 'gone'}")
@@ -19,7 +20,7 @@ def check_same_history(seen: Position, store_id: str | None, timeline: Timeline 
         raise OtherHistory("the store's anchor or its head is gone")
     if head.revision < seen.revision:
         raise OtherHistory(f"the store stands at revision {head.revision} and has been at {seen.revision}")
-    left = timeline.lefts().get(seen.incarnation, -1)
+    left = timeline.lefts().get(seen.incarnation, timeline.oldest - 1)
     if left is not None and seen.revision > left:
         raise OtherHistory(f"revision {seen.revision} of incarnation {seen.incarnation} is not in this history")
 
