@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.cache import Applied, Gate
-from tests.helpers.resources import at, bookmark, changes, chunk, end, key, put, stored, versions
+from tests.helpers.resources import at, bookmark, changes, chunk, end, key, put, removed, stored, versions
 
 ADA, GRACE = key("ada"), key("grace")
 
@@ -124,3 +124,32 @@ def test_what_the_frontier_has_passed_is_ahead_no_more(gate: Gate) -> None:
     assert gate._ahead == {ADA: 15}
     gate.feed(changes(put(stored("ada", 16, uid="ada2"))))
     assert (gate._ahead, gate._ahead_order) == ({}, [])
+
+
+# --- a frontier that is not true ---
+
+
+def test_a_stale_change_that_is_newer_than_what_is_held_disproves_the_frontier(gate: Gate) -> None:
+    """Complete up to 20, it would have been held; that a bookmark said so was false. It takes nothing back, as ever."""
+    gate.feed(bookmark(20))
+    gate.feed(changes(put(stored("ada", 5)), put(stored("mary", 12))))
+    assert not gate.disproved, "a repetition, and what may be gone again, prove nothing"
+    assert gate.feed(changes(put(stored("ada", 12)))) == []
+    assert gate.disproved
+    assert versions(gate.entries) == {"ada": 5, "grace": 6}
+
+
+def test_a_stale_deletion_of_what_is_held_disproves_the_frontier(gate: Gate) -> None:
+    gate.feed(bookmark(20))
+    gate.feed(changes(removed(gate.entries[GRACE], 12)))
+    assert gate.disproved
+
+
+def test_an_older_snapshot_that_has_newer_things_disproves_the_frontier(gate: Gate) -> None:
+    gate.feed(bookmark(20))
+    gate.feed(chunk(stored("ada", 5)))
+    gate.feed(end(12))
+    assert not gate.disproved
+    gate.feed(chunk(stored("ada", 11)))
+    gate.feed(end(12))
+    assert gate.disproved

@@ -8,7 +8,7 @@ import trio.testing
 
 from headway.cache import LINGER_LIMIT, Applied, SharedType, Subscription, index
 from headway.errors import StoreChanged, StoreWentBack
-from headway.events import StaleRefused, ignore
+from headway.events import BookmarkRefused, StaleRefused, ignore
 from headway.resource import Key, Position
 from tests.helpers.resources import (
     OTHER_STORE,
@@ -299,3 +299,24 @@ async def test_a_new_stream_forgets_half_a_snapshot(shared: SharedType) -> None:
     shared.restart()
     shared.feed(end(12))
     assert versions(shared.gate.entries) == {}
+
+
+def test_a_false_bookmark_is_found_by_what_another_stream_tells_late() -> None:
+    """The stream that had told it broke before what it hid came; then only a snapshot at its revision is trusted."""
+    told: list[object] = []
+    shared = SharedType(TEAM, told.append)
+    shared.feed(chunk(stored("ada", 5)))
+    shared.feed(end(10))
+    shared.feed(bookmark(12))
+    shared.restart()
+    shared.feed(chunk(stored("ada", 5)))
+    shared.feed(end(11))
+    assert not shared.distrusted
+    shared.feed(changes(put(stored("ada", 12))))
+    assert shared.distrusted
+    assert [type(each) for each in told].count(BookmarkRefused) == 1
+    assert shared.resume_after is None
+    shared.feed(chunk(stored("ada", 12)))
+    shared.feed(end(12))
+    assert not shared.distrusted
+    assert versions(shared.gate.entries) == {"ada": 12}

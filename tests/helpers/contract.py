@@ -42,8 +42,8 @@ class Witness:
         self.events: list[object] = []
         self.reconciles: list[Seen] = []
         self.broken: list[str] = []
-        # The starting revision of the present run.
-        self.started = 0
+        # The starting revision of the present run, and of the first one that began.
+        self.started = self.began = 0
         self._running: list[tuple[int, str]] = []
         # The lowest version at which a key may be seen from now on.
         self._lowest: dict[tuple[TypeName, Key], int] = {}
@@ -58,6 +58,7 @@ class Witness:
         self.events.append(event)
         if isinstance(event, RunStarted):
             self.started = event.starting_revision
+            self.began = self.began or self.started
 
     def heard(self, kind: type[Any]) -> list[Any]:
         """The events of a kind so far."""
@@ -182,6 +183,9 @@ class Witness:
             now, before = self._names(commit.kind, commit.new), self._names(commit.kind, commit.old)
             if self.channel.opened.count((commit.kind, False)) > 1 and not self._held_before(commit):
                 # A state that came and went where a stream could not resume is in no snapshot: nobody ever held it.
+                before = set()
+            if commit.new is not None and commit.revision <= self.began:
+                # No run had begun that could have acted on the old state: it had become another before one did.
                 before = set()
             for name in now | before:
                 assert any(

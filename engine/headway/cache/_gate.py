@@ -5,7 +5,8 @@ server says it has.
 
 1. A change is applied when it is above the frontier, not below one that came before it in the same item, and above
    what is known *ahead* for its key. When its commits are whole, the last one's revision is the frontier. Anything
-   else is stale: refused and counted.
+   else is stale: refused and counted. What is stale and yet newer than what is held for its key proves that the
+   frontier is not true: some bookmark was false, and only a snapshot at or above the frontier can mend it.
 2. A reply to a write is held to the same comparison and applied at once. It never moves the frontier: of other keys
    it says nothing. What is known only by a reply is *ahead* until the frontier has passed it; a deletion known only by
    a reply is a *grave*, an absence that is ahead.
@@ -101,6 +102,7 @@ class Gate:
         entries: what is held. Read it; only the gate writes to it.
         frontier: see the rules. 0 and ``primed`` False until the first snapshot has ended.
         store_id, incarnation: with the frontier, the position after which a stream may go on.
+        disproved: whether something stale has proved the frontier false since this was last set to False.
     """
 
     def __init__(self) -> None:
@@ -108,6 +110,7 @@ class Gate:
         # Invariant: never falls.
         self.frontier = 0
         self.primed = False
+        self.disproved = False
         self.store_id = ""
         self.incarnation = ""
         self.refused = Refusals()
@@ -174,6 +177,8 @@ class Gate:
             # Several changes of one commit share a revision; one that falls is a repetition within the item.
             if revision <= frontier or revision < newest:
                 self.refused.changes += 1
+                if revision <= frontier and self._holds_older(resource_key(resource), revision):
+                    self.disproved = True
                 continue
             same_commit, newest = revision == newest, revision
             key = resource_key(resource)
@@ -229,6 +234,8 @@ class Gate:
         revision = item.position.revision
         if self.primed and revision < self.frontier:
             self.refused.snapshots += 1
+            if any(self._holds_older(key, int(resource.version)) for key, resource in gathered.items()):
+                self.disproved = True
             return []
         applied: list[Applied] = []
         if not self.primed and not self._ahead:
@@ -255,6 +262,14 @@ class Gate:
             entries[key] = resource
             _note(applied, key, old, resource, int(resource.version))
         return applied
+
+    def _holds_older(self, key: Key, revision: int) -> bool:
+        """Whether a key is held at a version below a revision at which it was changed, or deleted.
+
+        At a frontier that is true it isn't, as long as that revision isn't above it.
+        """
+        held = self.entries.get(key)
+        return held is not None and int(held.version) < revision
 
     def _overtake(self, key: Key, resource: pb.Resource, revision: int, deleted: bool) -> None:
         old, new = (resource, None) if deleted else (None, resource)

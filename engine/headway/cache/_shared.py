@@ -19,7 +19,7 @@ from headway.cache._isolation import Isolation
 from headway.cache._projection import Projection
 from headway.cache._subscription import Subscription
 from headway.errors import HeadwayError, StoreChanged
-from headway.events import ProjectionFailed, Report, StaleRefused
+from headway.events import BookmarkRefused, ProjectionFailed, Report, StaleRefused
 from headway.resource import (
     Change,
     Changes,
@@ -106,6 +106,11 @@ class SharedType:
             self._distrusted = False
         if self.refused > stale:
             self._report(StaleRefused(self.type.name, type(item).__name__, self.refused))
+        if gate.disproved:
+            gate.disproved = False
+            self._distrusted = True
+            why = f"what is at or below {gate.frontier} came, and is newer than what is held"
+            self._report(BookmarkRefused(self.type.name, why))
         self._tell(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
     def interrupted(self, why: str) -> None:

@@ -103,6 +103,8 @@ class ScriptedStream:
         self._dropped = False
         # One is enough: the change that follows it ends this stream.
         self._lie: Bookmark | None = None
+        # Whether it has been told, and the change that proves it false has not.
+        self._owes_truth = False
 
     def drop(self) -> None:
         """Break this stream, whatever it is waiting for."""
@@ -127,7 +129,8 @@ class ScriptedStream:
     async def __anext__(self) -> StreamItem:
         await trio.lowlevel.checkpoint()
         while True:
-            if self._dropped:
+            # Not between a false bookmark and what it hid: nobody could ever know of that then.
+            if self._dropped and not self._owes_truth:
                 raise GRPCError(Status.UNAVAILABLE, "the script has broken this stream")
             if not self._ready:
                 await self._pull()
@@ -142,6 +145,9 @@ class ScriptedStream:
             script.lied_up_to = 0
         elif item is self._lie and isinstance(item, Bookmark):
             script.lied_up_to = max(script.lied_up_to, item.position.revision)
+            self._owes_truth = True
+        elif isinstance(item, Changes):
+            self._owes_truth = False
         return item
 
     async def _pull(self) -> None:
