@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
-settings.register_profile("default", max_examples=60, stateful_step_count=30, deadline=None)
+settings.register_profile("default", max_examples=45, stateful_step_count=30, deadline=None)
 settings.register_profile(
     "round",
     max_examples=200,
