@@ -7,8 +7,9 @@ WHICH ?=
 SEED ?=
 
 ETCD := .venv/etcd/etcd
+GO_TOOLS := .venv/go/h2spec
 
-.PHONY: help setup run test test-cluster prove world mutants crash lint type check bench etcd any-etcd schema schema-check clean
+.PHONY: help setup run test test-cluster prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +27,7 @@ setup: .venv/ready ## make .venv and install everything into it
 run: .venv/ready ## the main job: keep a fleet of real processes as declared (FOR=20 ends by itself)
 	@exec $(BIN)/python -m examples.fleet $(if $(FOR),--for $(FOR))
 
-test: .venv/ready any-etcd ## the tests, in under five minutes
+test: .venv/ready any-etcd any-go ## the tests, in under five minutes
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not deep'
 
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
@@ -78,6 +79,20 @@ any-etcd:
 	elif command -v go >/dev/null; then \
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
+
+go-programs: $(GO_TOOLS) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
+
+$(GO_TOOLS): tests/go/tools/go.mod tests/go/tools/go.sum
+	@echo 'building the Go tools for the tests, which takes minutes once'
+	@mkdir -p $(@D)
+	cd tests/go/tools && go build -trimpath -ldflags='-s -w' -o $(abspath $(@D))/ tool
+	@touch $@
+
+# Without Go, or without its modules, the tests that need a Go program are skipped.
+any-go:
+	@if command -v go >/dev/null; then \
+	  timeout 900 $(MAKE) -s go-programs || echo '`make go-programs` failed: the tests that need them are skipped' >&2; \
+	else echo 'no Go: the tests that need a Go program are skipped' >&2; fi
 
 schema: .venv/ready ## schema/*.proto -> engine/headway/_gen
 	$(BIN)/python schema/generate.py engine/headway/_gen
