@@ -104,6 +104,8 @@ class Calls:
     def watch(
         self, type: pb.Type | None, tenancy: pb.Tenancy | None = None, name_prefix: str = "", **rest: Any
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        # As Headway's own clients ask.
+        rest.setdefault("bookmarks", True)
         request = pb.WatchListRequest(type=type, tenancy=tenancy, name_prefix=name_prefix, **rest)
         return self.channel.stream(WATCH_LIST, request)
 
