@@ -9,10 +9,24 @@ import trio.testing
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.resource import TOMBSTONE, Changes, SnapshotChunk, pb
+from headway.resource import (
+    EMPTIED_FINALIZER,
+    FINALIZERS,
+    TOMBSTONE,
+    AnyMessage,
+    Changes,
+    ResourceType,
+    Scope,
+    SnapshotChunk,
+    field,
+    message,
+    pb,
+)
 from headway.service._origin import CAS_FAILED, NOT_FOUND, WRONG_UID
+from headway.storage import Backend
 from tests.helpers.calls import Calls, Interrupted, refused, take
-from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, text_of, uid_of
+from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of
+from tests.service.conftest import reached
 
 OURS = "type.googleapis.com/headway.resource.v1.Tombstone"
 THEIRS = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
@@ -129,3 +143,38 @@ async def test_tombstones_decode_in_the_clients_of_consul(anywhere: Calls) -> No
         assert read.status.keys() == written.status.keys()
     note = await anywhere.as_origin().stored(a_note("plain"))
     assert _urls([note]) == [NOTE.type_url]
+
+
+@message(name="hashicorp.consul.tenancy.v2beta1.Namespace")
+class ConsulNamespace:
+    description: str = field(1)
+
+
+CONSULS = ResourceType("tenancy", "v2beta1", "Namespace", ConsulNamespace, scope=Scope.PARTITION)
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_namespaces_of_consul_are_namespaces(backend: Backend, how: str) -> None:
+    """Declared as a version of Headway's own they are found by what is written in them, and follow the same rules."""
+    types = registry()
+    types.register(CONSULS)
+    async with reached(how, backend, types=types) as calls:
+        origin = calls.as_origin()
+        await refused(
+            origin.write(a_note("one", namespace="up")), Status.INVALID_ARGUMENT, "namespace 'up' is not there"
+        )
+        bare = await origin.stored(pb.Resource(id=an_id("up", CONSULS)))
+        assert bare.data == AnyMessage(type_url="type.googleapis.com/hashicorp.consul.tenancy.v2beta1.Namespace")
+        assert bare.metadata == {FINALIZERS: EMPTIED_FINALIZER}
+        assert (await origin.read(an_id("up", CONSULS))).resource == bare
+        assert await origin.names(CONSULS) == ["up"]
+        await origin.write(a_note("one", namespace="up"))
+        marked = (await origin.delete(an_id("up", CONSULS))).resource
+        assert marked is not None
+        await refused(origin.write(a_note("two", namespace="up")), Status.INVALID_ARGUMENT, "marked for deletion")
+        for refusal in (
+            origin.write(pb.Resource(id=an_id("default", CONSULS))),
+            origin.delete(an_id("default", CONSULS)),
+        ):
+            await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' is always there")
+        assert calls.unexpected == []
