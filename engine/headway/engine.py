@@ -23,15 +23,15 @@ from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import Channel, InProcessChannel, Services
 from headway.service import (
-    SERVICE_ALIASES,
     WATCH_LIST,
     LeaseService,
     LeaseWaits,
+    OriginService,
     ResourceService,
     TypesService,
     WatchDecoder,
-    WatchEncoder,
     unregistered,
+    watch_encoders,
 )
 from headway.storage import Backend, is_shared, open_store, refuse_unfinished
 
@@ -174,7 +174,9 @@ async def open_engine(
         await refuse_unfinished(backend)
         failed = functools.partial(_report_failed, report)
         waits = LeaseWaits()
-        services = _services(ResourceService(backend, registry), LeaseService(backend, waits=waits))
+        services = _services(
+            ResourceService(backend, registry), OriginService(backend, registry), LeaseService(backend, waits=waits)
+        )
         channel = InProcessChannel(services, report=failed)
         ending: ShutdownWatch | None = None
         isolation = Isolation() if check_isolation else None
@@ -204,9 +206,11 @@ async def open_engine(
                     offered.add(TypesService(registry))
                 else:
                     serve = functools.partial(ResourceService, backend, registry)
+                    as_origin = functools.partial(OriginService, backend, registry)
                     lease = functools.partial(LeaseService, backend, waits=waits)
                     offered = _services(
                         Guarded(serve, access, registry),
+                        Guarded(as_origin, access, registry),
                         Guarded(lease, access, registry),
                         # What a type looks like isn't said to those who may do nothing with it.
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry),
@@ -267,7 +271,7 @@ async def _revision(backend: Backend) -> int:
 
 
 def _services(*services: object) -> Services:
-    return Services(*services, aliases=SERVICE_ALIASES, encoders={WATCH_LIST: WatchEncoder()})
+    return Services(*services, encoders=watch_encoders())
 
 
 def _by_name(supervisors: Sequence[Supervisor]) -> dict[str, Supervisor]:

@@ -11,17 +11,25 @@ import trio
 import trio.testing
 
 import headway
-from headway.resource import EMPTIED_FINALIZER, TOMBSTONE, Registry, Resource, ResourceType
+from headway.resource import EMPTIED_FINALIZER, TOMBSTONE, Registry, Resource, ResourceType, Scope
 from headway.storage import MemoryBackend
 from tests.helpers.declared import CHILD, NOTE, NOTE_V2, PLANET, REGION, TYPES, Memo
 
 
+@headway.message(name="hashicorp.consul.tenancy.v2beta1.Namespace")
+class ConsulNamespace:
+    description: str = headway.field(1)
+
+
+CONSULS = ResourceType("tenancy", "v2beta1", "Namespace", ConsulNamespace, scope=Scope.PARTITION)
+
+
 @asynccontextmanager
-async def an_engine(clock: trio.testing.MockClock) -> AsyncIterator[headway.Engine]:
+async def an_engine(clock: trio.testing.MockClock, *more: ResourceType[Any]) -> AsyncIterator[headway.Engine]:
     """An engine under virtual time."""
     assert clock.autojump_threshold == 0
     app = headway.App("tests")
-    for type in TYPES:
+    for type in [*TYPES, *more]:
         app.registry.register(type)
     async with headway.open_engine(MemoryBackend(), app, report=lambda _: None) as engine:
         yield engine
@@ -60,6 +68,31 @@ async def test_a_deleted_namespace_is_emptied_and_goes(autojump_clock: trio.test
             "Region one",
         ]
         assert autojump_clock.current_time() < 1
+
+
+async def test_namespace_of_another_version_is_a_namespace(autojump_clock: trio.testing.MockClock) -> None:
+    """Consul's own can be declared: what is written in it finds it, and its deletion empties it."""
+    async with an_engine(autojump_clock, CONSULS) as engine:
+        client = engine.client
+        unit = await client.write(CONSULS.new("up", ConsulNamespace(description="of Consul")))
+        assert unit.finalizers == {EMPTIED_FINALIZER}
+        await client.write(headway.NAMESPACE.new("was-v1"))
+        await client.write(CONSULS.new("was-v1", ConsulNamespace(description="is v2beta1")))
+        for name in ("up", "was-v1"):
+            await client.write(NOTE.new("one", namespace=name))
+            await client.delete(CONSULS.id(name))
+        await settle(engine)
+        assert await client.list(CONSULS) == []
+        assert await left(client) == []
+        await client.write(headway.PARTITION.new("far"))
+        await client.write(CONSULS.new("up", partition="far"))
+        await client.write(NOTE.new("one", partition="far", namespace="up"))
+        await client.delete(headway.PARTITION.id("far"))
+        # The partition is looked at every second.
+        await trio.sleep(3)
+        assert await client.list(CONSULS) == []
+        assert await left(client) == []
+        assert autojump_clock.current_time() < 10
 
 
 async def test_whatever_owns_what_is_in_it(autojump_clock: trio.testing.MockClock) -> None:

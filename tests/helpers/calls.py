@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -27,18 +28,18 @@ from headway.resource import (
 )
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
 from headway.service import (
-    SERVICE_ALIASES,
-    WATCH_LIST,
     Authorizer,
     LeaseService,
+    OriginService,
     ResourceService,
     WatchDecoder,
-    WatchEncoder,
+    watch_encoders,
 )
 from headway.storage import Acquired, Backend, Fence, HeldLease, Operation, Raised, Watch, Within
 from tests.helpers.declared import a_type, an_id, uid_of
 
 RESOURCES = "/headway.resource.v1.ResourceService/"
+ORIGINS = "/hashicorp.consul.resource.ResourceService/"
 LEASES = "/headway.lease.v1.LeaseService/"
 
 Reply = Any
@@ -59,18 +60,26 @@ class Calls:
         self.unexpected: list[BaseException] = []
         self.channel: Channel = channel or InProcessChannel(
             ResourceService(backend, registry, authorizer),
+            OriginService(backend, registry, authorizer),
             LeaseService(backend),
             report=lambda _, error: self.unexpected.append(error),
         )
         self.metadata: dict[str, str] = {}
+        self.service = RESOURCES
+
+    def as_origin(self) -> Calls:
+        """The same, called under the name of Consul's API."""
+        other = copy.copy(self)
+        other.service = ORIGINS
+        return other
 
     async def read(self, id: pb.Id | None, **rest: Any) -> pb.ReadResponse:
         request = pb.ReadRequest(id=id, **rest)
-        return await self.channel.unary(f"{RESOURCES}Read", request, pb.ReadResponse, metadata=self.metadata)
+        return await self.channel.unary(f"{self.service}Read", request, pb.ReadResponse, metadata=self.metadata)
 
     async def write(self, resource: pb.Resource | None, **rest: Any) -> pb.WriteResponse:
         request = pb.WriteRequest(resource=resource, **rest)
-        return await self.channel.unary(f"{RESOURCES}Write", request, pb.WriteResponse)
+        return await self.channel.unary(f"{self.service}Write", request, pb.WriteResponse)
 
     async def stored(self, resource: pb.Resource, **rest: Any) -> pb.Resource:
         """Write, and the resource as stored."""
@@ -82,30 +91,32 @@ class Calls:
         self, id: pb.Id | None, status: pb.Status | None, *, key: str = "mine", **rest: Any
     ) -> pb.WriteStatusResponse:
         request = pb.WriteStatusRequest(id=id, key=key, status=status, **rest)
-        return await self.channel.unary(f"{RESOURCES}WriteStatus", request, pb.WriteStatusResponse)
+        return await self.channel.unary(f"{self.service}WriteStatus", request, pb.WriteStatusResponse)
 
     async def list_type(
         self, type: pb.Type | None, tenancy: pb.Tenancy | None = None, name_prefix: str = "", **rest: Any
     ) -> pb.ListResponse:
         request = pb.ListRequest(type=type, tenancy=tenancy, name_prefix=name_prefix, **rest)
-        return await self.channel.unary(f"{RESOURCES}List", request, pb.ListResponse, metadata=self.metadata)
+        return await self.channel.unary(f"{self.service}List", request, pb.ListResponse, metadata=self.metadata)
 
     async def list_by_owner(self, owner: pb.Id | None, known: Position | None = None) -> pb.ListByOwnerResponse:
         request = pb.ListByOwnerRequest(owner=owner, known=None if known is None else known.message())
-        return await self.channel.unary(f"{RESOURCES}ListByOwner", request, pb.ListByOwnerResponse)
+        return await self.channel.unary(f"{self.service}ListByOwner", request, pb.ListByOwnerResponse)
 
     async def delete(self, id: pb.Id | None, **rest: Any) -> pb.DeleteResponse:
-        return await self.channel.unary(f"{RESOURCES}Delete", pb.DeleteRequest(id=id, **rest), pb.DeleteResponse)
+        return await self.channel.unary(f"{self.service}Delete", pb.DeleteRequest(id=id, **rest), pb.DeleteResponse)
 
     async def mutate_and_validate(self, resource: pb.Resource | None) -> pb.MutateAndValidateResponse:
         request = pb.MutateAndValidateRequest(resource=resource)
-        return await self.channel.unary(f"{RESOURCES}MutateAndValidate", request, pb.MutateAndValidateResponse)
+        return await self.channel.unary(f"{self.service}MutateAndValidate", request, pb.MutateAndValidateResponse)
 
     def watch(
         self, type: pb.Type | None, tenancy: pb.Tenancy | None = None, name_prefix: str = "", **rest: Any
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        # As Headway's own clients ask.
+        rest.setdefault("bookmarks", True)
         request = pb.WatchListRequest(type=type, tenancy=tenancy, name_prefix=name_prefix, **rest)
-        return self.channel.stream(WATCH_LIST, request)
+        return self.channel.stream(f"{self.service}WatchList", request)
 
     async def raise_fence(
         self, controller: str = "painter", member: str = "", *, term: int = 0, number: int = 0
@@ -150,11 +161,11 @@ async def over_the_network(
 
     services = Services(
         ResourceService(backend, registry, authorizer),
+        OriginService(backend, registry, authorizer),
         LeaseService(backend),
-        aliases=SERVICE_ALIASES,
-        encoders={WATCH_LIST: WatchEncoder()},
+        encoders=watch_encoders(),
     )
-    decoders = {WATCH_LIST: WatchDecoder}
+    decoders = {f"{service}WatchList": WatchDecoder for service in (RESOURCES, ORIGINS)}
     async with (
         open_server(services, ["127.0.0.1:0"], report=report) as server,
         open_channel(server.addresses[0], decoders=decoders, report=report) as channel,

@@ -24,12 +24,12 @@ import headway
 from headway.resource import Registry
 from headway.rpc import Channel, Server, Services, open_channel, open_server
 from headway.service import (
-    SERVICE_ALIASES,
     WATCH_LIST,
     LeaseService,
+    OriginService,
     ResourceService,
     WatchDecoder,
-    WatchEncoder,
+    watch_encoders,
 )
 from headway.storage import Backend
 from tests.helpers.truth import RecordingBackend, RecordingSqlite
@@ -107,9 +107,9 @@ class Setting:
                 registry.register(type)
         services = Services(
             ResourceService(backend, registry),
+            OriginService(backend, registry),
             LeaseService(backend),
-            aliases=SERVICE_ALIASES,
-            encoders={WATCH_LIST: WatchEncoder()},
+            encoders=watch_encoders(),
             interceptors=self.interceptors,
         )
         # A socket's path may have some 100 characters, and pytest's directory of a test has a long name.

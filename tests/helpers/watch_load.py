@@ -267,6 +267,7 @@ class _Watcher:
             tenancy=pb.Tenancy(partition=spec[0], namespace=spec[1]),
             name_prefix=spec[2],
             resume_after=None if after is None else after.message(),
+            bookmarks=True,
         )
         try:
             async with self._channel.stream(WATCH_LIST, request) as items:

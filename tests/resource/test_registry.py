@@ -7,7 +7,17 @@ from typing import Any, cast
 import pytest
 
 from headway.errors import DeclarationError, InvalidArgument
-from headway.resource import NAMESPACE, PARTITION, TOMBSTONE, Registry, ResourceType, Scope, TypeName
+from headway.resource import (
+    EMPTIED_FINALIZER,
+    NAMESPACE,
+    PARTITION,
+    TOMBSTONE,
+    Hooks,
+    Registry,
+    ResourceType,
+    Scope,
+    TypeName,
+)
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
 BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE]
@@ -49,6 +59,25 @@ def test_a_registry_has_the_types_of_headway_itself() -> None:
     for group in ("internal", "tenancy"):
         with pytest.raises(DeclarationError, match=f"group '{group}' is Headway's own; choose another"):
             Registry().register(ResourceType(group, "v1", "Note", Note))
+
+
+def test_further_versions_of_partitions_and_namespaces_can_be_registered() -> None:
+    """With the scope that the kind has, and under its rules: those of the type itself come after them."""
+    seen: list[frozenset[str]] = []
+    hooks: Hooks[Note] = Hooks(mutate=lambda unit: seen.append(unit.finalizers))
+    known = Registry()
+    namespace = ResourceType("tenancy", "v2beta1", "Namespace", Note, scope=Scope.PARTITION, hooks=hooks)
+    known.register(namespace)
+    known.register(ResourceType("tenancy", "v2beta1", "Partition", Note, scope=Scope.CLUSTER))
+    assert known.resolve(TypeName("tenancy", "v2beta1", "Namespace")) is namespace
+    assert namespace.hooks.mutate is not None
+    assert namespace.hooks.validate is not None
+    namespace.hooks.mutate(unit := namespace.new("up"))
+    assert seen == [unit.finalizers] == [{EMPTIED_FINALIZER}]
+    with pytest.raises(ValueError, match="the namespace 'default' is always there"):
+        namespace.hooks.validate(namespace.new("default"))
+    with pytest.raises(DeclarationError, match=r"scope NAMESPACE must be PARTITION, as tenancy\.v1\.Namespace has it"):
+        known.register(ResourceType("tenancy", "v3", "Namespace", Note))
 
 
 def test_every_type_of_a_program_has_a_scope() -> None:

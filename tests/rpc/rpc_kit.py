@@ -18,13 +18,13 @@ import headway
 from headway import rpc
 from headway.resource import decode, field, message
 from headway.service import (
-    SERVICE_ALIASES,
     WATCH_LIST,
     LeaseService,
+    OriginService,
     ResourceEncodings,
     ResourceService,
     WatchDecoder,
-    WatchEncoder,
+    watch_encoders,
 )
 from headway.storage import Backend, open_store
 
@@ -167,11 +167,11 @@ async def served(listen: Iterable[str] = ("127.0.0.1:0",), **options: Any) -> As
     async with open_store("memory:") as backend:
         services = rpc.Services(
             ResourceService(backend, registry),
+            OriginService(backend, registry),
             LeaseService(backend),
             echo,
             health,
-            aliases=SERVICE_ALIASES,
-            encoders={WATCH_LIST: WatchEncoder(encodings)},
+            encoders=watch_encoders(encodings),
             interceptors=options.pop("interceptors", ()),
         )
         with trio.fail_after(patience):

@@ -16,7 +16,7 @@ from headway.client import Client
 from headway.events import StreamLagging
 from headway.resource import Position, pb, position
 from headway.rpc import InProcessChannel, Lagging, Services
-from headway.service import SERVICE_ALIASES, WATCH_LIST, ResourceService, WatchEncoder
+from headway.service import WATCH_LIST, OriginService, ResourceService, watch_encoders
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
 from headway.watch import Follower
@@ -56,8 +56,8 @@ async def two_servers(lagging: Freeze, well: Freeze) -> AsyncIterator[tuple[Serv
     async with served(interceptors=[lagging]) as it:
         offered = Services(
             ResourceService(it.backend, app.registry),
-            aliases=SERVICE_ALIASES,
-            encoders={WATCH_LIST: WatchEncoder()},
+            OriginService(it.backend, app.registry),
+            encoders=watch_encoders(),
             interceptors=[well],
         )
         async with rpc.open_server(offered, ["127.0.0.1:0"]) as other:

@@ -32,15 +32,16 @@ EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
 
 class Guard:
-    """Denies by name: ``denied`` anything, ``secret`` what says "secret", ``unlisted`` types."""
+    """Denies by name: ``denied`` anything, ``secret`` what says "secret", ``unlisted`` and ``unread`` types."""
 
     def __init__(self) -> None:
         self.unlisted: set[TypeName] = set()
+        self.unread: set[TypeName] = set()
         self.asked: list[tuple[str, str]] = []
 
     def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:
         self.asked.append(("read", id.name))
-        if id.name.startswith("denied"):
+        if id.name.startswith("denied") or id.type in self.unread:
             return Decision.DENIED
         if not id.name.startswith("secret"):
             return Decision.ALLOWED
@@ -191,6 +192,30 @@ async def test_a_watch_leaves_out_what_may_not_be_read_and_stays_complete(calls:
         changes = await anext(items)
         assert isinstance(changes, Changes)
         assert [(id_of(each.resource).name, each.more) for each in changes.changes] == [("also", False)]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_what_leaves_a_version_is_judged_by_what_it_was_in_it(
+    calls: Calls, guarded: Calls, guard: Guard, resumed: bool
+) -> None:
+    """A reader of one version alone hears that a resource leaves it, and of none that was hidden from them there."""
+    guard.unread.add(NOTE_V2.name)
+    plain = await calls.stored(a_note("plain"))
+    await calls.write(a_note("secret", "secret"))
+    await calls.write(a_note("denied"))
+    begun = calls.backend.position
+    async with guarded.watch(a_type(), resume_after=begun.message() if resumed else None) as items:
+        await take(items, 1 if resumed else 2)
+        for name in ("secret", "denied", "plain"):
+            await calls.write(a_note(name, "changed", NOTE_V2, metadata={"color": "secret"}))
+        at = calls.revision
+        await calls.write(a_note("plain", "changed again", NOTE_V2))
+        (item,) = await take(items, 1)
+        assert isinstance(item, Changes)
+        assert [(each.resource, each.deleted, each.revision, each.more) for each in item.changes] == [
+            (plain, True, at, False)
+        ]
+        assert await anext(items) == Bookmark(calls.backend.position)
 
 
 async def test_what_may_not_be_read_at_the_end_of_changes_is_told_of_too(calls: Calls, guarded: Calls) -> None:

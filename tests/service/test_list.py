@@ -177,6 +177,29 @@ async def test_what_an_incarnation_owns_is_found_whatever_and_wherever_it_is(cal
     assert len(await found(id_of(boss))) == 2
 
 
+async def test_uid_owns_nothing_under_another_name_or_in_another_tenancy(anywhere: Calls) -> None:
+    """An owner in a tenancy that does not exist owns nothing, as in Consul, whatever uid the request names.
+
+    Else who may read one owner could ask for what another one owns.
+    """
+    calls = anywhere
+    boss = await calls.stored(a_note("boss"))
+    child = await calls.stored(a_note("a", type=CHILD, owner=boss.id))
+    uid = uid_of(boss)
+    for owner in (
+        an_id("boss", partition="nowhere", namespace="default", uid=uid),
+        an_id("boss", namespace="nowhere", uid=uid),
+        an_id("other", uid=uid),
+        an_id("boss", CHILD, uid=uid),
+        an_id("boss", UNKNOWN, uid=uid),
+        an_id("boss", uid=ULID),
+    ):
+        assert (await calls.list_by_owner(owner)).resources == [], owner
+        assert (await calls.as_origin().list_by_owner(owner)).resources == [], owner
+    for owner in (id_of(boss), an_id("boss", uid=uid), an_id("boss", NOTE_V2, uid=uid)):
+        assert (await calls.list_by_owner(owner)).resources == [child], owner
+
+
 async def test_what_is_known_is_of_this_stores_history_or_is_refused(calls: Calls) -> None:
     """So it can be told apart from one that was put back and has been written to since."""
     nobody = an_id("nobody", uid="none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -148,27 +149,91 @@ async def test_other_versions_of_the_kind_are_left_out_of_a_snapshot(calls: Call
     assert await snapshot(calls, a_type(NOTE_V2)) == ["two"]
 
 
-async def test_a_change_of_version_is_a_deletion_for_who_watches_the_old_one(calls: Calls) -> None:
-    """The origin tells them nothing, and their caches keep the old body for ever. The deletion bears their own
-    type and no data, for the data is of a class that they don't know.
-    """
-    old = await calls.stored(a_note("one", "a", NOTE))
-    async with calls.watch(a_type(NOTE)) as before, calls.watch(a_type(NOTE_V2)) as after:
-        await take(before, 2)
-        await take(after, 2)
-        new = await calls.stored(a_note("one", "b", NOTE_V2, metadata={"colour": "red"}))
-        (change,) = changes(await take(before, 1))
-        assert (change.deleted, change.revision) == (True, int(new.version))
-        assert id_of(change.resource) == id_of(old)
-        assert (change.resource.data, change.resource.metadata) == (None, {"colour": "red"})
-        (change,) = changes(await take(after, 1))
-        assert (change.deleted, change.resource) == (False, new)
-        back = await calls.stored(a_note("one", "c", NOTE))
-        (change,) = changes(await take(before, 1))
-        assert (change.deleted, change.resource) == (False, back)
-        (change,) = changes(await take(after, 1))
-        assert (change.deleted, change.resource.data) == (True, None)
-    assert (await calls.read(an_id())).resource == back
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_watch_of_one_version_says_nothing_of_what_it_never_delivered(anywhere: Calls, resumed: bool) -> None:
+    """An object is deleted for it when it leaves the version, as it was last stored in it, and at no other change."""
+    calls = anywhere
+    begun = calls.backend.position
+    kept = await calls.stored(a_note("kept", "a", NOTE))
+    old = await calls.stored(a_note("one", "a", NOTE, metadata={"color": "red"}))
+    at = begun if resumed else None
+    if resumed:
+        new, back, last = await _through_versions(calls)
+    async with (
+        calls.watch(a_type(NOTE), resume_after=at and at.message()) as before,
+        calls.watch(a_type(NOTE_V2), resume_after=at and at.message()) as after,
+    ):
+        expected_before = [(kept, False), (old, False)] if resumed else []
+        if not resumed:
+            await take(before, 2)
+            await take(after, 1)
+            new, back, last = await _through_versions(calls)
+        expected_before += [(old, True), (back, False), (back, True)]
+        expected_after = [(new[0], False), (new[1], False), (new[1], True), (last, False), (last, True)]
+        heard = await _heard(before, calls.revision)
+        assert [(each.resource, each.deleted) for each in heard] == expected_before
+        assert [each.revision for each in heard[-3:]] == [
+            int(new[0].version),
+            int(back.version),
+            int(last.version),
+        ]
+        assert not any(each.more for each in heard)
+        others = {"other-1", "other-2"}
+        heard = await _heard(after, calls.revision)
+        assert [
+            (each.resource, each.deleted) for each in heard if id_of(each.resource).name not in others
+        ] == expected_after
+
+
+async def _through_versions(calls: Calls) -> tuple[list[pb.Resource], pb.Resource, pb.Resource]:
+    """A resource of v1 is written as v2 twice, as v1, as v2, and deleted; two others are of v2 all the while."""
+    await calls.write(a_note("other-1", type=NOTE_V2))
+    await calls.write(a_note("other-1", "again", type=NOTE_V2))
+    new = [await calls.stored(a_note("one", text, NOTE_V2)) for text in "bc"]
+    back = await calls.stored(a_note("one", "d", NOTE))
+    last = await calls.stored(a_note("one", "e", NOTE_V2))
+    await calls.write(a_note("other-2", type=NOTE_V2))
+    await calls.delete(an_id("one", NOTE_V2))
+    return new, back, last
+
+
+async def _heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change]:
+    """The changes that a stream tells until it has said everything up to a revision."""
+    heard: list[Change] = []
+    said = 0
+    while said < revision:
+        item = await anext(items)
+        if isinstance(item, Changes):
+            heard += item.changes
+            said = heard[-1].revision
+        elif isinstance(item, Bookmark):
+            said = item.position.revision
+    return heard
+
+
+async def test_no_bookmark_reaches_a_client_that_did_not_ask(anywhere: Calls) -> None:
+    """Changes of other types, of other versions and of what is outside the watch are silence for it."""
+    calls = anywhere
+    async with calls.watch(a_type(), name_prefix="in-", bookmarks=False, bookmark_interval_ms=1) as items:
+        assert await anext(items) == EndOfSnapshot(calls.backend.position)
+        for _ in range(20):
+            await calls.write(a_note(type=PLANET))
+            await calls.write(a_note("out-one"))
+            await calls.write(a_note("in-two", type=NOTE_V2))
+        stored = await calls.stored(a_note("in-one"))
+        item = await anext(items)
+        assert isinstance(item, Changes)
+        assert [change.resource for change in item.changes] == [stored]
+
+
+async def test_resume_after_asks_for_bookmarks(anywhere: Calls) -> None:
+    """Only a client that knows positions has one, and the stream must say that it is resumed."""
+    calls = anywhere
+    seen = calls.backend.position
+    async with calls.watch(a_type(), resume_after=seen.message(), bookmarks=False) as items:
+        assert await anext(items) == Bookmark(seen, resumed=True)
+        await calls.write(a_note(type=PLANET))
+        assert await anext(items) == Bookmark(calls.backend.position)
 
 
 async def test_a_stream_resumes_after_a_position_without_a_snapshot(calls: Calls) -> None:

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, AnyMessage, ResourceType, pb
+from headway.resource import DELETION_TIMESTAMP, AnyMessage, ResourceType, copy_message, pb
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import CHILD, HOOKED, NOTE, TYPES, ULID, a_note, a_status, an_id, id_of, text_of, uid_of
@@ -82,6 +82,21 @@ async def test_the_uid_of_a_deleted_incarnation_does_not_recreate_it(calls: Call
     late = a_note(uid=uid_of(stored))
     await refused(calls.write(late), Status.FAILED_PRECONDITION, "Note one with uid", "is not there any more")
     assert await calls.names(NOTE) == []
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "example.com/", "https://example.com/some/", "type.googleapis.com/"])
+async def test_type_url_is_compared_by_its_name_and_stored_in_canonical_form(calls: Calls, prefix: str) -> None:
+    """Only what follows the last slash names a message: Consul's command line sends nothing else."""
+    resource = a_note("one", "mine")
+    assert resource.data is not None
+    resource.data.type_url = prefix + "tests.helpers.declared.Note"
+    checked = await calls.mutate_and_validate(copy_message(resource))
+    stored = await calls.stored(resource)
+    read = (await calls.read(an_id("one"))).resource
+    for answered in (checked.resource, stored, read):
+        assert answered is not None
+        assert answered.data is not None
+        assert (answered.data.type_url, text_of(answered)) == (NOTE.type_url, "mine")
 
 
 async def test_an_owner_is_found_by_name_and_kept_by_uid(calls: Calls) -> None:

@@ -211,27 +211,15 @@ class SaysOnlyHowEachKeyEnded(KeptMemory):
         return Changes(list(last.values()))
 
 
-class DeletesWhatChangesItsGroupVersion(KeptMemory):
-    def __init__(self, *, max_changes: int = 100_000) -> None:
-        super().__init__(max_changes=max_changes)
-        self._shown: dict[Key, Change] = {}
-
+class SaysNothingOfTheVersionThatIsLeft(KeptMemory):
     def spoil(self, item: StreamItem) -> StreamItem | None:
         if not isinstance(item, Changes):
             return item
-        changes: list[Change] = []
-        for each in item.changes:
-            key = resource_key(each.resource)
-            before = self._shown.get(key)
-            if before is not None and _type_of(before) != _type_of(each):
-                changes.append(before._replace(revision=each.revision, deleted=True, more=True))
-            self._shown[key] = each
-            changes.append(each)
-        return Changes(changes)
-
-
-def _type_of(change: Change) -> object:
-    return change.resource.id and change.resource.id.type
+        written = {(each.revision, resource_key(each.resource)) for each in item.changes if not each.deleted}
+        left = [
+            each for each in item.changes if each.deleted and (each.revision, resource_key(each.resource)) in written
+        ]
+        return Changes([each for each in item.changes if each not in left])
 
 
 class BeginsAnewWithoutSayingSo(KeptMemory):
@@ -362,7 +350,7 @@ BROKEN: Broken = {
     SaysDeletionsByTheirIdsAlone: [grammar.a_watch_says_the_whole_resource],
     DeletesAtTheDeletionsVersion: [grammar.a_deletion_has_a_revision_of_its_own],
     SaysOnlyHowEachKeyEnded: [grammar.a_new_incarnation_is_said_after_the_old_ones_end],
-    DeletesWhatChangesItsGroupVersion: [grammar.another_group_version_is_a_change_of_the_same],
+    SaysNothingOfTheVersionThatIsLeft: [grammar.another_group_version_is_a_deletion_and_a_write],
     BeginsAnewWithoutSayingSo: [
         grammar.a_watch_that_cant_begin_says_why_at_once,
         history.history_is_bounded,

@@ -27,7 +27,7 @@ from headway.storage._lease_table import LeaseTable
 from headway.storage._resume import check_resumable
 from headway.storage._tail import ListSnapshot, LogWatch
 from headway.testing import BackendCheck
-from headway.testing._conformance_tools import uid_of
+from headway.testing._conformance_tools import uid_of, version_of
 
 Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
 """(kind, key, what was stored, what is stored now)."""
@@ -122,6 +122,8 @@ class KeptMemory(MemoryBackend):
             if new is not None:
                 new.version = str(revision)
                 table[key] = new
+                if old is not None and version_of(old) != version_of(new):
+                    changes.append((kind, old, True))
                 changes.append((kind, new, False))
             elif old is not None:
                 del table[key]

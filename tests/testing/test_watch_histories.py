@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock
 
 from headway.rpc import Channel, InProcessChannel, Services, open_channel, open_server
-from headway.service import SERVICE_ALIASES, WATCH_LIST, LeaseService, ResourceService, WatchDecoder, WatchEncoder
+from headway.service import WATCH_LIST, LeaseService, OriginService, ResourceService, WatchDecoder, watch_encoders
 from headway.storage import Backend, EtcdBackend, MemoryBackend, SqliteBackend, _sqlite_reader, _tail
 from headway.testing.simulation._run import _deterministic
 from tests.helpers import lying_channel as lies
@@ -102,9 +102,9 @@ async def test_watches_over_tcp_keep_every_rule(stores: list[Backend]) -> None:
         for store in stores:
             services = Services(
                 ResourceService(store, load_registry()),
+                OriginService(store, load_registry()),
                 LeaseService(store),
-                aliases=SERVICE_ALIASES,
-                encoders={WATCH_LIST: WatchEncoder()},
+                encoders=watch_encoders(),
             )
             server = await stack.enter_async_context(open_server(services, ["127.0.0.1:0"]))
             whole.append(server.addresses[0])

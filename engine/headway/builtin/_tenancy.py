@@ -34,6 +34,8 @@ LOOK_AGAIN = 1.0
 LOOK_AGAIN_RARELY = 30.0
 """Seconds between two looks at what only another program, or somebody's hand, can let go of."""
 
+_Reconciler = Callable[[Runtime, Request], Awaitable[RequeueAfter | None]]
+
 Unregistered = Callable[[str, str], Awaitable[Counter[str]]]
 """How many resources of each type that nobody here knows are in a (partition, namespace)."""
 
@@ -49,29 +51,40 @@ def add_tenancy(app: App, types: Iterable[ResourceType[Any]], unregistered: Unre
     namespaced = [type for type in known if type.scope is Scope.NAMESPACE]
     partitioned = [type for type in known if type.scope is Scope.PARTITION]
 
-    async def namespaces(rt: Runtime, request: Request) -> RequeueAfter | None:
-        async def tenants() -> list[Resource[Any]]:
-            return await _listed(rt, namespaced, request.id.partition, request.id.name)
+    def emptied_namespaces(type: ResourceType[Any]) -> _Reconciler:
+        async def namespaces(rt: Runtime, request: Request) -> RequeueAfter | None:
+            async def tenants() -> list[Resource[Any]]:
+                return await _listed(rt, namespaced, request.id.partition, request.id.name)
 
-        async def strangers() -> Counter[str]:
-            return await unregistered(request.id.partition, request.id.name)
+            async def strangers() -> Counter[str]:
+                return await unregistered(request.id.partition, request.id.name)
 
-        return await _reconcile(rt, rt.cache.get(NAMESPACE, request.id), tenants, strangers)
+            return await _reconcile(rt, rt.cache.get(type, request.id), tenants, strangers)
 
-    async def partitions(rt: Runtime, request: Request) -> RequeueAfter | None:
-        async def tenants() -> list[Resource[Any]]:
-            # Its namespaces are among them, and each of those is emptied as its own deletion goes on.
-            found = await _listed(rt, partitioned, request.id.name, "*")
-            return found + await _listed(rt, namespaced, request.id.name, DEFAULT_UNIT)
+        return namespaces
 
-        async def strangers() -> Counter[str]:
-            return await unregistered(request.id.name, "") + await unregistered(request.id.name, DEFAULT_UNIT)
+    def emptied_partitions(type: ResourceType[Any]) -> _Reconciler:
+        async def partitions(rt: Runtime, request: Request) -> RequeueAfter | None:
+            async def tenants() -> list[Resource[Any]]:
+                # Its namespaces are among them, and each of those is emptied as its own deletion goes on.
+                found = await _listed(rt, partitioned, request.id.name, "*")
+                return found + await _listed(rt, namespaced, request.id.name, DEFAULT_UNIT)
 
-        return await _reconcile(rt, rt.cache.get(PARTITION, request.id), tenants, strangers)
+            async def strangers() -> Counter[str]:
+                return await unregistered(request.id.name, "") + await unregistered(request.id.name, DEFAULT_UNIT)
+
+            return await _reconcile(rt, rt.cache.get(type, request.id), tenants, strangers)
+
+        return partitions
 
     backoff = Backoff(0.05, 30.0)
-    app.controller(manages=NAMESPACE, concurrency=4, backoff=backoff)(namespaces)
-    app.controller(manages=PARTITION, concurrency=4, backoff=backoff)(partitions)
+    for unit, emptied in ((NAMESPACE, emptied_namespaces), (PARTITION, emptied_partitions)):
+        # A version that a program declares besides has resources that no watch of another version tells of.
+        for type in [unit, *(each for each in known if each.kind == unit.kind and each.name != unit.name)]:
+            if type.name not in app.registry:
+                app.registry.register(type)
+            name = f"{unit.name.kind.lower()}s" + ("" if type is unit else f"-{type.name.version}")
+            app.controller(manages=type, concurrency=4, backoff=backoff, name=name)(emptied(type))
 
 
 async def _listed(

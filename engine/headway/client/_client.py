@@ -302,6 +302,7 @@ class Client:
             name_prefix=name_prefix,
             resume_after=None if resume_after is None else resume_after.message(),
             bookmark_interval_ms=milliseconds(progress_interval),
+            bookmarks=True,
         )
         if self._allow is not None:
             self._allow("WatchList", request)

@@ -13,8 +13,6 @@ from headway._gen.headway.resource.v1 import Tombstone as Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace as Namespace
 from headway._gen.headway.tenancy.v1 import Partition as Partition
 from headway._gen.headway.types import v1 as _types_v1
-from headway.resource._builtin import DEFAULT_UNIT as DEFAULT_UNIT
-from headway.resource._builtin import EMPTIED_FINALIZER as EMPTIED_FINALIZER
 from headway.resource._builtin import NAMESPACE as NAMESPACE
 from headway.resource._builtin import PARTITION as PARTITION
 from headway.resource._builtin import TOMBSTONE as TOMBSTONE
@@ -60,6 +58,8 @@ from headway.resource._tenancy import Scope as Scope
 from headway.resource._tenancy import tenancy_within as tenancy_within
 from headway.resource._types import Hooks as Hooks
 from headway.resource._types import ResourceType as ResourceType
+from headway.resource._units import DEFAULT_UNIT as DEFAULT_UNIT
+from headway.resource._units import EMPTIED_FINALIZER as EMPTIED_FINALIZER
 
 AnyMessage = _Any
 pb = _v1

@@ -11,6 +11,7 @@ from headway.resource._ids import TypeName
 from headway.resource._names import did_you_mean
 from headway.resource._tenancy import Scope
 from headway.resource._types import ResourceType
+from headway.resource._units import UNIT_KINDS
 
 
 class Registry:
@@ -22,6 +23,9 @@ class Registry:
     def register(self, type: ResourceType[Any]) -> None:
         """Add a type.
 
+        Of partitions and namespaces further versions can be added, as Consul's ``tenancy.v2beta1.Namespace``: their
+        resources are the same partitions and namespaces.
+
         Raises DeclarationError when its name or group is taken, or a version of its kind has another scope.
         """
         if not isinstance(type, ResourceType):
@@ -31,7 +35,7 @@ class Registry:
                 f"type {type.name} is registered already, with payload {self._types[type.name].payload.__name__}; "
                 "use that one, or register this one under another version or kind"
             )
-        if type.name.group in RESERVED_GROUPS:
+        if type.name.group in RESERVED_GROUPS and type.kind not in UNIT_KINDS:
             raise DeclarationError(f"type {type.name}: group {type.name.group!r} is Headway's own; choose another")
         if type.scope is Scope.UNDEFINED:
             raise DeclarationError(f"type {type.name}: scope must be CLUSTER, PARTITION or NAMESPACE")

@@ -17,6 +17,7 @@ from headway.resource._names import name_problem, type_problem
 from headway.resource._payload import Payload, encode
 from headway.resource._resource import Resource
 from headway.resource._tenancy import DEFAULT_TENANCY, Scope, tenancy_within
+from headway.resource._units import UNIT_KINDS, check_unit, hold_unit
 
 T = TypeVar("T", bound=Payload)
 
@@ -32,6 +33,24 @@ class Hooks(Generic[T]):
 
     mutate: Callable[[Resource[T]], None] | None = None
     validate: Callable[[Resource[T]], None] | None = None
+
+
+def _unit_hooks(hooks: Hooks[T]) -> Hooks[T]:
+    """The rules of partitions and namespaces, and then the type's own."""
+    return Hooks(mutate=_in_turn(hold_unit, hooks.mutate), validate=_in_turn(check_unit, hooks.validate))
+
+
+def _in_turn(
+    first: Callable[[Resource[T]], None], then: Callable[[Resource[T]], None] | None
+) -> Callable[[Resource[T]], None]:
+    if then is None:
+        return first
+
+    def both(resource: Resource[T]) -> None:
+        first(resource)
+        then(resource)
+
+    return both
 
 
 class ResourceType(Generic[T]):
@@ -78,7 +97,8 @@ class ResourceType(Generic[T]):
         # The tenancy units that are meant where none are given, and as the wire has them: shared likewise.
         self.default_units = DEFAULT_TENANCY[scope]
         self.tenancy = pb.Tenancy(partition=self.default_units[0], namespace=self.default_units[1])
-        self.hooks: Hooks[T] = hooks or Hooks()
+        # Every version of a partition or namespace is under the same rules: their resources are the same.
+        self.hooks: Hooks[T] = (hooks or Hooks()) if self.kind not in UNIT_KINDS else _unit_hooks(hooks or Hooks())
         self.type_url = f"type.googleapis.com/{_message.type_name(payload)}"
 
     def __repr__(self) -> str:

@@ -27,7 +27,6 @@ class Services:
 
     Args:
         services: objects with grpclib's ``__mapping__``; their handlers are Trio's.
-        aliases: further names of services: ``{"hashicorp.consul.resource.ResourceService": "headway…"}``.
         encoders: for methods whose handlers send something else than messages.
         interceptors: are called around every handler, the first outermost.
         otherwise: answers every other method of the network; it is given the stream of a call, and no interceptor
@@ -37,7 +36,6 @@ class Services:
     def __init__(
         self,
         *services: Any,
-        aliases: Mapping[str, str] | None = None,
         encoders: Mapping[str, StreamEncoder] | None = None,
         interceptors: Sequence[Interceptor] = (),
         codec: Codec | None = None,
@@ -47,20 +45,14 @@ class Services:
         self.handlers: dict[str, Handler] = {}
         self.encoders: dict[str, StreamEncoder] = dict(encoders or {})
         self._interceptors = tuple(interceptors)
-        self._aliases = dict(aliases or {})
         self._otherwise = None if otherwise is None else Handler(otherwise, Cardinality.STREAM_STREAM, bytes, bytes)
         for service in services:
             self.add(service)
 
     def add(self, service: Any) -> None:
-        """Offer one more service, under its own name and its aliases."""
+        """Offer one more service."""
         for path, handler in service.__mapping__().items():
             self._add(path, handler)
-            name, method = path[1:].split("/")
-            for alias in (alias for alias, meant in self._aliases.items() if meant == name):
-                self._add(f"/{alias}/{method}", handler)
-                if path in self.encoders:
-                    self.encoders[f"/{alias}/{method}"] = self.encoders[path]
 
     def handler(self, path: str) -> Handler | None:
         """What answers a method, if anything does."""

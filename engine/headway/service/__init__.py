@@ -11,11 +11,12 @@ from headway.service._access import Decision as Decision
 from headway.service._lease import LeaseAuthorizer as LeaseAuthorizer
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
+from headway.service._origin import OriginService as OriginService
+from headway.service._origin import watch_encoders as watch_encoders
 from headway.service._refusals import FENCED as FENCED
 from headway.service._refusals import LEASE_LOST as LEASE_LOST
 from headway.service._refusals import NOT_STORED as NOT_STORED
 from headway.service._refusals import NOTHING_WRITTEN as NOTHING_WRITTEN
-from headway.service._service import SERVICE_ALIASES as SERVICE_ALIASES
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
 from headway.service._types import TypesService as TypesService

@@ -9,15 +9,9 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.resource import (
-    Bookmark,
-    Change,
-    Changes,
-    Position,
     Registry,
     Resource,
     ResourceId,
-    SnapshotChunk,
-    StreamItem,
     TypeName,
     pb,
     resource_id,
@@ -127,33 +121,6 @@ class Access:
     def shown(self, resources: list[pb.Resource]) -> list[pb.Resource]:
         """Those of them that may be read."""
         return resources if self._authorizer is None else [each for each in resources if self.shows(each)]
-
-    def shown_of(self, item: StreamItem, here: Position) -> list[StreamItem]:
-        """What of a stream's item may be read; commits stay whole by what is left of them.
-
-        Where the last commits of changes are left out it says how far they went, so that their reader's frontier moves
-        on: nobody else will say it, and a store may be quiet from then on.
-        """
-        if self._authorizer is None:
-            return [item]
-        if isinstance(item, SnapshotChunk):
-            return [SnapshotChunk(self.shown(item.resources))]
-        if isinstance(item, Changes):
-            left = [each for each in item.changes if self.shows(each.resource)]
-            items: list[StreamItem] = [Changes(_ending_commits(left))] if left else []
-            last = item.changes[-1].revision
-            if not left or left[-1].revision < last:
-                items.append(Bookmark(here._replace(revision=last)))
-            return items
-        return [item]
-
-
-def _ending_commits(changes: list[Change]) -> list[Change]:
-    """Changes of which some were taken away: whether another of the same commit follows is told anew."""
-    following = [*(change.revision for change in changes[1:]), 0]
-    return [
-        change._replace(more=change.revision == revision) for change, revision in zip(changes, following, strict=True)
-    ]
 
 
 def _denied(message: str) -> GRPCError:

@@ -109,9 +109,12 @@ def admit_resource(registry: Registry, resource: pb.Resource | None) -> tuple[Ty
     if resource.owner is not None:
         admit_id(registry, resource.owner, "resource.owner", key[:2])
     if resource.data is not None and resource.data.type_url != type.type_url:
-        raise invalid(
-            f"resource.data of {type.name} must be {_short(type.type_url)}, not {_short(resource.data.type_url)}"
-        )
+        if _short(resource.data.type_url) != _short(type.type_url):
+            raise invalid(
+                f"resource.data of {type.name} must be {_short(type.type_url)}, not {_short(resource.data.type_url)}"
+            )
+        # What precedes the name says nothing; without one form of it, equal payloads would not compare equal.
+        resource.data.type_url = type.type_url
     if type.hooks.mutate is not None or type.hooks.validate is not None:
         resource = _run_hooks(type, resource)
     return type, key, resource

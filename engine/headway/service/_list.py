@@ -56,7 +56,24 @@ async def list_by_owner(
         await check_known(backend, ("", ""), position(request.known))
     except STORE_ERRORS as error:
         raise refusal(error) from error
-    return pb.ListByOwnerResponse(resources=access.shown(list(owned)), position=here.message())
+    owned_by_it = [each for each in owned if _names_owner(request.owner, each.owner)]
+    return pb.ListByOwnerResponse(resources=access.shown(owned_by_it), position=here.message())
+
+
+def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
+    """Return True if the request names the owner that is stored with this uid, in whatever version of its kind.
+
+    A uid under another name or in another tenancy owns nothing. Units that the request leaves out are any: they are
+    filled in where the type is registered.
+    """
+    assert stored is not None
+    asked_in, stored_in = asked.tenancy or pb.Tenancy(), stored.tenancy or pb.Tenancy()
+    return (
+        asked.name == stored.name
+        and type_name(asked.type).unversioned == type_name(stored.type).unversioned
+        and (not asked_in.partition or asked_in.partition == stored_in.partition)
+        and (not asked_in.namespace or asked_in.namespace == stored_in.namespace)
+    )
 
 
 def _admit_owner(registry: Registry, owner: pb.Id | None) -> None:

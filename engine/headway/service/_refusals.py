@@ -66,6 +66,13 @@ def precondition(message: str) -> GRPCError:
     return GRPCError(Status.FAILED_PRECONDITION, message)
 
 
+class WrongIncarnation(GRPCError):
+    """What is stored has another uid than the request names."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Status.FAILED_PRECONDITION, message)
+
+
 def refusal(error: Exception, *, write: bool = False) -> GRPCError:
     """One of STORE_ERRORS as the wire has it.
 
@@ -78,7 +85,7 @@ def refusal(error: Exception, *, write: bool = False) -> GRPCError:
     if isinstance(error, VersionConflict):
         return conflict(text)
     if isinstance(error, WrongUid):
-        return precondition(text)
+        return WrongIncarnation(text)
     if isinstance(error, FenceLowered):
         return precondition(FENCED + text)
     if isinstance(error, LeaseEnded):

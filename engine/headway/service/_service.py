@@ -19,9 +19,6 @@ from headway.storage import Backend
 RESOURCE_SERVICE = "headway.resource.v1.ResourceService"
 WATCH_LIST = f"/{RESOURCE_SERVICE}/WatchList"
 
-SERVICE_ALIASES = {"hashicorp.consul.resource.ResourceService": RESOURCE_SERVICE}
-"""The service's other name: that of the public API with whose clients it works."""
-
 
 class ResourceService:
     """The eight verbs over a store, for the types of a registry. Its methods are grpclib handlers.
@@ -30,12 +27,16 @@ class ResourceService:
 
     Args:
         authorizer: decides who may do what; without one everybody may do everything.
+        recreates: a Write that names the uid of a deleted incarnation creates a new one, as in Consul.
     """
 
-    def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
+    def __init__(
+        self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None, *, recreates: bool = False
+    ) -> None:
         self._backend = backend
         self._registry = registry
         self._access = Access(authorizer, registry)
+        self._recreates = recreates
 
     async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
         """See `_read.py`."""
@@ -43,7 +44,7 @@ class ResourceService:
 
     def write(self, message: pb.WriteRequest) -> Coroutine[Any, Any, pb.WriteResponse]:
         """See `_write.py`."""
-        return _write.write(self._backend, self._registry, self._access, message)
+        return _write.write(self._backend, self._registry, self._access, message, recreates=self._recreates)
 
     async def write_status(self, message: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
         """See `_write_status.py`."""

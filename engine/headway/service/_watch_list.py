@@ -6,12 +6,9 @@ from typing import Any
 
 from headway.resource import (
     Bookmark,
-    Change,
-    Changes,
     EndOfSnapshot,
     Position,
     Registry,
-    SnapshotChunk,
     StreamItem,
     pb,
     position,
@@ -21,6 +18,7 @@ from headway.service._admission import admit_within, resolve
 from headway.service._bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._known import check_known
 from headway.service._refusals import STORE_ERRORS, refusal
+from headway.service._shown import is_of_version, told_of
 from headway.storage import Backend
 
 
@@ -34,6 +32,8 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
     interval = bookmark_interval(request.bookmark_interval_ms)
     access.check_list(type.name, within)
+    # To a client that knows nothing of bookmarks each would be an event without content.
+    bookmarks = request.bookmarks or request.resume_after is not None
     version = type.name.version
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
@@ -43,67 +43,32 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
         behind: list[StreamItem] = []
         here = Position("", "", 0)
 
-        async def shown() -> StreamItem:
+        def told(item: StreamItem) -> list[StreamItem]:
             nonlocal here
-            if behind:
-                return behind.pop()
-            item = await watch.next()
             if isinstance(item, EndOfSnapshot | Bookmark):
                 here = item.position
-            item, *behind[:] = access.shown_of(item, here)
-            return item
+            items = told_of(item, version, access.shows, here)
+            return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
+
+        async def next_told() -> StreamItem:
+            while not behind:
+                behind[:] = reversed(told(await watch.next()))
+            return behind.pop()
 
         # Who sees everything and asks for no interval has no coroutine in between: every event would pay for it.
-        upcoming = shown if access.restricted else watch.next
+        directly = not access.restricted and not interval
+        upcoming = watch.next if directly else next_told
         if interval:
-            upcoming = SpacedBookmarks(upcoming, interval).next
+            upcoming = SpacedBookmarks(next_told, interval).next
         try:
             while True:
                 item = await upcoming()
-                await stream.send_message(_of_version(item, version))
+                if not directly or is_of_version(item, version):
+                    await stream.send_message(item)
+                    continue
+                for each in told(item):
+                    await stream.send_message(each)
         finally:
             watch.close()
     except STORE_ERRORS as error:
         raise refusal(error) from error
-
-
-def _of_version(item: StreamItem, version: str) -> StreamItem:
-    """Leave out what is stored as another version of the kind; who holds an older version hears of a deletion.
-
-    The same objects where nothing is to be left out, which is the usual case.
-    """
-    if isinstance(item, SnapshotChunk):
-        if {resource.id.type.group_version for resource in item.resources} != {version}:  # type: ignore[union-attr]  # likewise
-            return SnapshotChunk([resource for resource in item.resources if _version(resource) == version])
-    elif isinstance(item, Changes):
-        for change in item.changes:
-            if change.resource.id.type.group_version != version:  # type: ignore[union-attr]  # likewise
-                return Changes([_gone(each, version) for each in item.changes])
-    return item
-
-
-def _version(resource: pb.Resource) -> str:
-    return resource.id.type.group_version  # type: ignore[union-attr]  # stored ids are whole
-
-
-def _gone(change: Change, version: str) -> Change:
-    """A change into another version is, for watchers of this one, a deletion (of what they may never have had).
-
-    What is deleted is said without data: the other version's is not of the class that they expect.
-    """
-    resource = change.resource
-    if _version(resource) == version:
-        return change
-    assert resource.id is not None
-    assert resource.id.type is not None
-    type = pb.Type(group=resource.id.type.group, group_version=version, kind=resource.id.type.kind)
-    id = pb.Id(uid=resource.id.uid, name=resource.id.name, type=type, tenancy=resource.id.tenancy)
-    bare = pb.Resource(
-        id=id,
-        owner=resource.owner,
-        version=resource.version,
-        generation=resource.generation,
-        metadata=resource.metadata,
-        status=resource.status,
-    )
-    return change._replace(resource=bare, deleted=True)

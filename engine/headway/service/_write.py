@@ -24,14 +24,19 @@ from headway.service._admission import admit_resource
 from headway.service._fence import check_store, fence_of
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
-from headway.service._refusals import STORE_ERRORS, conflict, invalid, precondition, refusal
+from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal
 from headway.service._retry import attempt
 from headway.service._tenancy import check_staying, check_units
 from headway.storage import Backend, Operation, Put, Read, Require, StorageError, believed_read, read_for_commit
 
 
-async def write(backend: Backend, registry: Registry, access: Access, request: pb.WriteRequest) -> pb.WriteResponse:
-    """Store the resource and answer with it as stored, with its new version and generation."""
+async def write(
+    backend: Backend, registry: Registry, access: Access, request: pb.WriteRequest, *, recreates: bool = False
+) -> pb.WriteResponse:
+    """Store the resource and answer with it as stored, with its new version and generation.
+
+    ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul.
+    """
     type, key, resource = admit_resource(registry, request.resource)
     assert resource.id is not None
     access.check_write(resource.id, resource)
@@ -46,7 +51,7 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
         units = await check_units(read, key)
         stored, _ = await read(type.kind, key)
         if stored is None:
-            _check_creation(resource)
+            _check_creation(resource, recreates=recreates)
             assert resource.id is not None
             owner: pb.Id | None = None
             required: tuple[Require, ...] = ()
@@ -80,14 +85,14 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
     return await attempt(once, blanket=not resource.version)
 
 
-def _check_creation(resource: pb.Resource) -> None:
+def _check_creation(resource: pb.Resource, *, recreates: bool) -> None:
     """Refuse what can't be said of a resource that is not there yet."""
     assert resource.id is not None
     if resource.version:
         raise conflict(f"{_id(resource)} is not there, so it can't be at version {resource.version!r}")
-    if resource.id.uid:
-        # The origin would create a new incarnation here. A writer that names one means that one: it acts on
-        # a view of something that has been deleted since.
+    if resource.id.uid and not recreates:
+        # A writer that names an incarnation means that one: it acts on a view of something that has been deleted
+        # since. Consul creates a new one, and clients made for it rely on that.
         raise precondition(
             f"{_id(resource)} with uid {resource.id.uid} is not there any more; leave id.uid empty to create it"
         )
@@ -131,7 +136,9 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
     assert resource.id is not None
     assert stored.id is not None
     if resource.id.uid and resource.id.uid != stored.id.uid:
-        raise precondition(f"{_id(resource)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again")
+        raise WrongIncarnation(
+            f"{_id(resource)} is stored with uid {stored.id.uid}, not {resource.id.uid}; read it again"
+        )
     if resource.version and resource.version != stored.version:
         raise conflict(f"{_id(resource)} is stored at version {stored.version}, not {resource.version}; read it again")
     if resource.status and resource.status != stored.status:

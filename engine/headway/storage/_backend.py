@@ -11,7 +11,8 @@ history of commits. What it promises, and what `headway.testing.check_backend` c
 4. `commit` is never abandoned half-way: it is cancelled before it began, or not at all.
 5. A watch is a snapshot, its end with the revision it stands at, then every later change once, in order of
    revision, whole commits together; or, resumed, every change after a position. Nothing older follows anything
-   newer, nothing is missing between snapshot and tail, and a bookmark is true.
+   newer, nothing is missing between snapshot and tail, and a bookmark is true. A resource that is stored as another
+   version of its kind is two changes of its commit (`changes_of`): deleted as it was, then stored as it is.
 6. A watcher that is slow blocks no writer. One that falls behind what is kept gets HistoryGone, never a gap.
 7. What a store is given and what it hands out is shared, and written to by nobody.
 8. Reads are linearizable in the stores of this package: they see every commit acknowledged before they began.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway.resource import Key, Kind, pb
 from headway.storage._backend import Operation, Put, Require, RequireOwnsNothing
 from headway.storage._errors import StillOwns, VersionConflict, WrongUid
+from headway.storage._log import LogChange
 from headway.storage._tables import ResourceTables
 
 Applied = tuple[Kind, Key, pb.Resource | None, pb.Resource | None]
@@ -33,6 +34,24 @@ def decide(tables: ResourceTables, operation: Operation) -> Applied | None:
     if stored.version != operation.expected:
         raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
     return (operation.kind, operation.key, stored, None)
+
+
+def changes_of(kind: Kind, old: pb.Resource | None, new: pb.Resource | None) -> list[LogChange]:
+    """What the log says of a change: one thing, or two where a resource is stored as another version of its kind.
+
+    Then it is deleted as the one and stored as the other, in one commit. So a watcher of one version hears of exactly
+    the resources that it was told of before, and the log's reader needs no memory of its own.
+    """
+    if new is None:
+        return [] if old is None else [(kind, old, True)]
+    if old is None or version_of(old) == version_of(new):
+        return [(kind, new, False)]
+    return [(kind, old, True), (kind, new, False)]
+
+
+def version_of(resource: pb.Resource) -> str:
+    """The version of its kind as which a resource is stored."""
+    return resource.id.type.group_version  # type: ignore[union-attr]  # stored ids are whole
 
 
 def _check_required(required: Require, stored: pb.Resource | None) -> None:

@@ -28,6 +28,10 @@ COMPACT_AFTER = 1024
 """How many dropped changes may stay at the front of a kind's list before they are deleted together."""
 
 
+LogChange = tuple[Kind, pb.Resource, bool]
+"""(kind, resource, whether deleted), as `CommitLog.append` takes them."""
+
+
 class _KindLog:
     """The changes of one kind. `start` counts those deleted from the front; those up to `gone` are not kept."""
 
@@ -93,7 +97,7 @@ class CommitLog:
         self._count = 0
         self._pins: dict[object, tuple[int, float]] = {}
 
-    def append(self, revision: int, changes: Sequence[tuple[Kind, pb.Resource, bool]], now: float) -> None:
+    def append(self, revision: int, changes: Sequence[LogChange], now: float) -> None:
         """Add a commit's changes (kind, resource, whether deleted). Raises ValueError when revisions don't rise."""
         if revision <= self.head:
             raise ValueError(f"revision {revision} must be above {self.head}, the last one appended")
@@ -111,9 +115,7 @@ class CommitLog:
         if self._count > self._max_changes or self._commits[0][2] + self._max_age < now:
             self._trim(now)
 
-    def _append_many(
-        self, revision: int, changes: Sequence[tuple[Kind, pb.Resource, bool]]
-    ) -> tuple[tuple[Kind, int], ...]:
+    def _append_many(self, revision: int, changes: Sequence[LogChange]) -> tuple[tuple[Kind, int], ...]:
         by_kind: dict[Kind, list[tuple[pb.Resource, bool]]] = {}
         for kind, resource, deleted in changes:
             by_kind.setdefault(kind, []).append((resource, deleted))

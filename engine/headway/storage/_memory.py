@@ -22,11 +22,11 @@ from headway.storage._backend import (
     refuse_repeated_keys,
 )
 from headway.storage._besides import ListsFences
-from headway.storage._decide import Applied, decide
+from headway.storage._decide import Applied, changes_of, decide
 from headway.storage._errors import FenceLowered
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease, check_raise, lease_of, scope_of
-from headway.storage._log import CommitLog
+from headway.storage._log import CommitLog, LogChange
 from headway.storage._resume import check_resumable
 from headway.storage._tables import ResourceTables
 from headway.storage._tail import ListSnapshot, LogWatch, Pulse
@@ -114,19 +114,17 @@ class MemoryBackend:
     def _publish(self, applied: Sequence[Applied]) -> None:
         revision = self._log.head + 1
         version = str(revision)
-        changes: list[tuple[Kind, pb.Resource, bool]] = []
+        changes: list[LogChange] = []
         for kind, key, old, new in applied:
             if new is not None:
                 new.version = version
                 self._tables.put(kind, key, new)
-                changes.append((kind, new, False))
             else:
-                assert old is not None
                 self._tables.remove(kind, key)
-                changes.append((kind, old, True))
+            changes += changes_of(kind, old, new)
         self._append(revision, changes)
 
-    def _append(self, revision: int, changes: Sequence[tuple[Kind, pb.Resource, bool]]) -> None:
+    def _append(self, revision: int, changes: Sequence[LogChange]) -> None:
         self._log.append(revision, changes, trio.current_time())
         self._position = self._at(revision)
         self._pulse.beat()

@@ -12,17 +12,23 @@ import time
 from collections.abc import Callable, Sequence
 
 from headway.errors import HeadwayError, InvalidArgument, NotStored, OutcomeUnknown, StoreUnusable
-from headway.resource import encode, pb
+from headway.resource import Kind, encode, pb
 from headway.storage import _sqlite_schema as sql
 from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
+from headway.storage._decide import version_of
 from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
 from headway.storage._leases import check_raise
+from headway.storage._log import LogChange
 from headway.storage._sqlite_connect import code_of, explained
 from headway.storage._sqlite_file import OpenedFile, inode_of
-from headway.storage._sqlite_rows import LogChange, resource_from, seal
+from headway.storage._sqlite_rows import resource_from, seal
 
 HIGHEST = 2**63 - 1
 """The highest number that a file can hold."""
+
+
+_Stored = tuple[int, int, bytes, pb.Resource]
+"""(version, seal, body, resource) as a row has them."""
 
 
 class Request:
@@ -66,8 +72,8 @@ class WriteRequest(Request):
         # Made here, in the caller's task, while another batch may be on its way to the disk; and what can't be
         # encoded is refused before it can spoil the others' batch. By operation: (uid, owner's uid, body) of a put.
         self._rows = [_row(operation.resource) if isinstance(operation, Put) else None for operation in operations]
-        # By operation: (version, seal, body, resource) of what is removed.
-        self._removed: dict[int, tuple[int, int, bytes, pb.Resource]] = {}
+        # By operation: what it removes, or puts another version of its kind in the place of (`changes_of`).
+        self._removed: dict[int, _Stored] = {}
 
     def check(self, connection: sqlite3.Connection) -> bool:
         """See `Request.check`."""
@@ -79,33 +85,41 @@ class WriteRequest(Request):
                 _check_required(connection, operation)
             elif isinstance(operation, RequireOwnsNothing):
                 _check_owns_nothing(connection, operation.owner_uid)
-            elif isinstance(operation, Put):
-                _check_put(connection, operation)
-                changes = True
-            elif (found := _check_remove(connection, operation)) is not None:
-                self._removed[index] = (*found, resource_from(*found))
-                changes = True
+            else:
+                if isinstance(operation, Put):
+                    row = self._rows[index]
+                    assert row is not None
+                    left = _check_put(connection, operation, row[2])
+                    changes = True
+                else:
+                    left = _check_remove(connection, operation)
+                    changes = changes or left is not None
+                if left is not None:
+                    self._removed[index] = left
         return changes
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:
         """See `Request.apply`."""
         for index, operation in enumerate(self._operations):
             row = self._rows[index]
+            removed = self._removed.get(index)
+            if removed is not None and isinstance(operation, Put | Remove):
+                self._log(connection, operation.kind, removed, now, deleted=True)
             if row is not None and isinstance(operation, Put):
                 uid, owner_uid, body = row
-                version, resource, deleted = self.revision, operation.resource, False
-                sealed = seal(version, body)
+                sealed = seal(self.revision, body)
                 place = (*operation.kind, *operation.key)
-                connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, version, sealed, body))
-            elif index in self._removed and isinstance(operation, Remove):
-                version, sealed, body, resource = self._removed[index]
-                deleted = True
+                connection.execute(sql.PUT_RESOURCE, (*place, uid, owner_uid, self.revision, sealed, body))
+                put = (self.revision, sealed, body, operation.resource)
+                self._log(connection, operation.kind, put, now, deleted=False)
+            elif removed is not None and isinstance(operation, Remove):
                 connection.execute(sql.DELETE_RESOURCE, (*operation.kind, *operation.key))
-            else:
-                continue
-            history = (self.revision, len(self.changes), *operation.kind, deleted, version, now, sealed, body)
-            connection.execute(sql.INSERT_HISTORY, history)
-            self.changes.append((operation.kind, resource, deleted))
+
+    def _log(self, connection: sqlite3.Connection, kind: Kind, of: _Stored, now: float, *, deleted: bool) -> None:
+        version, sealed, body, resource = of
+        history = (self.revision, len(self.changes), *kind, deleted, version, now, sealed, body)
+        connection.execute(sql.INSERT_HISTORY, history)
+        self.changes.append((kind, resource, deleted))
 
     def publish(self) -> None:
         """See `Request.publish`."""
@@ -282,12 +296,33 @@ def _row(resource: pb.Resource) -> tuple[str, str, bytes]:
     return resource.id.uid, owner_uid, encode(resource)  # type: ignore[union-attr]  # stored ids are whole
 
 
-def _check_put(connection: sqlite3.Connection, operation: Put) -> None:
-    stored = connection.execute(sql.CHECK_RESOURCE, (*operation.kind, *operation.key)).fetchone()
+def _check_put(connection: sqlite3.Connection, operation: Put, body: bytes) -> _Stored | None:
+    """Refuse a put that isn't to be; return what it replaces where that is stored as another version of the kind."""
+    place = (*operation.kind, *operation.key)
+    begins = _id_of(body)
+    stored = connection.execute(sql.CHECK_PUT, (len(begins), begins, *place)).fetchone()
     if stored is not None and stored[0] != operation.resource.id.uid:  # type: ignore[union-attr]  # stored ids are whole
         raise WrongUid(f"{operation.key[2]} is stored with another uid")
     if (str(stored[1]) if stored is not None else "") != operation.expected:
         raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
+    if stored is None or stored[2]:
+        return None
+    row = connection.execute(sql.READ_RESOURCE, place).fetchone()
+    former = resource_from(*row)
+    return (*row, former) if version_of(former) != version_of(operation.resource) else None
+
+
+def _id_of(body: bytes) -> bytes:
+    """The first bytes of a resource, which hold its id: its tag, its length and itself."""
+    size = shift = 0
+    at = 1
+    while True:
+        byte = body[at]
+        size |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if byte < 0x80:
+            return body[: at + size]
 
 
 def _check_required(connection: sqlite3.Connection, required: Require) -> None:
@@ -301,13 +336,13 @@ def _check_owns_nothing(connection: sqlite3.Connection, uid: str) -> None:
         raise StillOwns(f"{uid} owns something")
 
 
-def _check_remove(connection: sqlite3.Connection, operation: Remove) -> tuple[int, int, bytes] | None:
+def _check_remove(connection: sqlite3.Connection, operation: Remove) -> _Stored | None:
     stored = connection.execute(sql.CHECK_REMOVED, (*operation.kind, *operation.key)).fetchone()
     if stored is None or stored[0] != operation.uid:
         return None
     if str(stored[1]) != operation.expected:
         raise VersionConflict(f"{operation.key[2]} is not stored at version {operation.expected!r}")
-    return stored[1], stored[2], stored[3]
+    return (*stored[1:], resource_from(*stored[1:]))
 
 
 def _stored_fence(connection: sqlite3.Connection, fence: Fence) -> tuple[int, int, int]:

@@ -8,10 +8,7 @@ from __future__ import annotations
 import zlib
 
 from headway.errors import StoreUnusable
-from headway.resource import Kind, decode, pb
-
-LogChange = tuple[Kind, pb.Resource, bool]
-"""(kind, resource, whether deleted), as `CommitLog.append` takes them."""
+from headway.resource import decode, pb
 
 
 def seal(version: int, body: bytes) -> int:

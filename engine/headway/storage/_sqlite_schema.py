@@ -97,6 +97,8 @@ READ_INCARNATION = "SELECT incarnation, last_revision FROM incarnations WHERE in
 _WHERE_KEY = "type_group = ? AND kind = ? AND partition = ? AND namespace = ? AND name = ?"
 
 CHECK_RESOURCE = f"SELECT uid, revision FROM resources WHERE {_WHERE_KEY}"
+# Whether what is stored begins as what is to be stored: with the same id, and so as the same version of its kind.
+CHECK_PUT = f"SELECT uid, revision, substr(body, 1, ?) = ? FROM resources WHERE {_WHERE_KEY}"
 CHECK_REMOVED = f"SELECT uid, revision, seal, body FROM resources WHERE {_WHERE_KEY}"
 PUT_RESOURCE = """
     INSERT INTO resources (type_group, kind, partition, namespace, name, uid, owner_uid, revision, seal, body)

@@ -30,9 +30,11 @@ from headway.testing._conformance_tools import (
     refused,
     remove,
     stored,
+    text_of,
     thing,
     told,
     uid_of,
+    version_of,
 )
 from headway.testing._conformance_truth import Truth
 
@@ -146,20 +148,30 @@ async def a_new_incarnation_is_said_after_the_old_ones_end(backend: Backend) -> 
     must(heard == [*uids, (uid_of(last), False)], "the incarnations of a name are not said one after the other")
 
 
-async def another_group_version_is_a_change_of_the_same(backend: Backend) -> None:
-    """A resource that is written in another version of its type is one change, of one name, under every version."""
+async def another_group_version_is_a_deletion_and_a_write(backend: Backend) -> None:
+    """A resource stored as another version of its kind is deleted as it was and stored as it is, in one commit.
+
+    A resumed watch says so too. A change that keeps the version is one change.
+    """
     reader = await reading(backend)
-    await reader.until_snapshot()
-    at = await put(backend, resource := thing("a", version="v1"))
-    later = await put(backend, thing("a", version="v2", uid=uid_of(resource)), str(at.revision))
-    gone = await remove(backend, resource, str(later.revision))
-    await reader.until(gone.revision)
-    versions = [
-        each.resource.id.type.group_version for each in reader.changes if each.resource.id and each.resource.id.type
+    before = await reader.until_snapshot()
+    first = await put(backend, resource := thing("a", "first"))
+    second = await put(backend, thing("a", "second", uid=uid_of(resource), version="v2"), str(first.revision))
+    third = await put(backend, thing("a", "third", uid=uid_of(resource), version="v2"), str(second.revision))
+    resumed = await reading(backend, after=before)
+    wanted = [
+        (first.revision, "first", "v1", False),
+        (second.revision, "first", "v1", True),
+        (second.revision, "second", "v2", False),
+        (third.revision, "third", "v2", False),
     ]
-    must(told(reader.changes) == [(at.revision, "a", False), (later.revision, "a", False), (gone.revision, "a", True)],
-         "another group version was said as something else than a change")  # fmt: skip
-    must(versions == ["v1", "v2", "v2"], "a change is not of the version that was written")
+    for each in (reader, resumed):
+        await each.until(third.revision)
+        heard = [(one.revision, text_of(one.resource), version_of(one.resource), one.deleted) for one in each.changes]
+        must(heard == wanted, "a change of version was not said as a deletion of what was there and a write")
+        must([one.more for one in each.changes] == [False, True, False, False], "its two changes are not one commit")
+        left = each.changes[1].resource
+        must(left.version == str(first.revision), "what was left has not the version at which it was stored")
 
 
 async def what_is_gone_before_a_watch_begins_is_not_in_it(backend: Backend) -> None:
@@ -224,7 +236,7 @@ CHECKS = [
     a_watch_says_the_whole_resource,
     a_deletion_has_a_revision_of_its_own,
     a_new_incarnation_is_said_after_the_old_ones_end,
-    another_group_version_is_a_change_of_the_same,
+    another_group_version_is_a_deletion_and_a_write,
     what_is_gone_before_a_watch_begins_is_not_in_it,
     watches_of_other_kinds_and_tenancies_stand_where_it_stands,
     a_watch_that_cant_begin_says_why_at_once,

@@ -106,6 +106,12 @@ def kind_of(resource: pb.Resource) -> Kind:
     return (type.group, type.kind) if type is not None else ("", "")
 
 
+def version_of(resource: pb.Resource) -> str:
+    """The version of its kind as which a resource is stored."""
+    type = resource.id.type if resource.id is not None else None
+    return type.group_version if type is not None else ""
+
+
 def putting(resource: pb.Resource, expected: str = "") -> Put:
     """The operation that stores a resource."""
     return Put(kind_of(resource), resource_key(resource), resource, expected)

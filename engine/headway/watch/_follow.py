@@ -92,6 +92,7 @@ def watch_request(
         ),
         resume_after=None if resume_after is None else resume_after.message(),
         bookmark_interval_ms=bookmark_interval_ms,
+        bookmarks=True,
         known=None if known is None or known == resume_after else known.message(),
     )
 

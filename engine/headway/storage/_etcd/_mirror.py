@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Kind, Position, decode, pb, resource_key
 from headway.storage._backend import Fence
+from headway.storage._decide import Applied, changes_of
 from headway.storage._errors import FenceLowered
 from headway.storage._etcd._layout import (
     ANCHOR,
@@ -49,7 +50,7 @@ from headway.storage._etcd._records import (
     timeline_from,
 )
 from headway.storage._leases import lease_of
-from headway.storage._log import CommitLog
+from headway.storage._log import CommitLog, LogChange
 from headway.storage._tables import ResourceTables
 
 _Gathered = tuple[bytes, bytes, Event]
@@ -234,39 +235,42 @@ class Mirror:
         changed = [
             self._changed(rest, event, given) if segment == RESOURCE else None for segment, rest, event in gathered
         ]
-        commits: list[tuple[int, list[tuple[Kind, pb.Resource, bool]]]] = []
+        commits: list[tuple[int, list[Applied]]] = []
         begin = 0
         for revision, count in enumerate(head.changes, head.revision - len(head.changes) + 1):
             changes = [each for each in changed[begin : begin + count] if each is not None]
-            for _, resource, deleted in changes:
-                if not deleted and resource.version != str(revision):
-                    raise ValueError(f"version {resource.version} was written in commit {revision}, as the head says")
+            for _, _, _, new in changes:
+                if new is not None and new.version != str(revision):
+                    raise ValueError(f"version {new.version} was written in commit {revision}, as the head says")
             commits.append((revision, changes))
             begin += count
         for segment, rest, event in gathered:
             self._put(segment, rest, event.kv)  # type: ignore[arg-type]  # as above
         for revision, changes in commits:
-            for kind, resource, deleted in changes:
-                if deleted:
-                    self.tables.remove(kind, resource_key(resource))
+            told: list[LogChange] = []
+            for kind, key, old, new in changes:
+                if new is None:
+                    self.tables.remove(kind, key)
                 else:
-                    self.tables.put(kind, resource_key(resource), resource)
-            self.log.append(revision, changes, now)
+                    self.tables.put(kind, key, new)
+                told += changes_of(kind, old, new)
+            self.log.append(revision, told, now)
         self.head = head
         self.version += 1
         if self.timeline.eras[-1][0] == head.revision:
             self.log.mark()
 
-    def _changed(self, rest: bytes, event: Event, given: Mapping[bytes, pb.Resource]) -> tuple[Kind, pb.Resource, bool]:
-        """What was put, or deleted, as the log has it."""
+    def _changed(self, rest: bytes, event: Event, given: Mapping[bytes, pb.Resource]) -> Applied:
+        """What was put or deleted, and what was there. No transaction changes a key twice."""
         if event.type == EventEventType.PUT:
             new = _resource(event.kv, given)  # type: ignore[arg-type]  # as above
-            return _kind(new), new, False
+            kind, key = _kind(new), resource_key(new)
+            return kind, key, self.tables.get(kind, key), new
         kind, key = place_of(rest)
         old = self.tables.get(kind, key)
         if old is None:
             raise Lost(f"{'/'.join((*kind, *key))} was deleted and had not been there")
-        return kind, old, True
+        return kind, key, old, None
 
     def _put(self, segment: bytes, rest: bytes, kv: KeyValue) -> None:
         """What a commit has put besides resources."""

@@ -415,7 +415,8 @@ default_message_pool.register_message("headway.resource.v1", "WatchEvent", Watch
 @dataclass(eq=False, repr=False)
 class WatchEventBookmark(betterproto2.Message):
     """
-    The stream is complete up to this position.
+    The stream is complete up to this position. Sent only to a client that has
+    set bookmarks or resume_after.
     """
 
     position: "Position | None" = betterproto2.field(100, betterproto2.TYPE_MESSAGE, optional=True)
@@ -471,13 +472,20 @@ class WatchListRequest(betterproto2.Message):
 
     bookmark_interval_ms: "int" = betterproto2.field(101, betterproto2.TYPE_UINT32)
     """
-    Bookmarks at most this often; 0: as soon as there is something to say.
+    Bookmarks at most this often; 0: as soon as there is something to say. Says
+    nothing unless bookmarks are sent.
     """
 
     known: "Position | None" = betterproto2.field(102, betterproto2.TYPE_MESSAGE, optional=True)
     """
     What the caller has been told that the store stood at: a store that has not
     that in its history, as one that was put back, answers DATA_LOSS.
+    """
+
+    bookmarks: "bool" = betterproto2.field(103, betterproto2.TYPE_BOOL)
+    """
+    Send bookmarks. Without it, and without resume_after, none is sent: a client
+    that doesn't know them would take each for an event without content.
     """
 
 

@@ -1,0 +1,124 @@
+"""The resource service under the name of Consul's public API: as `ResourceService`, with what Consul does otherwise.
+
+Three things differ, so that a client made for Consul works unchanged:
+
+1. A Write without a version that names the uid of a deleted incarnation creates a new one.
+2. A tombstone's payload has the type URL of Consul's message, which is the one that its clients can decode.
+3. A refusal for a failed comparison of versions, a wrong uid or a missing resource ends with Consul's own sentence,
+   by which its clients tell it from others of the same status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from grpclib import GRPCError
+from grpclib.const import Handler, Status
+
+from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotChunk, pb
+from headway.service._access import Authorizer
+from headway.service._refusals import WrongIncarnation
+from headway.service._service import RESOURCE_SERVICE, WATCH_LIST, ResourceService
+from headway.service._watch_wire import ResourceEncodings, WatchEncoder
+from headway.storage import Backend
+
+ORIGIN_SERVICE = "hashicorp.consul.resource.ResourceService"
+ORIGIN_WATCH_LIST = f"/{ORIGIN_SERVICE}/WatchList"
+
+TOMBSTONE_URL = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
+"""The type URL of a tombstone's payload in Consul."""
+
+CAS_FAILED = "CAS operation failed because the given version doesn't match what is stored"
+WRONG_UID = "write failed because the given uid doesn't match what is stored"
+NOT_FOUND = "resource not found"
+
+
+class OriginService:
+    """The eight verbs as clients made for Consul know them. The arguments are those of `ResourceService`."""
+
+    def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
+        self._service = ResourceService(backend, registry, authorizer, recreates=True)
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """The handlers."""
+        return {
+            path.replace(RESOURCE_SERVICE, ORIGIN_SERVICE): handler._replace(func=_as_origin(handler.func))
+            for path, handler in self._service.__mapping__().items()
+        }
+
+
+def watch_encoders(encodings: ResourceEncodings | None = None) -> dict[str, WatchEncoder]:
+    """Return what encodes the events of WatchList, by its path under both names of the service."""
+    encoder = WatchEncoder(encodings)
+    return {WATCH_LIST: encoder, ORIGIN_WATCH_LIST: encoder}
+
+
+def _as_origin(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    async def serve(stream: Any) -> None:
+        try:
+            await function(_OriginStream(stream))
+        except GRPCError as error:
+            sentence = _sentence_of(error)
+            if sentence is None:
+                raise
+            raise GRPCError(
+                error.status, f"{error.message or error.status.name} ({sentence})", error.details
+            ) from error
+
+    return serve
+
+
+def _sentence_of(error: GRPCError) -> str | None:
+    if isinstance(error, WrongIncarnation):
+        return WRONG_UID
+    return {Status.ABORTED: CAS_FAILED, Status.NOT_FOUND: NOT_FOUND}.get(error.status)
+
+
+class _OriginStream:
+    """The stream of a call, which sends tombstones as Consul does."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def recv_message(self) -> Any:
+        return self._stream.recv_message()
+
+    def send_message(self, message: Any) -> Any:
+        return self._stream.send_message(_as_sent(message))
+
+
+def _as_sent(message: Any) -> Any:
+    """The message with its tombstones as Consul sends them. What is stored is shared, so that each is copied."""
+    if isinstance(message, pb.ReadResponse | pb.WriteStatusResponse | pb.DeleteResponse):
+        if _is_tombstone(message.resource):
+            message.resource = _tombstone(message.resource)
+    elif isinstance(message, pb.ListResponse):
+        # All are of one type.
+        if message.resources and _is_tombstone(message.resources[0]):
+            message.resources = [_tombstone(each) for each in message.resources]
+    elif isinstance(message, SnapshotChunk):
+        if message.resources and _is_tombstone(message.resources[0]):
+            return SnapshotChunk([_tombstone(each) for each in message.resources])
+    elif isinstance(message, Changes) and _is_tombstone(message.changes[0].resource):
+        return Changes([each._replace(resource=_tombstone(each.resource)) for each in message.changes])
+    return message
+
+
+def _is_tombstone(resource: pb.Resource | None) -> bool:
+    return resource is not None and resource.id is not None and resource.id.type == TOMBSTONE.message
+
+
+def _tombstone(stored: pb.Resource | None) -> pb.Resource:
+    assert stored is not None
+    return pb.Resource(
+        id=stored.id,
+        owner=stored.owner,
+        version=stored.version,
+        generation=stored.generation,
+        metadata=stored.metadata,
+        status=stored.status,
+        data=None if stored.data is None else AnyMessage(type_url=TOMBSTONE_URL, value=stored.data.value),
+    )

@@ -1,0 +1,56 @@
+"""What of a watch's items one caller is told: the resources of one version of their kind that may be read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headway.resource import Bookmark, Change, Changes, Position, SnapshotChunk, StreamItem, pb
+
+
+def is_of_version(item: StreamItem, version: str) -> bool:
+    """Return True for resources that are all stored as this version of their kind; False for anything else."""
+    if isinstance(item, Changes):
+        for change in item.changes:
+            if change.resource.id.type.group_version != version:  # type: ignore[union-attr]  # stored ids are whole
+                break
+        else:
+            return True
+        return False
+    if isinstance(item, SnapshotChunk):
+        return {_version(resource) for resource in item.resources} == {version}
+    return False
+
+
+def told_of(item: StreamItem, version: str, shows: Callable[[pb.Resource], bool], here: Position) -> list[StreamItem]:
+    """Return what a watcher of one version is told of an item; commits stay whole by what is left of them.
+
+    Where the last commits of changes are left out it says how far they went, so that their reader's frontier moves
+    on: nobody else will say it, and a store may be quiet from then on.
+
+    Args:
+        shows: whether a resource may be read.
+        here: a position of the incarnation that the item is of.
+    """
+    if isinstance(item, SnapshotChunk):
+        there = [each for each in item.resources if _version(each) == version and shows(each)]
+        return [SnapshotChunk(there)] if there else []
+    if isinstance(item, Changes):
+        left = [each for each in item.changes if _version(each.resource) == version and shows(each.resource)]
+        items: list[StreamItem] = [Changes(_ending_commits(left))] if left else []
+        last = item.changes[-1].revision
+        if not left or left[-1].revision < last:
+            items.append(Bookmark(here._replace(revision=last)))
+        return items
+    return [item]
+
+
+def _version(resource: pb.Resource) -> str:
+    return resource.id.type.group_version  # type: ignore[union-attr]  # stored ids are whole
+
+
+def _ending_commits(changes: list[Change]) -> list[Change]:
+    """Changes of which some were taken away: whether another of the same commit follows is told anew."""
+    following = [*(change.revision for change in changes[1:]), 0]
+    return [
+        change._replace(more=change.revision == revision) for change, revision in zip(changes, following, strict=True)
+    ]

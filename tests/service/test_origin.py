@@ -1,0 +1,180 @@
+"""The resource service under the name of Consul's API: what its clients rely on and Headway's own don't get."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio.testing
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import (
+    EMPTIED_FINALIZER,
+    FINALIZERS,
+    TOMBSTONE,
+    AnyMessage,
+    Changes,
+    ResourceType,
+    Scope,
+    SnapshotChunk,
+    field,
+    message,
+    pb,
+)
+from headway.service._origin import CAS_FAILED, NOT_FOUND, WRONG_UID
+from headway.storage import Backend
+from tests.helpers.calls import Calls, Interrupted, refused, take
+from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of
+from tests.service.conftest import reached
+
+OURS = "type.googleapis.com/headway.resource.v1.Tombstone"
+THEIRS = "type.googleapis.com/hashicorp.consul.resource.Tombstone"
+
+
+async def test_write_with_uid_of_a_deleted_incarnation_creates_a_new_one(anywhere: Calls) -> None:
+    """A client made for Consul writes what it has read, and livelocks where that is refused."""
+    origin = anywhere.as_origin()
+    first = await anywhere.stored(a_note("one", "first"))
+    await anywhere.delete(an_id("one"))
+    await refused(anywhere.write(a_note("one", uid=uid_of(first))), Status.FAILED_PRECONDITION, "leave id.uid empty")
+    again = await origin.stored(a_note("one", "again", uid=uid_of(first)))
+    assert text_of((await anywhere.read(an_id("one"))).resource) == "again"
+    assert uid_of(again) != uid_of(first)
+    # The uid is that of a deleted incarnation still, and another one bears the name.
+    await refused(origin.write(a_note("one", uid=uid_of(first))), Status.FAILED_PRECONDITION, uid_of(again), WRONG_UID)
+    # What can't be said of a new resource is refused here too.
+    await origin.delete(an_id("one"))
+    late = a_note("one", uid=uid_of(again), version=again.version)
+    await refused(origin.write(late), Status.ABORTED, "is not there", CAS_FAILED)
+    with_status = a_note("one", uid=uid_of(again), status={"mine": a_status()})
+    await refused(origin.write(with_status), Status.INVALID_ARGUMENT, "status must be empty on creation")
+
+
+async def test_incarnation_that_goes_before_the_commit_is_created_anew(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The second attempt finds nothing, as if the write had come after the deletion."""
+    first = await calls.stored(a_note("one", "first"))
+    interrupted.before_commit = [lambda: calls.delete(an_id("one"))]
+    again = await racing.as_origin().stored(a_note("one", "again", uid=uid_of(first)))
+    assert uid_of(again) != uid_of(first)
+    assert autojump_clock.current_time() < 10
+
+
+REFUSED: list[tuple[Callable[[Calls], Awaitable[object]], Status, str]] = [
+    (lambda calls: calls.read(an_id("nobody")), Status.NOT_FOUND, NOT_FOUND),
+    (lambda calls: calls.read(an_id("one", uid=ULID)), Status.NOT_FOUND, NOT_FOUND),
+    (lambda calls: calls.write_status(an_id("nobody", uid=ULID), a_status()), Status.NOT_FOUND, NOT_FOUND),
+    (lambda calls: calls.write(a_note("one", version="1000")), Status.ABORTED, CAS_FAILED),
+    (lambda calls: calls.write(a_note("nobody", version="1")), Status.ABORTED, CAS_FAILED),
+    (lambda calls: calls.delete(an_id("one"), version="1000"), Status.ABORTED, CAS_FAILED),
+    (lambda calls: calls.write(a_note("one", uid=ULID)), Status.FAILED_PRECONDITION, WRONG_UID),
+]
+
+
+@pytest.mark.parametrize(("call", "status", "sentence"), REFUSED)
+async def test_refusal_contains_the_sentence_of_consul_beside_ours(
+    calls: Calls, call: Callable[[Calls], Awaitable[object]], status: Status, sentence: str
+) -> None:
+    """Its clients look for it; under Headway's own name the refusal is Headway's alone."""
+    await calls.write(a_note("one"))
+    ours = await refused(call(calls), status, "Note")
+    assert sentence not in ours
+    assert await refused(call(calls.as_origin()), status) == f"{ours} ({sentence})"
+
+
+async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> None:
+    """A precondition that is not about a uid bears no sentence about one."""
+    tombstone = await _tombstone(calls)
+    for call in (
+        lambda it: it.delete(id_of(tombstone)),
+        lambda it: it.read(None),
+        lambda it: it.write_status(an_id("child", CHILD), None),
+    ):
+        said = []
+        for it in (calls, calls.as_origin()):
+            with pytest.raises(GRPCError) as caught:
+                await call(it)
+            said.append((caught.value.status, caught.value.message))
+        assert said[0] == said[1]
+    assert said[0][0] is Status.INVALID_ARGUMENT
+
+
+async def _tombstone(calls: Calls) -> pb.Resource:
+    """What the deletion of an owner leaves."""
+    owner = await calls.stored(a_note("boss"))
+    await calls.write(a_note("child", type=CHILD, owner=owner.id))
+    await calls.delete(an_id("boss"))
+    (found,) = (await calls.list_type(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*"))).resources
+    return found
+
+
+def _urls(resources: list[pb.Resource]) -> list[str]:
+    return [each.data.type_url for each in resources if each.data is not None]
+
+
+async def test_tombstones_decode_in_the_clients_of_consul(anywhere: Calls) -> None:
+    """Wherever one is sent its payload names Consul's message, and under Headway's own name its own."""
+    everywhere = pb.Tenancy(partition="*", namespace="*")
+    stored = await _tombstone(anywhere)
+    status = a_status(stored.generation)
+    for calls, url in ((anywhere, OURS), (anywhere.as_origin(), THEIRS)):
+        async with calls.watch(a_type(TOMBSTONE), bookmarks=False) as items:
+            (chunk, _) = await take(items, 2)
+            assert isinstance(chunk, SnapshotChunk)
+            assert _urls(chunk.resources) == [url]
+            written = (await calls.write_status(id_of(stored), status, key=url[-30:])).resource
+            (item,) = await take(items, 1)
+            assert isinstance(item, Changes)
+            assert _urls([change.resource for change in item.changes]) == [url]
+        read = (await calls.read(id_of(stored))).resource
+        listed = (await calls.list_type(a_type(TOMBSTONE), everywhere)).resources
+        assert written is not None
+        assert read is not None
+        assert _urls([written, read, *listed]) == [url] * 3
+        assert (read.id, read.version, read.generation, read.metadata) == (
+            stored.id,
+            written.version,
+            stored.generation,
+            stored.metadata,
+        )
+        assert TOMBSTONE.view(read).data.owner == TOMBSTONE.view(stored).data.owner
+        assert read.status.keys() == written.status.keys()
+    note = await anywhere.as_origin().stored(a_note("plain"))
+    assert _urls([note]) == [NOTE.type_url]
+
+
+@message(name="hashicorp.consul.tenancy.v2beta1.Namespace")
+class ConsulNamespace:
+    description: str = field(1)
+
+
+CONSULS = ResourceType("tenancy", "v2beta1", "Namespace", ConsulNamespace, scope=Scope.PARTITION)
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_namespaces_of_consul_are_namespaces(backend: Backend, how: str) -> None:
+    """Declared as a version of Headway's own they are found by what is written in them, and follow the same rules."""
+    types = registry()
+    types.register(CONSULS)
+    async with reached(how, backend, types=types) as calls:
+        origin = calls.as_origin()
+        await refused(
+            origin.write(a_note("one", namespace="up")), Status.INVALID_ARGUMENT, "namespace 'up' is not there"
+        )
+        bare = await origin.stored(pb.Resource(id=an_id("up", CONSULS)))
+        assert bare.data == AnyMessage(type_url="type.googleapis.com/hashicorp.consul.tenancy.v2beta1.Namespace")
+        assert bare.metadata == {FINALIZERS: EMPTIED_FINALIZER}
+        assert (await origin.read(an_id("up", CONSULS))).resource == bare
+        assert await origin.names(CONSULS) == ["up"]
+        await origin.write(a_note("one", namespace="up"))
+        marked = (await origin.delete(an_id("up", CONSULS))).resource
+        assert marked is not None
+        await refused(origin.write(a_note("two", namespace="up")), Status.INVALID_ARGUMENT, "marked for deletion")
+        for refusal in (
+            origin.write(pb.Resource(id=an_id("default", CONSULS))),
+            origin.delete(an_id("default", CONSULS)),
+        ):
+            await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' is always there")
+        assert calls.unexpected == []
