@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
 
+from headway._private_files import read_secret
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.rpc import Address, address
 
@@ -55,11 +55,11 @@ class EtcdAddress:
         return f"etcd://{','.join(map(str, self.endpoints))}{self.prefix}"
 
     def secret(self) -> str:
-        """The password, wherever it is kept. Raises StoreUnusable when its file can't be read."""
+        """Return the password. Raises StoreUnusable when its file cannot be read, or when other users can read it."""
         if self.password_file is None:
             return self.password
         try:
-            return Path(self.password_file).read_text().rstrip("\r\n")
+            return read_secret(self.password_file).rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise StoreUnusable(f"password_file {self.password_file!r} of {self} can't be read: {error}") from error
 
