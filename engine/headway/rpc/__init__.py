@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.rpc._addresses import Address as Address
 from headway.rpc._addresses import address as address
+from headway.rpc._addresses import is_loopback as is_loopback
 from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import Lagging as Lagging
 from headway.rpc._channel import Metadata as Metadata
