@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
@@ -29,7 +30,6 @@ from headway.service import (
     LeaseWaits,
     ResourceService,
     TypesService,
-    WatchDecoder,
     WatchEncoder,
     unregistered,
 )
@@ -240,6 +240,7 @@ async def connect(
     tls: SSLContext | None = None,
     server_name: str | None = None,
     token: str = "",
+    insecure: bool = False,
     timeout: float = 30.0,
 ) -> AsyncIterator[Client]:
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
@@ -252,13 +253,13 @@ async def connect(
         tls: for those that are TCP, as `headway.rpc.client_tls` makes it.
         server_name: the name that the certificates must have, if it isn't the endpoint's host.
         token: what the engines know the caller by, where they ask.
+        insecure: send the token to other hosts over plain TCP, where others may read it on the way.
         timeout: seconds for a call, where the caller's own deadline is no shorter.
-    """
-    from headway.rpc import open_channel
 
+    Raises InvalidArgument for a token that would be sent to another host without ``tls`` and without ``insecure``.
+    """
     registry, _ = together(apps)
-    decoders = {WATCH_LIST: WatchDecoder}
-    async with open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout) as channel:
+    async with open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure) as channel:
         yield Client(channel, registry, token=token)
 
 

@@ -169,6 +169,26 @@ def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
     assert file.read_text() == f"tokens: []\n{POLICIES}"
 
 
+@pytest.mark.parametrize("server", ["192.0.2.1:1", "127.0.0.1:1,192.0.2.1:1"])
+def test_token_for_another_host_is_wrong_usage_without_tls(server: str) -> None:
+    """Whichever way it is given; it is not in the error."""
+    for options, env in ((["--token", "hw_a"], {}), ([], {"HEADWAY_TOKEN": "hw_a"})):
+        code, _, errors = said("--server", server, *options, "types", env=env)
+        assert (code, "hw_a" in errors) == (2, False)
+        assert "--server 192.0.2.1:1: a token sent to another host over plain TCP" in errors
+        assert "--tls, or --insecure" in errors
+
+
+def test_token_is_sent_to_another_host_when_told(start: Started, file: Path) -> None:
+    """By option or by environment. 0.0.0.0 leads to this machine, and is no loopback address."""
+    reader = made(file, "readers")
+    _, server = serving(start, file, "127.0.0.1:0")
+    there = server.replace("127.0.0.1", "0.0.0.0")
+    assert said("--server", there, "--token", reader, "types")[0] == 2
+    assert said("--server", there, "--token", reader, "--insecure", "types")[0] == 0
+    assert said("--server", there, "--token", reader, "types", env={"HEADWAY_INSECURE": "1"})[0] == 0
+
+
 @pytest.mark.parametrize(
     ("options", "environment", "problem"),
     [

@@ -18,7 +18,7 @@ from headway.cli._serving import Forwarding, Serving
 from headway.controller import App
 from headway.errors import InvalidArgument, ManifestError
 from headway.observe import check_pages_address
-from headway.rpc import Address, address, client_tls, is_loopback, server_tls
+from headway.rpc import Address, address, client_tls, is_loopback, plain_text_host, server_tls
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
 
@@ -41,6 +41,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--forward-tls-authority", type=_EXISTING, help="Whom to believe instead; implies --forward-tls.")
 @click.option("--forward-tls-certificate", type=_EXISTING, help="The certificate to show to it.")
 @click.option("--forward-tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
+@click.option("--forward-insecure", is_flag=True, help="Pass tokens on to another host without TLS, too.")
 @click.pass_context
 def serve(
     context: click.Context,
@@ -59,6 +60,7 @@ def serve(
     forward_tls_authority: str | None,
     forward_tls_certificate: str | None,
     forward_tls_key: str | None,
+    forward_insecure: bool,
 ) -> None:
     """Run the controllers of APP (module:attribute), and offer its resources to clients.
 
@@ -77,12 +79,17 @@ def serve(
     for each in listen:
         _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
     if app is None:
-        for each in forward:
-            _parsed("--forward", each)
+        parsed = [_parsed("--forward", each) for each in forward]
         upstream = None
         if forward_tls or forward_tls_authority or forward_tls_certificate:
             upstream = _upstream_tls(forward_tls_authority, forward_tls_certificate, forward_tls_key)
-        run(Forwarding(forward, upstream, listen, tls).serve, interrupted=Exit.DONE)
+        if not forward_insecure and (host := plain_text_host(parsed, upstream)):
+            click.echo(
+                f"Warning: --forward {host}: calls with a token are refused, because others could read it on the way "
+                "to this host. Say --forward-tls, or --forward-insecure",
+                err=True,
+            )
+        run(Forwarding(forward, upstream, listen, tls, insecure=forward_insecure).serve, interrupted=Exit.DONE)
         return
     if metrics is not None:
         _check_pages(metrics, public=public_metrics)
@@ -116,7 +123,7 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
             raise Usage("--access goes with an APP: the server that is asked decides who may do what")
         if "forward_tls_key" in given and "forward_tls_certificate" not in given:
             raise Usage("--forward-tls-key goes with --forward-tls-certificate")
-    elif alone := sorted(name for name in given if name.startswith("forward_tls")):
+    elif alone := sorted(name for name in given if name.startswith("forward_")):
         raise Usage(f"--{alone[0].replace('_', '-')} goes with --forward")
     if "public_metrics" in given and "metrics" not in given:
         raise Usage("--public-metrics goes with --metrics, and only says that others may read those pages")

@@ -90,12 +90,19 @@ class Forwarding:
     """A forwarder to some servers."""
 
     def __init__(
-        self, endpoints: Sequence[str], upstream_tls: SSLContext | None, listen: Sequence[str], tls: SSLContext | None
+        self,
+        endpoints: Sequence[str],
+        upstream_tls: SSLContext | None,
+        listen: Sequence[str],
+        tls: SSLContext | None,
+        *,
+        insecure: bool = False,
     ) -> None:
         self._endpoints = endpoints
         self._upstream_tls = upstream_tls
         self._listen = listen
         self._tls = tls
+        self._insecure = insecure
 
     async def serve(self) -> None:
         """Forward until cancelled."""
@@ -106,6 +113,7 @@ class Forwarding:
                 self._listen,
                 upstream_tls=self._upstream_tls,
                 tls=self._tls,
+                insecure=self._insecure,
                 report=lambda path, error: report(HandlerFailed(path, error)),
                 notify=report,
             ) as server:
