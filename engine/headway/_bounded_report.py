@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 
@@ -28,15 +28,34 @@ class BoundedReport:
         self._report = report
         self._seconds = seconds
         self._clock = clock
-        # For each class of events: when the next one is passed on, and how many were suppressed since the last.
-        self._kinds: dict[type, tuple[float, int]] = {}
+        # For each class of events: when the next one is passed on, how many were suppressed since the last, and the
+        # fields of the last of these.
+        self._kinds: dict[type, tuple[float, int, dict[str, Any]]] = {}
+        self._suppressing = trio.Event()
 
     def __call__(self, kind: type, **fields: Any) -> None:
         """Report one event of the class ``kind``, or count it. A suppressed event is not even made."""
         now = self._clock()
-        due, suppressed = self._kinds.get(kind, (now, 0))
+        due, suppressed, _ = self._kinds.get(kind, (now, 0, fields))
         if now < due:
-            self._kinds[kind] = due, suppressed + 1
+            self._kinds[kind] = due, suppressed + 1, fields
+            self._suppressing.set()
             return
-        self._kinds[kind] = now + self._seconds, 0
+        self._kinds[kind] = now + self._seconds, 0, fields
         self._report(kind(**fields, suppressed=suppressed))
+
+    def report_suppressed(self) -> None:
+        """Report the last event of each kind that is due and was suppressed, with the number of those before it."""
+        now = self._clock()
+        for kind, (due, suppressed, fields) in self._kinds.items():
+            if suppressed and now >= due:
+                self._kinds[kind] = now + self._seconds, 0, fields
+                self._report(kind(**fields, suppressed=suppressed - 1))
+
+    async def report_rest(self) -> NoReturn:
+        """Report what a burst left suppressed, up to two seconds later, until cancelled. Otherwise nobody counts it."""
+        while True:
+            await self._suppressing.wait()
+            self._suppressing = trio.Event()
+            await trio.sleep(self._seconds)
+            self.report_suppressed()

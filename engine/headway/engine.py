@@ -14,7 +14,7 @@ from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
-from headway.access import Authorizer, Guarded
+from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
 from headway.client import Client
@@ -205,17 +205,22 @@ async def open_engine(
                 else:
                     serve = functools.partial(ResourceService, backend, registry)
                     lease = functools.partial(LeaseService, backend, waits=waits)
+                    audit = Audit(report)
+                    nursery.start_soon(audit.report_rest, name="audit")
                     offered = _services(
-                        Guarded(serve, access, registry),
-                        Guarded(lease, access, registry),
+                        Guarded(serve, access, registry, audit),
+                        Guarded(lease, access, registry, audit),
                         # What a type looks like isn't said to those who may do nothing with it.
-                        Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry),
+                        Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry, audit),
                     )
                 async with _listening(offered, listen, tls, failed, report) as addresses:
+                    unhear = access.hear(report) if access is not None else None
                     try:
                         where = functools.partial(_revision, backend)
                         yield Engine(Client(channel, registry), where, supervisors, addresses, hubs)
                     finally:
+                        if unhear is not None:
+                            unhear()
                         ending.begin()
                         # Else the server would give callers that wait for a lease all of its grace.
                         waits.end()

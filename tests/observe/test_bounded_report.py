@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import trio
 from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from headway._bounded_report import BoundedReport
 from headway._records import Record
@@ -45,6 +47,26 @@ def test_kinds_do_not_suppress_each_other() -> None:
         heard.bounded(ConnectionEnded, peer="a", why="b")
         heard.bounded(Refused, why="c")
     assert heard.events == [ConnectionEnded("a", "b"), Refused("c")]
+
+
+async def test_what_a_burst_leaves_suppressed_is_reported_without_a_further_event(mock_clock: MockClock) -> None:
+    """Once, with the fields of the last one; a quiet kind sets no timer."""
+    events: list[object] = []
+    bounded = BoundedReport(events.append)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bounded.report_rest)
+        for number in range(5):
+            bounded(Refused, why=str(number))
+        assert events == [Refused("0")]
+        await wait_all_tasks_blocked()
+        mock_clock.jump(1.0)
+        await wait_all_tasks_blocked()
+        assert events == [Refused("0"), Refused("4", 3)]
+        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == float("inf")
+        mock_clock.jump(10.0)
+        bounded(Refused, why="5")
+        assert events[2:] == [Refused("5")]
+        nursery.cancel_scope.cancel()
 
 
 def test_metrics_count_what_was_suppressed() -> None:

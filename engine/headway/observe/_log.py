@@ -15,7 +15,10 @@ from headway._groups import leaves, story
 from headway.events import Report
 
 _WARNINGS = (
+    events.AccessChanged,
+    events.AuthenticationFailed,
     events.BookmarkRefused,
+    events.CallDenied,
     events.CallDelayed,
     events.CallbackFailed,
     events.ConnectionEnded,

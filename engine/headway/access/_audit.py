@@ -1,0 +1,64 @@
+"""What a server's operator hears of callers: who was not let in, and who was denied what."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import trio
+
+from headway._bounded_report import BoundedReport
+from headway.access._authorizer import Authorizer, Identity, Question
+from headway.events import AuthenticationFailed, CallDenied, Report
+
+UNKNOWN = "unknown"
+"""The caller whose token is none."""
+
+# Characters of what was asked for, which is the caller's own text.
+_LONGEST = 200
+
+
+class Audit:
+    """Reports failed authentications and denied calls, at a bounded rate.
+
+    Callers without a token cannot hide what is done with one: each of the two has a bound of its own.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._strangers = BoundedReport(report)
+        self._known = BoundedReport(report)
+
+    def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
+        """A call bore a token that does not hold."""
+        caller, why = authorizer.refusal(stream.metadata)
+        # Whoever knows a token's name, which is no secret, can cause this, so it is a stranger's doing.
+        self._strangers(AuthenticationFailed, caller=caller or UNKNOWN, why=why, path=path, peer=_peer(stream))
+
+    def denied(self, identity: Identity, path: str, stream: Any) -> None:
+        """A call was refused because no rule of its caller allows it."""
+        what = "" if identity.denied is None else _printable(identity.denied)
+        bounded = self._strangers if identity.token is None else self._known
+        bounded(CallDenied, caller=identity.name, what=what, path=path, peer=_peer(stream))
+
+    async def report_rest(self) -> NoReturn:
+        """Report what a burst left unreported, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._strangers.report_rest)
+            await self._known.report_rest()
+
+
+def _printable(asked: Question) -> str:
+    where = "/".join(unit for unit in (asked.partition, asked.namespace) if unit)
+    text = f"{asked.verb} of {asked.type}{f' in {where}' if where else ''}"[:_LONGEST]
+    return text if text.isprintable() else ascii(text)
+
+
+def _peer(stream: Any) -> str:
+    """Return the address that a call came from; empty within the process."""
+    peer = getattr(stream, "peer", None)
+    if peer is None:
+        return ""
+    address = peer.addr()
+    if isinstance(address, tuple) and len(address) > 1:
+        host, port = address[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "unix socket"
