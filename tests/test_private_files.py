@@ -79,7 +79,7 @@ def test_secret_of_another_user_is_refused_also_by_root(tmp_path: Path) -> None:
 
 
 def test_key_that_others_can_read_is_refused_by_both_sides_of_tls(tmp_path: Path) -> None:
-    """In a file of its own or behind the certificate; the certificate alone is no secret."""
+    """In a file of its own or behind the certificate; the certificate alone may be public."""
     issued = trustme.CA().issue_cert("127.0.0.1")
     certificate = secret(tmp_path / "cert.pem", issued.cert_chain_pems[0].bytes(), 0o644)
     key = secret(tmp_path / "key.pem", issued.private_key_pem.bytes())

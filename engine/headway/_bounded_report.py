@@ -53,7 +53,7 @@ class BoundedReport:
                 self._report(kind(**fields, suppressed=suppressed - 1))
 
     async def report_rest(self) -> NoReturn:
-        """Report what a burst left suppressed, up to two seconds later, until cancelled. Otherwise nobody counts it."""
+        """Report the rest of each burst, up to two seconds later, until cancelled. Otherwise it is never counted."""
         while True:
             await self._suppressing.wait()
             self._suppressing = trio.Event()

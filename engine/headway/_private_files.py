@@ -43,7 +43,7 @@ def read_secret(path: str | os.PathLike[str]) -> str:
 def exposure(found: os.stat_result, user: int) -> str | None:
     """Return how other users can reach a secret with this status, if the process runs as ``user``; None if no way."""
     if not stat.S_ISREG(found.st_mode):
-        # A pipe's or a terminal's mode says nothing of who reads what was written to it.
+        # The mode of a pipe or a terminal does not say which processes read it.
         return None
     if found.st_uid not in (user, _ROOT):
         return f"belongs to user {found.st_uid}, who can replace it"

@@ -1,4 +1,4 @@
-"""What an operator hears of callers: who was not let in, who was denied what, and whose rights have changed."""
+"""An operator is told the names of callers that fail to authenticate, are denied, or have other rights from now on."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_failed_authentication_names_the_token_and_why_and_never_its_text(
 
 
 async def test_denied_call_names_its_caller_and_what_was_asked() -> None:
-    """With a token and without one; what is allowed is no event."""
+    """With a token and without one. An allowed call reports nothing."""
     server = Server(rule("view"))
     async with server.client(server.text) as client:
         await client.list(TEAM, namespace="default", partition="default")
@@ -148,7 +148,7 @@ async def test_flood_of_denied_calls_is_counted_whole_and_reported_once_a_second
 
 
 async def test_changed_policy_names_the_callers_whose_rights_change() -> None:
-    """What is read again as it was is no change; a server that has ended hears of none."""
+    """Reading the same policies again reports nothing, and neither does a server that has ended."""
     server = Server(rule("view"))
     async with server.client(server.text) as client:
         await client.list(TEAM, namespace="default", partition="default")

@@ -41,7 +41,7 @@ def rule(*verbs: str, partition: str, namespace: str, type: str = "staff.v1.Team
 
 
 async def missing_rule(engine: headway.Engine, token: str) -> Rule | None:
-    """Run a worker until it has reconciled what there is (None), or is told which rule is missing."""
+    """Run a worker until an error names a missing rule, and return that; None once a reconcile has ended."""
     found: list[Rule] = []
     told = trio.Event()
 

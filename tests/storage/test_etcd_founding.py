@@ -49,7 +49,7 @@ async def test_founding_below_another_store_is_refused(root: str, below: str) ->
 
 @pytest.mark.parametrize("below", ["/b", "/b/c"])
 async def test_founding_above_another_store_is_refused(root: str, below: str) -> None:
-    """What belongs to it would hold the other store's keys."""
+    """The range of its keys would include the keys of the other store."""
     await found(root + below)
     before = await keys_below(root)
     with pytest.raises(StoreUnusable, match=f"{etcd_address(root).prefix}{below} is a store already"):
@@ -69,7 +69,7 @@ async def test_founding_over_keys_of_another_program_is_refused(root: str) -> No
 
 
 async def test_stores_beside_each_other_are_founded_and_opened_again(root: str) -> None:
-    """A name that begins as another one does is beside it, and not below."""
+    """/bc is not below /b, although its name begins with it."""
     for each in ("/b", "/bc", "/b-c", "/c/b"):
         await found(root + each)
     for each in ("/b", "/bc", "/b-c", "/c/b"):

@@ -1,4 +1,4 @@
-"""What other users of the machine can make of a store's files: nothing, by reading them or by planting some first."""
+"""Other users of the machine can neither read a store's files nor make Headway write to files that they planted."""
 
 import os
 import stat
@@ -47,7 +47,7 @@ async def open_and_put(path: Path, name: str = "a") -> None:
 
 
 async def test_store_files_are_made_for_their_owner_alone_under_any_umask(tmp_path: Path, umask: int) -> None:
-    """The store, its lock, and SQLite's own files beside it."""
+    """The store, its lock, and the files that SQLite makes."""
     folder = tmp_path / "stores"
     folder.mkdir()
     folder.chmod(0o700)
@@ -97,7 +97,7 @@ async def test_lock_that_is_a_link_is_refused_and_its_target_kept(tmp_path: Path
 
 
 async def test_lock_with_the_content_of_another_program_is_refused_and_kept(tmp_path: Path) -> None:
-    """A file of somebody else's, or a second name of one, is not truncated."""
+    """Neither a file of another program, nor a second name of such a file, is truncated."""
     lock = tmp_path / "a.db.lock"
     lock.write_bytes(SECRET)
     with pytest.raises(StoreUnusable, match="was not written by Headway"):
@@ -112,8 +112,8 @@ async def test_lock_with_the_content_of_another_program_is_refused_and_kept(tmp_
     assert not (tmp_path / "a.db").exists()
 
 
-async def test_lock_that_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
-    """A pipe would hold its opener up for ever."""
+async def test_lock_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    """Another user may have made a pipe to read the content."""
     os.mkfifo(tmp_path / "a.db.lock")
     with pytest.raises(StoreUnusable, match="is not a regular file"):
         await open_and_put(tmp_path / "a.db")
@@ -121,7 +121,7 @@ async def test_lock_that_is_no_file_is_refused_without_waiting(tmp_path: Path) -
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 80, b'{"pid": 17, "ho', b'{"pi'], ids=repr)
 async def test_lock_that_a_crash_left_torn_is_taken(tmp_path: Path, content: bytes) -> None:
-    """What a crash can leave of a lock's content is known to be ours."""
+    """A crash can leave a part of the content, or zeros; both are recognized as a lock."""
     (tmp_path / "a.db.lock").write_bytes(content)
     await open_and_put(tmp_path / "a.db")
 

@@ -1,4 +1,4 @@
-"""What a server's operator hears of callers: who was not let in, and who was denied what."""
+"""Reports for a server's operator: failed authentications and denied calls, with the names of the callers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Audit:
         self._known = BoundedReport(report)
 
     def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
-        """A call bore a token that does not hold."""
+        """Report a call whose token does not hold."""
         caller, why = authorizer.refusal(stream.metadata)
-        # Whoever knows a token's name, which is no secret, can cause this, so it is a stranger's doing.
+        # A token's name is public, so a stranger can cause this under any name.
         self._strangers(AuthenticationFailed, caller=caller or UNKNOWN, why=why, path=path, peer=_peer(stream))
 
     def denied(self, identity: Identity, path: str, stream: Any) -> None:
-        """A call was refused because no rule of its caller allows it."""
+        """Report a call that no rule of its caller allows."""
         what = "" if identity.denied is None else _printable(identity.denied)
         bounded = self._strangers if identity.token is None else self._known
         bounded(CallDenied, caller=identity.name, what=what, path=path, peer=_peer(stream))

@@ -13,7 +13,7 @@ _SECRETS = frozenset(("x-consul-token", "authorization", "token"))
 def plain_text_host(endpoints: Iterable[Address], tls: ssl.SSLContext | None) -> Address | None:
     """Return the first endpoint that is asked over plain TCP and is on another host, if there is one.
 
-    Whoever can listen in on the way to it reads what is sent. A Unix socket and a loopback address are this machine.
+    Others may read on the way what is sent there. A Unix socket and a loopback address are this machine.
     """
     if tls is not None:
         return None
@@ -26,5 +26,5 @@ def has_secret(metadata: Iterable[tuple[str, str]]) -> bool:
 
 
 def readable(what: str, host: Address, remedy: str) -> str:
-    """Return the sentence with which ``what`` is not sent to the host."""
+    """Return an error message: ``what`` would be readable on its way to the host."""
     return f"{host}: {what} sent to another host over plain TCP can be read on the way: {remedy}"
