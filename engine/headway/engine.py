@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
-from headway.access import Authorizer, Guarded
+from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
 from headway.client import Client
@@ -23,13 +24,11 @@ from headway.events import HandlerFailed, Report
 from headway.resource import Registry
 from headway.rpc import Channel, InProcessChannel, Services
 from headway.service import (
-    WATCH_LIST,
     LeaseService,
     LeaseWaits,
     OriginService,
     ResourceService,
     TypesService,
-    WatchDecoder,
     unregistered,
     watch_encoders,
 )
@@ -208,18 +207,23 @@ async def open_engine(
                     serve = functools.partial(ResourceService, backend, registry)
                     as_origin = functools.partial(OriginService, backend, registry)
                     lease = functools.partial(LeaseService, backend, waits=waits)
+                    audit = Audit(report)
+                    nursery.start_soon(audit.report_rest, name="audit")
                     offered = _services(
-                        Guarded(serve, access, registry),
-                        Guarded(as_origin, access, registry),
-                        Guarded(lease, access, registry),
+                        Guarded(serve, access, registry, audit),
+                        Guarded(as_origin, access, registry, audit),
+                        Guarded(lease, access, registry, audit),
                         # What a type looks like isn't said to those who may do nothing with it.
-                        Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry),
+                        Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry, audit),
                     )
-                async with _listening(offered, listen, tls, failed) as addresses:
+                async with _listening(offered, listen, tls, failed, report) as addresses:
+                    unhear = access.hear(report) if access is not None else None
                     try:
                         where = functools.partial(_revision, backend)
                         yield Engine(Client(channel, registry), where, supervisors, addresses, hubs)
                     finally:
+                        if unhear is not None:
+                            unhear()
                         ending.begin()
                         # Else the server would give callers that wait for a lease all of its grace.
                         waits.end()
@@ -244,6 +248,7 @@ async def connect(
     tls: SSLContext | None = None,
     server_name: str | None = None,
     token: str = "",
+    insecure: bool = False,
     timeout: float = 30.0,
 ) -> AsyncIterator[Client]:
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
@@ -256,13 +261,13 @@ async def connect(
         tls: for those that are TCP, as `headway.rpc.client_tls` makes it.
         server_name: the name that the certificates must have, if it isn't the endpoint's host.
         token: what the engines know the caller by, where they ask.
+        insecure: send the token to other hosts over plain TCP, where others may read it on the way.
         timeout: seconds for a call, where the caller's own deadline is no shorter.
-    """
-    from headway.rpc import open_channel
 
+    Raises InvalidArgument for a token that would be sent to another host without ``tls`` and without ``insecure``.
+    """
     registry, _ = together(apps)
-    decoders = {WATCH_LIST: WatchDecoder}
-    async with open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout) as channel:
+    async with open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure) as channel:
         yield Client(channel, registry, token=token)
 
 
@@ -288,7 +293,11 @@ def _report_failed(report: Report, path: str, error: BaseException) -> None:
 
 @asynccontextmanager
 async def _listening(
-    services: Services, listen: Sequence[str], tls: SSLContext | None, failed: Callable[[str, BaseException], None]
+    services: Services,
+    listen: Sequence[str],
+    tls: SSLContext | None,
+    failed: Callable[[str, BaseException], None],
+    notify: Report,
 ) -> AsyncIterator[Sequence[str]]:
     """Offer the services at the addresses; nothing of the network is loaded when there are none."""
     if not listen:
@@ -300,7 +309,7 @@ async def _listening(
 
     services.add(Health(*services.names))
     services.add(Reflection(services, (files("headway._gen") / "descriptors.bin").read_bytes()))
-    async with open_server(services, listen, tls=tls, report=failed) as server:
+    async with open_server(services, listen, tls=tls, report=failed, notify=notify) as server:
         yield server.addresses
 
 

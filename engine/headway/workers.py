@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
@@ -17,7 +18,6 @@ from headway.controller import LEASE_TTL, STALL_LIMIT, App
 from headway.engine import Engine, check_seconds, refuse_own_name, together
 from headway.events import Report
 from headway.rpc import Channel, WithMetadata
-from headway.service import WATCH_LIST, WatchDecoder
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -31,6 +31,7 @@ async def open_workers(
     token: str = "",
     tls: SSLContext | None = None,
     server_name: str | None = None,
+    insecure: bool = False,
     timeout: float = 30.0,
     report: Report | None = None,
     lease_ttl: float = LEASE_TTL,
@@ -57,11 +58,13 @@ async def open_workers(
             leases.
         tls: for endpoints that are TCP, as `headway.rpc.client_tls` makes it.
         server_name: the name that the certificates must have, if it isn't the endpoint's host.
+        insecure: send the token to other hosts over plain TCP, where others may read it on the way.
         timeout: seconds for a call.
         lease_ttl: seconds, from 1 to 3,600, after which another process takes over what one that has died held.
         report, lag_limit, stall_limit, shutdown_bound, hard_exit: as of `open_engine`.
 
-    Raises DeclarationError for apps that don't go together, and a name that a process can't have. That no engine can be
+    Raises DeclarationError for apps that don't go together, and a name that a process can't have; InvalidArgument for a
+    token that would be sent to another host without ``tls`` and without ``insecure``. That no engine can be
     reached is no error: it is tried again for as long as it takes, and the status says so.
     """
     registry, definitions = together(apps)
@@ -76,7 +79,12 @@ async def open_workers(
 
         report = log_report()
     ending: ShutdownWatch | None = None
-    async with _opened(endpoints, tls, server_name, timeout) as bare:
+    opened: AbstractAsyncContextManager[Channel]
+    if isinstance(endpoints, str | Sequence):
+        opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
+    else:
+        opened = nullcontext(endpoints)
+    async with opened as bare:
         channel = WithMetadata(bare, {"x-consul-token": token}) if token else bare
         try:
             async with trio.open_nursery() as nursery:
@@ -105,14 +113,3 @@ async def open_workers(
         finally:
             if ending is not None:
                 ending.end()
-
-
-def _opened(
-    endpoints: str | Sequence[str] | Channel, tls: SSLContext | None, server_name: str | None, timeout: float
-) -> AbstractAsyncContextManager[Channel]:
-    if not isinstance(endpoints, str | Sequence):
-        return nullcontext(endpoints)
-    from headway.rpc import open_channel
-
-    decoders = {WATCH_LIST: WatchDecoder}
-    return open_channel(endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout)

@@ -21,10 +21,12 @@ counts as held until that child is gone, be the command dead or not (a "remnant"
 closes descriptors it doesn't know, as some daemons do, gives its lock up: wrap such a command.
 """
 
+import errno
 import fcntl
 import json
 import os
 import signal
+import stat
 import struct
 import sys
 import zlib
@@ -55,7 +57,7 @@ def take(path: str) -> int | None:
     Whoever asks is told "starting" until `tell`.
     """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 2, 0))
             # Who clears away old lock files holds the lock while it does. A launcher that opened the file
@@ -68,6 +70,20 @@ def take(path: str) -> int | None:
         except FileNotFoundError:
             pass
         os.close(descriptor)
+
+
+def open_own(path: str, flags: int) -> int:
+    """Open a regular file of this user's that has no other name, or create it; links are not followed.
+
+    Whatever else stands at the path may have been planted there, so that we write to it.
+    """
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    found = os.fstat(descriptor)
+    # A link count of 0 is a file that was removed just now: the caller looks whether it still stands at its path.
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink < 2:
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EEXIST, "not a file of this user's alone", path)
 
 
 def tell(descriptor: int, record: bytes) -> None:
@@ -117,7 +133,7 @@ def _hold(folder: str, uid: str, command: list[str], port: int) -> int | None:
 
 
 def _arrange_descriptors(folder: str, uid: str, keep: tuple[int, int]) -> None:
-    log = os.open(f"{folder}/{uid}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    log = open_own(f"{folder}/{uid}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)

@@ -219,8 +219,13 @@ def forget(folder: str | Path, uid: str) -> bool:
 def last_lines(folder: str | Path, uid: str, count: int = 5) -> list[str]:
     """The last lines that an instance has written, of all its runs, from at most 4 KiB; none if there is no log."""
     try:
-        with open(locks.log_path(Path(folder), uid), "rb") as log:
+        with open(locks.log_path(Path(folder), uid), "rb", opener=_without_links) as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
             return log.read().decode(errors="replace").splitlines()[-count:]
     except OSError:
         return []
+
+
+def _without_links(path: str, flags: int) -> int:
+    # A link could lead to what only this process may read.
+    return os.open(path, flags | os.O_NOFOLLOW)

@@ -57,8 +57,14 @@ async def test_denied_is_the_same_whether_the_resource_is_there_or_not() -> None
             f"{SERVICE}/Write", request, pb.WriteResponse
         )
 
-    denied = (Status.PERMISSION_DENIED, "Note theirs may not be read by you")
-    assert before == [(Status.UNAUTHENTICATED, REFUSED), denied, denied]
+    denied = "Note theirs may not be read by you"
+    missing = 'verbs: [read], type: tests.v1.Note, partition: "default", namespace: "default", name_prefix: "theirs"'
+    hint = f"{denied}: no rule of yours covers all of it; ask for one such as {{{missing}}}"
+    assert before == [
+        (Status.UNAUTHENTICATED, REFUSED),
+        (Status.PERMISSION_DENIED, denied),
+        (Status.PERMISSION_DENIED, hint),
+    ]
     assert [await said(each, authorizer, backend, "theirs") for each in callers] == before
     assert (absent[0], await said(text, authorizer, backend, "mine")) == (Status.NOT_FOUND, (Status.OK, None))
 

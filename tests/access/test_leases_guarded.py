@@ -100,9 +100,11 @@ async def test_a_refusal_says_the_same_whoever_holds_it() -> None:
     await guard.backend.raise_fence(NAME, "", 1, 1)
 
     assert await outcomes(guard.client) == before
+    rule_for = '{{verbs: [{}], type: internal.v1.Lease, partition: "", namespace: "", name_prefix: "staff/accounts"}}'
+    hint = ": no rule of yours covers all of it; ask for one such as "
     assert set(before.values()) == {
-        "PermissionDenied: lease staff/accounts may not be taken by you",
-        "PermissionDenied: leases staff/accounts* may not be listed by you",
+        f"PermissionDenied: lease staff/accounts may not be taken by you{hint}{rule_for.format('write')}",
+        f"PermissionDenied: leases staff/accounts* may not be listed by you{hint}{rule_for.format('list')}",
     }
 
 

@@ -23,6 +23,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from headway.resource import encode
 from tests.cli.conftest import Started, address_of, interrupt
 from tests.cli.served import ACCOUNT, TEAM, Account, Team
+from tests.helpers.secret_files import write_secret
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
@@ -217,7 +218,7 @@ def test_tls_is_spoken(start: Started, package: str, tmp_path: Path) -> None:
     """With a certificate by an authority that the client has been told of."""
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1", "localhost")
-    certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    write_secret(tmp_path / "server.pem", certificate.private_key_and_cert_chain_pem.bytes())
     server = start(*SERVE, "--tls-certificate", "server.pem")
     credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
     with grpc.secure_channel(address_of(server), credentials) as channel:

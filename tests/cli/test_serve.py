@@ -8,6 +8,7 @@ import trio
 
 from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.terminal import Terminal, address
+from tests.cli.test_serve_forward import said
 
 
 def test_serve_ends_cleanly_when_interrupted(start: Started) -> None:
@@ -48,6 +49,32 @@ async def test_serve_offers_metrics_and_health(terminal: Terminal) -> None:
     wrong = await terminal("serve", "tests.cli.served:app", "--metrics", "9090")
     assert wrong.returncode == 2
     assert "--metrics: '9090' is no address for pages: write HOST:PORT" in wrong.stderr
+
+
+SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
+PUBLIC = ("--metrics", "0.0.0.0:0")
+
+
+def test_public_metrics_are_refused_unless_that_very_option_is_given() -> None:
+    """--insecure does not stand for it."""
+    for options in ((), ("--insecure",)):
+        code, out, errors = said(*SERVE, *PUBLIC, *options)
+        assert (code, out) == (2, "")
+        assert "--metrics 0.0.0.0:0: others can reach this address" in errors
+        assert "--public-metrics" in errors
+    code, _, errors = said(*SERVE, "--public-metrics")
+    assert (code, "--public-metrics goes with --metrics" in errors) == (2, True)
+
+
+def test_public_metrics_grant_no_public_listening() -> None:
+    code, _, errors = said(*SERVE, "--listen", "0.0.0.0:0", *PUBLIC, "--public-metrics")
+    assert (code, "--listen 0.0.0.0:0: others can reach this address" in errors) == (2, True)
+
+
+async def test_metrics_are_public_when_told(terminal: Terminal) -> None:
+    serving = terminal.start(*SERVE, *PUBLIC, "--public-metrics")
+    await address(serving)
+    assert (await serving.out.line()).startswith("metrics and health at http://0.0.0.0:")
 
 
 @pytest.mark.parametrize("reachable", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"])

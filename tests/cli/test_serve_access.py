@@ -14,6 +14,7 @@ from headway.access import load_access, new_token
 from headway.cli._connection import NO_TOKEN
 from tests.cli.conftest import CORE, Started, address_of, interrupt
 from tests.cli.test_serve_forward import said
+from tests.helpers.secret_files import write_secret
 
 POLICIES = """\
 policies:
@@ -51,7 +52,7 @@ def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Pa
     """By option, by environment, from a file; on an address that others can reach, of which is said what they learn."""
     reader, writer = made(file, "readers"), made(file, "readers", "writers")
     process, server = serving(start, file, "0.0.0.0:0")
-    (tmp_path / "token").write_text(f"{writer}\n")
+    write_secret(tmp_path / "token", f"{writer}\n")
     core = str(tmp_path / "core.yaml")
     at = ("--server", server)
 
@@ -168,6 +169,26 @@ def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
     assert file.read_text() == f"tokens: []\n{POLICIES}"
 
 
+@pytest.mark.parametrize("server", ["192.0.2.1:1", "127.0.0.1:1,192.0.2.1:1"])
+def test_token_for_another_host_is_wrong_usage_without_tls(server: str) -> None:
+    """Whichever way it is given; it is not in the error."""
+    for options, env in ((["--token", "hw_a"], {}), ([], {"HEADWAY_TOKEN": "hw_a"})):
+        code, _, errors = said("--server", server, *options, "types", env=env)
+        assert (code, "hw_a" in errors) == (2, False)
+        assert "--server 192.0.2.1:1: a token sent to another host over plain TCP" in errors
+        assert "--tls, or --insecure" in errors
+
+
+def test_token_is_sent_to_another_host_when_told(start: Started, file: Path) -> None:
+    """By option or by environment. 0.0.0.0 leads to this machine, and is no loopback address."""
+    reader = made(file, "readers")
+    _, server = serving(start, file, "127.0.0.1:0")
+    there = server.replace("127.0.0.1", "0.0.0.0")
+    assert said("--server", there, "--token", reader, "types")[0] == 2
+    assert said("--server", there, "--token", reader, "--insecure", "types")[0] == 0
+    assert said("--server", there, "--token", reader, "types", env={"HEADWAY_INSECURE": "1"})[0] == 0
+
+
 @pytest.mark.parametrize(
     ("options", "environment", "problem"),
     [
@@ -177,6 +198,8 @@ def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
         (["--token-file", "empty"], {"HEADWAY_TOKEN": "a"}, "--token-file empty is empty"),
         (["--token", "hw_é"], {}, "the token is none"),
         (["--token-file", "two"], {}, "the token is none"),
+        (["--token-file", "shared"], {}, "--token-file: shared holds a secret and has mode 0644"),
+        ([], {"HEADWAY_TOKEN_FILE": "shared"}, "chmod 600 shared"),
     ],
 )
 def test_a_token_that_is_none_is_wrong_usage(
@@ -188,8 +211,8 @@ def test_a_token_that_is_none_is_wrong_usage(
 ) -> None:
     """Before anybody is asked; and it isn't repeated, as it may be nearly right."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").write_text("\n")
-    (tmp_path / "two").write_text("hw_one\nhw_two\n")
+    for name, text, mode in (("empty", "\n", 0o600), ("two", "hw_one\nhw_two\n", 0o600), ("shared", "hw_one\n", 0o644)):
+        write_secret(tmp_path / name, text, mode)
 
     code, _, errors = said("--server", "127.0.0.1:1", *options, "types", env=environment)
     assert code == 2

@@ -40,6 +40,17 @@ def test_an_upstream_that_is_away_is_named(start: Started) -> None:
     assert "no server can be reached (127.0.0.1:1: " in errors
 
 
+@pytest.mark.parametrize("insecure", [False, True])
+def test_forwarder_says_that_it_passes_no_tokens_on_without_tls(start: Started, insecure: bool) -> None:
+    """Unless it was told to pass them on."""
+    options = ["--forward-insecure"] if insecure else []
+    forwarder = start("serve", "--forward", "0.0.0.0:1", "--listen", "127.0.0.1:0", *options)
+    _, _, errors = said("--server", address_of(forwarder), "--token", "hw_a", "types")
+    assert ("over plain TCP" in errors) is not insecure
+    _, _, warned = interrupt(forwarder)
+    assert ("Warning: --forward 0.0.0.0:1: calls with a token are refused" in warned) is not insecure
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -53,6 +64,7 @@ def test_an_upstream_that_is_away_is_named(start: Started) -> None:
         (["--forward", "127.0.0.1:1", "--forward-tls-authority", "file"], "the TLS options of --forward can't be used"),
         (["--forward", "127.0.0.1:1", "--listen", "0.0.0.0:0"], "others can reach this address"),
         (["tests.cli.served:app", "--forward-tls"], "--forward-tls goes with --forward"),
+        (["tests.cli.served:app", "--forward-insecure"], "--forward-insecure goes with --forward"),
         (["tests.cli.served:app", "--access", "file", "--insecure"], "give one of them"),
     ],
 )

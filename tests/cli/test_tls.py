@@ -6,6 +6,7 @@ import pytest
 import trustme
 
 from tests.cli.terminal import Terminal, address
+from tests.helpers.secret_files import write_secret
 
 
 @pytest.fixture
@@ -13,8 +14,8 @@ def certificates(tmp_path: Path) -> None:
     """An authority, and a server's and a client's certificate of it, with their keys in the same files."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
-    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
+    write_secret(tmp_path / "server.pem", authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
+    write_secret(tmp_path / "client.pem", authority.issue_cert("client").private_key_and_cert_chain_pem.bytes())
 
 
 @pytest.mark.usefixtures("certificates")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 import trio
@@ -62,6 +63,20 @@ async def test_the_folder_is_for_its_owner_alone(fleet: Fleet) -> None:
     await fleet.spawn()
     assert fleet.folder.stat().st_mode == 0o40700
     assert {0o100600} == {path.stat().st_mode for path in fleet.folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["one.lock", "one.log"])
+async def test_planted_link_is_refused_and_its_target_kept(fleet: Fleet, tmp_path: Path, name: str) -> None:
+    """Neither a record nor output is written to a file that a symbolic or a hard link leads to."""
+    fleet.folder.mkdir(mode=0o700)
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"another program's file")
+    for plant in (Path.symlink_to, Path.hardlink_to):
+        plant(fleet.folder / name, victim)
+        with pytest.raises(SpawnFailed, match="cannot prepare"):
+            await fleet.spawn_script("echo overwritten")
+        (fleet.folder / name).unlink()
+    assert victim.read_bytes() == b"another program's file"
 
 
 async def test_output_goes_to_the_log_across_runs(fleet: Fleet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Sequence
 
@@ -11,7 +12,9 @@ import trio
 
 import headway
 from headway import ControllerStatus, field
-from headway.observe import Metrics, open_pages
+from headway.controller import TypeStatus
+from headway.observe import Metrics, open_pages, unready
+from headway.resource import TypeName
 
 
 @headway.message
@@ -62,18 +65,40 @@ LINES = ControllerStatus("a", "resting", 1.0, restarts=1, error="ValueError: one
 STARTING = ControllerStatus("a", "starting", 4.0, error="Fenced: late")
 
 
+CUT_OFF = TypeStatus(TypeName("secret", "v1", "Plan"), True, 3, 3, 1, cut_off="Unavailable: why", cut_off_seconds=12.0)
+UNPRIMED = TypeStatus(TypeName("secret", "v1", "Plan"), False, 0, 3, 1)
+
+
 @pytest.mark.parametrize(
-    ("status", "line"),
+    ("status", "line", "why"),
     [
-        (FAILED, "a rests after 3 failed runs, the last by KeyError: 'b'"),
-        (LINES, "a rests after a failed run by ValueError: one two"),
-        (STARTING, "a has been starting for 4 s, after Fenced: late"),
-        (ControllerStatus("a", "running", 4.0, holding="why"), "a holds back every key: why"),
+        (FAILED, "a: resting after 3 failed runs", "a rests after 3 failed runs, the last by KeyError: 'b'"),
+        (LINES, "a: resting after a failed run", "a rests after a failed run by ValueError: one two"),
+        (STARTING, "a: starting for 4 s", "a has been starting for 4 s, after Fenced: late"),
+        (
+            ControllerStatus("a", "priming", 7.0, types=(UNPRIMED, CUT_OFF)),
+            "a: priming for 7 s",
+            "a has been priming for 7 s: waits for secret.v1.Plan (1 resources, revision 0 of 3)",
+        ),
+        (
+            ControllerStatus("a", "running", 4.0, holding="why"),
+            "a: holding back every key, because the outcome of a write is unknown",
+            "a holds back every key: why",
+        ),
+        (
+            ControllerStatus("a", "running", 4.0, types=(CUT_OFF,)),
+            "a: cut off from 1 of its types",
+            "a has heard nothing of secret.v1.Plan for 12 s: Unavailable: why",
+        ),
     ],
+    ids=lambda given: given.phase if isinstance(given, ControllerStatus) else "",
 )
-async def test_what_is_not_ready_is_named_with_why(status: ControllerStatus, line: str) -> None:
-    """One line each; the ready ones are not mentioned."""
+async def test_unready_page_has_a_cause_and_neither_texts_of_errors_nor_types(
+    status: ControllerStatus, line: str, why: str
+) -> None:
+    """Strangers may read the page; operators find the rest in `unready`, the status and the log."""
     fine = ControllerStatus("fine", "running", 9.0)
+    assert unready(_statuses(status, fine)) == [why]
     async with (
         open_pages("127.0.0.1:0", _statuses(status, fine)) as address,
         httpx.AsyncClient(base_url=f"http://{address}") as http,
@@ -89,6 +114,73 @@ async def test_an_address_must_be_one(address: str) -> None:
     with pytest.raises(headway.InvalidArgument, match="write HOST:PORT, such as"):
         async with open_pages(address, _statuses()):
             pass
+
+
+SECRET = "correct horse"
+
+
+class PlanError(Exception):
+    pass
+
+
+async def test_pages_of_a_failing_engine_hold_no_text_of_its_errors() -> None:
+    """Neither of a reconcile nor of an initialiser: their texts stay in log and status."""
+    app = headway.App("paged")
+    thing = app.type("test", "v1", "Thing", Thing)
+    metrics = Metrics()
+    seen: set[str] = set()
+    both = trio.Event()
+
+    @app.controller(manages=thing)
+    async def failing(_: headway.Runtime, __: headway.Request) -> None:
+        raise PlanError(SECRET)
+
+    async def never_starts(_: headway.Runtime) -> None:
+        raise PlanError(SECRET)
+
+    @app.controller(manages=thing, initialiser=never_starts)
+    async def starting(_: headway.Runtime, __: headway.Request) -> None: ...
+
+    def report(event: object) -> None:
+        metrics(event)
+        if SECRET in str(getattr(event, "error", "")):
+            seen.add(type(event).__name__)
+        if seen >= {"Reconciled", "RunEnded"}:
+            both.set()
+
+    async with (
+        headway.open_engine("memory:", app, report=report) as engine,
+        open_pages("127.0.0.1:0", engine.status, metrics) as address,
+        httpx.AsyncClient(base_url=f"http://{address}") as http,
+    ):
+        metrics.watch(engine.status)
+        await engine.client.apply(thing.new("one", Thing(name="one")))
+        with trio.fail_after(20):
+            await both.wait()
+            while (await http.get("/readyz")).status_code != 503:
+                pass
+        ready, scraped = await http.get("/readyz"), await http.get("/metrics")
+        assert ready.text.startswith("starting: ")
+        assert ready.status_code == 503
+        assert 'headway_runs_ended_total{controller="starting",error="PlanError"} 1.0' in scraped.text
+        for page in (ready.text, scraped.text):
+            assert "horse" not in page
+        assert SECRET in unready(engine.status)[0]
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "example.org:0"])
+async def test_pages_on_a_public_address_have_to_be_asked_for(address: str) -> None:
+    """Nothing is opened before."""
+    with pytest.raises(headway.InvalidArgument, match=f"{re.escape(address)}.*public=True"):
+        async with open_pages(address, _statuses()):
+            pass
+
+
+async def test_public_pages_are_opened_when_asked_for() -> None:
+    async with open_pages("0.0.0.0:0", _statuses(), public=True) as address:
+        port = address.rpartition(":")[2]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            assert (await http.get("/readyz")).text == "ok\n"
 
 
 async def test_an_address_that_is_taken_is_an_error() -> None:

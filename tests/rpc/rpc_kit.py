@@ -27,6 +27,7 @@ from headway.service import (
     watch_encoders,
 )
 from headway.storage import Backend, open_store
+from tests.helpers.secret_files import write_secret
 
 _METHODS = ("Echo", "Fail", "Wait", "Count", "Flood", "Meta")
 ECHO, FAIL, WAIT, COUNT, FLOOD, META = (f"/test.Echo/{name}" for name in _METHODS)
@@ -198,8 +199,8 @@ def certificates(folder: Path) -> Certificates:
     other = folder / "other.pem"
     authority.cert_pem.write_to_path(str(ca))
     stranger.cert_pem.write_to_path(str(other))
-    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(str(server_file))
-    authority.issue_cert("a-client").private_key_and_cert_chain_pem.write_to_path(str(client_file))
+    write_secret(server_file, authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.bytes())
+    write_secret(client_file, authority.issue_cert("a-client").private_key_and_cert_chain_pem.bytes())
     return Certificates(
         ca,
         rpc.server_tls(server_file),

@@ -7,6 +7,7 @@ import pytest
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.rpc import Address
 from headway.storage import EtcdBackend, etcd_address, open_store
+from tests.helpers.secret_files import write_secret
 
 
 def test_an_address_names_members_and_a_prefix() -> None:
@@ -19,7 +20,7 @@ def test_an_address_names_members_and_a_prefix() -> None:
 
 
 def test_options_say_how_to_connect(tmp_path: Path) -> None:
-    (tmp_path / "password").write_text("s3cret\n")
+    write_secret(tmp_path / "password", "s3cret\n")
     read = etcd_address(
         f"etcd://r%40t@h:1/p?ca=/ca.pem&certificate=/c&key=/k&server_name=n&password_file={tmp_path}/password"
     )

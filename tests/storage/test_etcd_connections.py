@@ -13,6 +13,7 @@ from headway.rpc import server_tls
 from headway.storage import EtcdBackend
 from headway.testing._conformance_tools import names, put, refused, thing
 from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
+from tests.helpers.secret_files import write_secret
 from tests.storage.etcd_kit import followed, primed, until
 
 
@@ -46,7 +47,7 @@ async def test_members_are_asked_over_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate, ca = tmp_path / "certificate.pem", tmp_path / "ca.pem"
     issued = authority.issue_cert("etcd.test")
-    certificate.write_bytes(issued.private_key_and_cert_chain_pem.bytes())
+    write_secret(certificate, issued.private_key_and_cert_chain_pem.bytes())
     authority.cert_pem.write_to_path(str(ca))
     async with serving_etcd(tls=server_tls(certificate)) as (_, endpoint):
         async with EtcdBackend(f"etcd://{endpoint}/staff?ca={ca}&server_name=etcd.test") as store:

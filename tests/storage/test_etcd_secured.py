@@ -14,6 +14,7 @@ from headway.errors import StoreUnusable, Unavailable
 from headway.storage import EtcdBackend
 from headway.testing._conformance_tools import names, put, refused, thing
 from tests.helpers.etcd_server import EtcdMember, free_ports, need_etcd
+from tests.helpers.secret_files import write_secret
 
 
 def _ask(port: int, context: ssl.SSLContext, path: str, **message: object) -> None:
@@ -32,8 +33,8 @@ async def test_a_store_over_tls_as_a_user(tmp_path: Path) -> None:
     authority = trustme.CA()
     ca, server, client = tmp_path / "ca.pem", tmp_path / "server.pem", tmp_path / "client.pem"
     authority.cert_pem.write_to_path(str(ca))
-    server.write_bytes(authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
-    client.write_bytes(authority.issue_cert("engine").private_key_and_cert_chain_pem.bytes())
+    write_secret(server, authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
+    write_secret(client, authority.issue_cert("engine").private_key_and_cert_chain_pem.bytes())
     port, peer_port, health_port = free_ports(3)
     member = EtcdMember(
         need_etcd(),
@@ -66,7 +67,7 @@ async def test_a_store_over_tls_as_a_user(tmp_path: Path) -> None:
         await trio.to_thread.run_sync(know_a_user)
         where = f"127.0.0.1:{port}/staff"
         shown = f"ca={ca}&certificate={client}&key={client}"
-        (tmp_path / "password").write_text("secret\n")
+        write_secret(tmp_path / "password", "secret\n")
         with trio.fail_after(60):
             async with EtcdBackend(f"etcd://root@{where}?{shown}&password_file={tmp_path / 'password'}") as store:
                 await put(store, thing("a"))

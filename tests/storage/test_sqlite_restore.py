@@ -208,7 +208,7 @@ async def test_a_plain_copy_of_a_store_is_restored_too(tmp_path: Path) -> None:
 
 
 async def test_the_rights_to_the_file_stay(tmp_path: Path) -> None:
-    """A backup may be read by whom the store may; so may what is restored over it."""
+    """What is restored over a store may be read by those who may read the store, whatever the backup's mode is."""
     path = tmp_path / "a.db"
     await filled(path)
     path.chmod(0o600)

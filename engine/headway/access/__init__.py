@@ -15,7 +15,9 @@ no rule allows is not allowed, and nothing waits. Only `_file.py` reads and writ
 Open `_policy.py` first, then `_tokens.py`; `_authorizer.py` puts them together.
 """
 
+from headway.access._audit import Audit as Audit
 from headway.access._authorizer import ANONYMOUS as ANONYMOUS
+from headway.access._authorizer import LEASE as LEASE
 from headway.access._authorizer import Access as Access
 from headway.access._authorizer import Authorizer as Authorizer
 from headway.access._authorizer import Identity as Identity
@@ -24,7 +26,6 @@ from headway.access._document import read_access as read_access
 from headway.access._file import add_token as add_token
 from headway.access._file import load_access as load_access
 from headway.access._guard import CHANGED as CHANGED
-from headway.access._guard import LEASE as LEASE
 from headway.access._guard import Caller as Caller
 from headway.access._guard import Guarded as Guarded
 from headway.access._new_token import new_token as new_token

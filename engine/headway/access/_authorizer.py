@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from headway.access._policy import Policy, Rights, Verb
 from headway.access._tokens import REFUSED, Token, TokenSet
 from headway.errors import InvalidArgument, PermissionDenied
+from headway.events import AccessChanged, Report
 from headway.resource import TypeName, did_you_mean
 
 ANONYMOUS = "anonymous"
 """The name of the policy that callers without a token have, if there is one of that name. Others don't have it too."""
 
+LEASE = TypeName("internal", "v1", "Lease")
+"""What leases are to a rule: a type without a tenancy. No program can have one of this group."""
+
 TOKEN_KEY = "x-consul-token"
 AUTHORIZATION_KEY = "authorization"
 
 Clock = Callable[[], float]
+
+# Names of policies, and of callers, in one event.
+_NAMED = 20
+
+
+class Question(NamedTuple):
+    """What a caller may or may not do: a verb on a resource, or on a scope, whose units may be ``*``."""
+
+    verb: Verb
+    type: TypeName
+    partition: str
+    namespace: str
+    name: str
+
+    def rule(self) -> str:
+        """The narrowest rule that allows it, as it stands in an access file."""
+        prefix = f", name_prefix: {json.dumps(self.name)}" if self.name else ""
+        partition, namespace = json.dumps(self.partition), json.dumps(self.namespace)
+        return f"{{verbs: [{self.verb}], type: {self.type}, partition: {partition}, namespace: {namespace}{prefix}}}"
 
 
 class Access:
@@ -69,13 +93,26 @@ class Authorizer:
         self._access = access
         self._clock = clock
         self._followed: dict[object, tuple[Identity, Callable[[], None]]] = {}
+        self._reports: dict[object, Report] = {}
 
     def replace(self, access: Access) -> None:
         """From now on this holds. Identities end unless their token still holds and means the same."""
-        self._access = access
+        before, self._access = self._access, access
+        count = 0
         for identity, ended in list(self._followed.values()):
             if not identity.is_current():
+                count += 1
                 ended()
+        policies, callers = _differing(before, access)
+        if policies or callers:
+            for report in list(self._reports.values()):
+                report(AccessChanged(_first(policies), _first(callers), count))
+
+    def hear(self, report: Report) -> Callable[[], object]:
+        """Report every change of what holds, as `AccessChanged`. Call what is returned to stop that."""
+        key = object()
+        self._reports[key] = report
+        return functools.partial(self._reports.pop, key, None)
 
     def follow(self, identity: Identity, ended: Callable[[], None]) -> Callable[[], object]:
         """Call ``ended`` when a change of what holds has ended an identity; not when its token expires, which is known
@@ -100,6 +137,14 @@ class Authorizer:
         token = None if text is None else self._access.tokens.find(text, self._clock())
         return Identity(self, token, self._access)
 
+    def refusal(self, metadata: Mapping[str, str]) -> tuple[str | None, str]:
+        """Return for the operator which token `identify` has refused, if there is one of that name, and why."""
+        try:
+            text = _presented(metadata)
+        except PermissionDenied:
+            return None, "the authorization is no bearer token"
+        return self._access.tokens.refusal(text or "")
+
     def _access_of(self, identity: Identity) -> Access | None:
         """The access under which an identity may go on, if there is one."""
         access, token = self._access, identity.token
@@ -111,24 +156,44 @@ class Authorizer:
         return access if token is None or token.holds(self._clock()) else None
 
 
+def _differing(before: Access, after: Access) -> tuple[list[str], list[str]]:
+    """The names of the policies that differ, and those of the callers whose tokens, or whose policies, do."""
+    names = before.policies.keys() | after.policies.keys()
+    policies = {name for name in names if before.policies.get(name) != after.policies.get(name)}
+    tokens = {token.accessor: token for access in (before, after) for token in access.tokens}
+    callers = [
+        token.name
+        for accessor, token in tokens.items()
+        if before.tokens.get(accessor) != after.tokens.get(accessor) or not policies.isdisjoint(token.policies)
+    ]
+    return sorted(policies), [*([ANONYMOUS] if ANONYMOUS in policies else []), *sorted(callers)]
+
+
+def _first(names: Sequence[str]) -> tuple[str, ...]:
+    """As many names as a line of a log can take."""
+    return (*names[:_NAMED], f"and {len(names) - _NAMED} more") if len(names) > _NAMED else tuple(names)
+
+
 class Identity:
     """Who is asking. It is what one request, however long it takes, is judged by."""
 
-    __slots__ = ("_authorizer", "_rights", "access", "token")
+    __slots__ = ("_authorizer", "_rights", "access", "denied", "token")
 
     def __init__(self, authorizer: Authorizer, token: Token | None, access: Access) -> None:
         self._authorizer = authorizer
         self.token = token
         self.access = access
         self._rights = access.rights(token)
+        self.denied: Question | None = None
+        """What it was asked last that it doesn't allow."""
 
     def __repr__(self) -> str:
         return f"<Identity {self.name}>"
 
     @property
     def name(self) -> str:
-        """The accessor of the token, for logs; ``anonymous`` without one."""
-        return ANONYMOUS if self.token is None else self.token.accessor
+        """The name of the token, for logs; ``anonymous`` without one."""
+        return ANONYMOUS if self.token is None else self.token.name
 
     def is_current(self) -> bool:
         """Whether the token still holds and still means what it meant.
@@ -153,7 +218,23 @@ class Identity:
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
         """Whether the bearer may do that now. See ``Rights.allows``. It neither waits nor raises."""
-        return self._rights.allows(verb, type, partition, namespace, name) and self.is_current()
+        if self._rights.allows(verb, type, partition, namespace, name) and self.is_current():
+            return True
+        self.denied = Question(verb, type, partition, namespace, name)
+        return False
+
+    def missing(self) -> str | None:
+        """Return the rule that would have allowed what was denied last, if the bearer may hear of it.
+
+        That is one who may do something else with the type. The rule of a lease may be heard by everybody who may do
+        anything at all, because every server has leases.
+        """
+        if self.denied is None or not self.is_current():
+            return None
+        type = self.denied.type
+        if not self._rights.concern(type) and not (type == LEASE and self._rights.policies):
+            return None
+        return self.denied.rule()
 
     def check(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> None:
         """Raise PermissionDenied unless that is allowed. What it says depends on the question alone."""

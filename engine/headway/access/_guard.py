@@ -9,10 +9,12 @@ from typing import Any
 from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
-from headway.access._authorizer import Authorizer, Identity
+from headway.access._audit import Audit
+from headway.access._authorizer import LEASE, Authorizer, Identity
 from headway.access._policy import ANY, Verb
 from headway.access._tokens import REFUSED
 from headway.errors import PermissionDenied
+from headway.events import ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName
 from headway.service import Decision
 
@@ -21,9 +23,6 @@ _WRITES: dict[str, Verb] = {"WriteStatus": "write_status", "Delete": "delete"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
 # What these have done is done: their reply, whatever has happened meanwhile, is the only word of it.
 _DONE = ("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled")
-
-LEASE = TypeName("internal", "v1", "Lease")
-"""What leases are to a rule: a type without a tenancy. No program can have one of this group."""
 
 CHANGED = "what you may do here has changed: ask again"
 """What is told to a caller whose token still holds, in the middle of what was begun under other policies."""
@@ -88,9 +87,17 @@ class Guarded:
         serve: makes the service for a caller; called once a request, so it should take what it needs ready-made.
         authorizer: says who the callers are.
         registry: the types that the service serves.
+        audit: reports failed authentications and denied calls.
     """
 
-    def __init__(self, serve: Callable[[Caller], Any], authorizer: Authorizer, registry: Registry) -> None:
+    def __init__(
+        self,
+        serve: Callable[[Caller], Any],
+        authorizer: Authorizer,
+        registry: Registry,
+        audit: Audit | None = None,
+    ) -> None:
+        self._audit = audit or Audit(ignore)
         self._serve = serve
         self._authorizer = authorizer
         self._registry = registry
@@ -105,17 +112,34 @@ class Guarded:
         method = path.rpartition("/")[2]
 
         async def serve(stream: Any) -> None:
-            identity = self._identified(stream)
+            identity = self._admitted(path, stream)
             caller = Caller(identity, method, self._registry)
             check = _nothing if method in _DONE else functools.partial(self._check, identity, stream)
             guarded = _Stream(stream, caller, check)
             function = self._serve(caller).__mapping__()[path].func
-            if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
-                await self._until_ended(function(guarded), identity, stream)
-            else:
-                await function(guarded)
+            try:
+                if handler.cardinality.server_streaming and hasattr(stream, "end_after"):
+                    await self._until_ended(function(guarded), identity, stream)
+                else:
+                    await function(guarded)
+            except GRPCError as error:
+                if error.status is not Status.PERMISSION_DENIED:
+                    raise
+                self._audit.denied(identity, path, stream)
+                rule = identity.missing()
+                if rule is None:
+                    raise
+                message = f"{error.message}: no rule of yours covers all of it; ask for one such as {rule}"
+                raise GRPCError(error.status, message, error.details) from None
 
         return serve
+
+    def _admitted(self, path: str, stream: Any) -> Identity:
+        try:
+            return self._authorizer.identify(stream.metadata)
+        except PermissionDenied as error:
+            self._audit.failed(self._authorizer, path, stream)
+            raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
 
     def _identified(self, stream: Any) -> Identity:
         try:

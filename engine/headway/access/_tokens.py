@@ -59,6 +59,11 @@ class Token:
         check_fields("token", self, TOKEN_CHECKS)
         object.__setattr__(self, "policies", tuple(self.policies))
 
+    @property
+    def name(self) -> str:
+        """What operators know it by: its accessor and its description."""
+        return f"{self.accessor} ({self.description})" if self.description else self.accessor
+
     def holds(self, now: float) -> bool:
         """Whether its bearer is to be let in at this time (seconds since the epoch)."""
         return not self.revoked and (self.expires_at is None or now < self.expires_at)
@@ -97,6 +102,18 @@ class TokenSet:
         if not (is_right & token.holds(now)):
             raise PermissionDenied(REFUSED)
         return token
+
+    def refusal(self, text: str) -> tuple[str | None, str]:
+        """Return the name of the token whose accessor was presented, if there is one, and why `find` refuses the text.
+
+        For the operator; the bearer is told `REFUSED`.
+        """
+        token = self._by_accessor.get(accessor_of(text))
+        if token is None:
+            return None, "there is no such token"
+        if not hmac.compare_digest(hash_of(text), token.hash):
+            return token.name, "its text is wrong"
+        return token.name, "it is revoked" if token.revoked else "it has expired"
 
 
 def accessor_of(text: str) -> str:

@@ -18,7 +18,7 @@ from headway.cli._running import run
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import Registry, rebuild, types_pb
-from headway.rpc import Channel, client_tls, open_channel
+from headway.rpc import Channel, addresses, client_tls, open_channel, plain_text_host, readable
 from headway.service import WATCH_LIST, WatchDecoder
 
 Given = ParamSpec("Given")
@@ -40,6 +40,7 @@ class Target:
     key: str | None
     timeout: float
     token: str = field(default="", repr=False)
+    insecure: bool = False
 
     def context(self) -> ssl.SSLContext | None:
         """The TLS context, if there is to be one."""
@@ -63,8 +64,15 @@ class Connection:
 async def open_connection(target: Target) -> AsyncIterator[Connection]:
     """Ask the server for its types. Raises Unavailable when there is no server that can be asked."""
     try:
+        tls = target.context()
+        if target.token and not target.insecure and (host := plain_text_host(addresses(target.server), tls)):
+            raise Usage(f"--server {readable('a token', host, 'say --tls, or --insecure')}")
         opened = open_channel(
-            target.server, tls=target.context(), decoders={WATCH_LIST: WatchDecoder}, timeout=target.timeout
+            target.server,
+            tls=tls,
+            decoders={WATCH_LIST: WatchDecoder},
+            timeout=target.timeout,
+            insecure=target.insecure,
         )
         async with opened as channel:
             registry = rebuild(await _described(channel, target))

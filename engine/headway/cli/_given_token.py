@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
+from headway._private_files import read_secret
 from headway.cli._exits import Usage
 
 
@@ -19,8 +20,9 @@ def given_token(context: click.Context, token: str | None, path: str | None) -> 
             path = None
     if path:
         try:
-            with open(path, encoding="utf-8") as file:
-                token = file.read().strip()
+            token = read_secret(path).strip()
+        except PermissionError as error:
+            raise Usage(f"--token-file: {error}") from error
         except (OSError, UnicodeDecodeError) as error:
             raise Usage(f"--token-file {path} can't be read: {error}") from error
         if not token:

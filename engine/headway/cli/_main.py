@@ -25,6 +25,9 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--token", envvar="HEADWAY_TOKEN", show_envvar=True, help="What the server knows you by, if it asks.")
 @click.option("--token-file", type=_EXISTING, envvar="HEADWAY_TOKEN_FILE", show_envvar=True, help="A file with it.")
 @click.option(
+    "--insecure", is_flag=True, envvar="HEADWAY_INSECURE", help="Send the token to other hosts without TLS, too."
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
@@ -41,6 +44,7 @@ def main(
     tls_key: str | None,
     token: str | None,
     token_file: str | None,
+    insecure: bool,
     timeout: float,
 ) -> None:
     """Serve an app, and work with the resources of any Headway server.
@@ -63,4 +67,4 @@ def main(
 
     secure = tls or tls_authority is not None or tls_certificate is not None
     shown = given_token(context, token, token_file)
-    context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout, shown)
+    context.obj = Target(server, secure, tls_authority, tls_certificate, tls_key, timeout, shown, insecure)

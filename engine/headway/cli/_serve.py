@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import ipaddress
 import os
 import sys
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from headway.cli._serving import Forwarding, Serving
 from headway.controller import App
 from headway.errors import InvalidArgument, ManifestError
 from headway.observe import check_pages_address
-from headway.rpc import Address, address, client_tls, server_tls
+from headway.rpc import Address, address, client_tls, is_loopback, plain_text_host, server_tls
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
 
@@ -34,13 +33,15 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Who must have signed the certificates of clients.")
 @click.option("--access", type=_EXISTING, help="The file that says who may do what. SIGHUP has it read again.")
-@click.option("--metrics", metavar="HOST:PORT", help="Pages of metrics and health; whoever can connect can read them.")
+@click.option("--metrics", metavar="HOST:PORT", help="Pages of metrics and health; whoever can connect reads them.")
+@click.option("--public-metrics", is_flag=True, help="Offer these pages where others can reach them.")
 @click.option("--insecure", is_flag=True, help="Listen where others can reach it, and let them do everything.")
 @click.option("--forward", multiple=True, metavar="ADDRESS", help="Ask this server instead of an APP. May be repeated.")
 @click.option("--forward-tls", is_flag=True, help="Ask it over TLS, and believe what the system believes.")
 @click.option("--forward-tls-authority", type=_EXISTING, help="Whom to believe instead; implies --forward-tls.")
 @click.option("--forward-tls-certificate", type=_EXISTING, help="The certificate to show to it.")
 @click.option("--forward-tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
+@click.option("--forward-insecure", is_flag=True, help="Pass tokens on to another host without TLS, too.")
 @click.pass_context
 def serve(
     context: click.Context,
@@ -52,12 +53,14 @@ def serve(
     tls_client_authority: str | None,
     access: str | None,
     metrics: str | None,
+    public_metrics: bool,
     insecure: bool,
     forward: Sequence[str],
     forward_tls: bool,
     forward_tls_authority: str | None,
     forward_tls_certificate: str | None,
     forward_tls_key: str | None,
+    forward_insecure: bool,
 ) -> None:
     """Run the controllers of APP (module:attribute), and offer its resources to clients.
 
@@ -76,18 +79,20 @@ def serve(
     for each in listen:
         _check_address(each, access=access, encrypted=tls is not None, safe=safe, forwards=app is None)
     if app is None:
-        for each in forward:
-            _parsed("--forward", each)
+        parsed = [_parsed("--forward", each) for each in forward]
         upstream = None
         if forward_tls or forward_tls_authority or forward_tls_certificate:
             upstream = _upstream_tls(forward_tls_authority, forward_tls_certificate, forward_tls_key)
-        run(Forwarding(forward, upstream, listen, tls).serve, interrupted=Exit.DONE)
+        if not forward_insecure and (host := plain_text_host(parsed, upstream)):
+            click.echo(
+                f"Warning: --forward {host}: calls with a token are refused, because others could read it on the way "
+                "to this host. Say --forward-tls, or --forward-insecure",
+                err=True,
+            )
+        run(Forwarding(forward, upstream, listen, tls, insecure=forward_insecure).serve, interrupted=Exit.DONE)
         return
     if metrics is not None:
-        try:
-            check_pages_address(metrics)
-        except InvalidArgument as error:
-            raise Usage(f"--metrics: {error}") from error
+        _check_pages(metrics, public=public_metrics)
     authorizer = None
     if access is not None:
         try:
@@ -96,7 +101,10 @@ def serve(
             fail_by(error)
         except OSError as error:
             raise Usage(f"--access: {error}") from error
-    run(Serving(apps_at(app), store, listen, tls, authorizer, access, metrics).serve, interrupted=Exit.DONE)
+    run(
+        Serving(apps_at(app), store, listen, tls, authorizer, access, metrics, public=public_metrics).serve,
+        interrupted=Exit.DONE,
+    )
 
 
 def _check_together(context: click.Context, *, forwards: bool) -> None:
@@ -115,8 +123,10 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
             raise Usage("--access goes with an APP: the server that is asked decides who may do what")
         if "forward_tls_key" in given and "forward_tls_certificate" not in given:
             raise Usage("--forward-tls-key goes with --forward-tls-certificate")
-    elif alone := sorted(name for name in given if name.startswith("forward_tls")):
+    elif alone := sorted(name for name in given if name.startswith("forward_")):
         raise Usage(f"--{alone[0].replace('_', '-')} goes with --forward")
+    if "public_metrics" in given and "metrics" not in given:
+        raise Usage("--public-metrics goes with --metrics, and only says that others may read those pages")
     if {"access", "insecure"} <= given:
         raise Usage("--access says who may do what, --insecure that anyone may do everything: give one of them")
 
@@ -148,7 +158,7 @@ def _parsed(option: str, text: str) -> Address:
 
 def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool, forwards: bool) -> None:
     parsed = _parsed("--listen", text)
-    if safe or parsed.path or _is_loopback(parsed.host):
+    if safe or parsed.path or is_loopback(parsed.host):
         return
     if access is None:
         what = "do what the server that is asked lets it" if forwards else "read and write everything"
@@ -165,14 +175,16 @@ def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool
         )
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _check_pages(text: str, *, public: bool) -> None:
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        # A name may mean any address, and another one tomorrow.
-        return False
+        host, _ = check_pages_address(text)
+    except InvalidArgument as error:
+        raise Usage(f"--metrics: {error}") from error
+    if not public and not is_loopback(host):
+        raise Usage(
+            f"--metrics {text}: others can reach this address, and read there what the controllers do. "
+            "Use 127.0.0.1, or say --public-metrics"
+        )
 
 
 def apps_at(reference: str) -> list[App]:

@@ -33,6 +33,8 @@ class Serving:
         authorizer: Authorizer | None,
         access: str | None,
         pages: str | None = None,
+        *,
+        public: bool = False,
     ) -> None:
         self._apps = apps
         self._store = store
@@ -41,6 +43,7 @@ class Serving:
         self._authorizer = authorizer
         self._access = access
         self._pages = pages
+        self._public = public
 
     async def serve(self) -> None:
         """Serve until cancelled."""
@@ -60,7 +63,7 @@ class Serving:
                     report=log_report() if metrics is None else reports(log_report(), metrics),
                 ) as engine,
                 trio.open_nursery() as nursery,
-                _watched(engine, self._pages, metrics) as pages,
+                _watched(engine, self._pages, metrics, public=self._public) as pages,
             ):
                 if access is not None and self._access is not None:
                     await nursery.start(_read_again, access, self._access)
@@ -71,13 +74,15 @@ class Serving:
 
 
 @asynccontextmanager
-async def _watched(engine: Engine, address: str | None, metrics: Metrics | None) -> AsyncIterator[str | None]:
+async def _watched(
+    engine: Engine, address: str | None, metrics: Metrics | None, *, public: bool
+) -> AsyncIterator[str | None]:
     """Pages of metrics and health, where they are asked for; gives their address."""
     if address is None or metrics is None:
         yield None
         return
     metrics.watch(engine.status)
-    async with open_pages(address, engine.status, metrics) as served:
+    async with open_pages(address, engine.status, metrics, public=public) as served:
         yield served
 
 
@@ -85,12 +90,19 @@ class Forwarding:
     """A forwarder to some servers."""
 
     def __init__(
-        self, endpoints: Sequence[str], upstream_tls: SSLContext | None, listen: Sequence[str], tls: SSLContext | None
+        self,
+        endpoints: Sequence[str],
+        upstream_tls: SSLContext | None,
+        listen: Sequence[str],
+        tls: SSLContext | None,
+        *,
+        insecure: bool = False,
     ) -> None:
         self._endpoints = endpoints
         self._upstream_tls = upstream_tls
         self._listen = listen
         self._tls = tls
+        self._insecure = insecure
 
     async def serve(self) -> None:
         """Forward until cancelled."""
@@ -101,7 +113,9 @@ class Forwarding:
                 self._listen,
                 upstream_tls=self._upstream_tls,
                 tls=self._tls,
+                insecure=self._insecure,
                 report=lambda path, error: report(HandlerFailed(path, error)),
+                notify=report,
             ) as server:
                 _announce(server.addresses)
                 await trio.sleep_forever()

@@ -131,6 +131,19 @@ class ControllerStatus:
             f"has heard nothing of {each.type} for {each.cut_off_seconds:.0f} s: {each.cut_off}" for each in cut_off
         )
 
+    @property
+    def cause(self) -> str:
+        """The kind of `problem`, in a few words that strangers may read: no text of an error, no name of a type."""
+        if not self.problem:
+            return ""
+        if self.phase == "resting":
+            return f"resting after {'a failed run' if self.restarts == 1 else f'{self.restarts} failed runs'}"
+        if self.phase in ("starting", "priming"):
+            return f"{self.phase} for {self.seconds:.0f} s"
+        if self.holding:
+            return "holding back every key, because the outcome of a write is unknown"
+        return f"cut off from {sum(each.cut_off_seconds >= CUT_OFF for each in self.types)} of its types"
+
     def _unprimed(self) -> str:
         return (
             ", ".join(

@@ -15,9 +15,13 @@ from headway._groups import leaves, story
 from headway.events import Report
 
 _WARNINGS = (
+    events.AccessChanged,
+    events.AuthenticationFailed,
     events.BookmarkRefused,
+    events.CallDenied,
     events.CallDelayed,
     events.CallbackFailed,
+    events.ConnectionEnded,
     events.DeletionsUnknown,
     events.HandlerFailed,
     events.IndexFailed,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway import events
+from headway.access import ANONYMOUS
 from headway.controller import ControllerStatus
 from headway.errors import DeclarationError, ReconcileTimeout
 from headway.observe._aliases import OUTCOMES, aliases
@@ -49,6 +50,8 @@ class Metrics:
             name: prometheus_client.Counter(f"headway_{name}", text, labels, registry=None)
             for name, (text, labels) in _COUNTERS.items()
         }
+        for caller in (ANONYMOUS, "token"):
+            self._counters["calls_denied"].labels(caller)
         self._times: dict[str, Any] = {
             name: prometheus_client.Histogram(f"headway_{name}", text, ["controller"], buckets=_SECONDS, registry=None)
             for name, text in _TIMES.items()
@@ -76,7 +79,8 @@ class Metrics:
             self._primed.labels(event.controller, str(event.type)).set(event.seconds)
         elif (counted := _LABELS.get(type(event))) is not None:
             name, labels = counted
-            self._counters[name].labels(*labels(event)).inc()
+            counter, given = self._counters[name], tuple(labels(event))
+            (counter.labels(*given) if given else counter).inc(1 + getattr(event, "suppressed", 0))
 
     def _reconciled(self, event: events.Reconciled) -> None:
         name = event.controller
@@ -149,6 +153,10 @@ _COUNTERS = {
     "runs_ended": ("Runs that ended, by the class of the error.", ["controller", "error"]),
     "deletions_unknown": ("Runs that can't know what was deleted before them.", ["controller", "type"]),
     "handler_failures": ("Calls whose handler raised something that is no answer.", ["path"]),
+    "authentication_failures": ("Calls that bore a token that does not hold.", []),
+    "calls_denied": ("Calls that no rule of their caller allows, by whether that bore a token.", ["caller"]),
+    "access_changes": ("Times that policies or tokens were replaced by other ones.", []),
+    "connections_ended": ("Connections ended because their peer broke the protocol or flooded the server.", []),
     "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
 }
 
@@ -174,6 +182,11 @@ def _class(error: BaseException | None) -> str:
 
 def _type(event: Any) -> Iterable[str]:
     return (str(event.type),)
+
+
+def _kind_of_caller(event: Any) -> Iterable[str]:
+    # A label for each token would let whoever makes tokens make time series.
+    return (ANONYMOUS if event.caller == ANONYMOUS else "token",)
 
 
 def _both(event: Any) -> Iterable[str]:
@@ -208,5 +221,9 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.RunEnded: ("runs_ended", lambda event: (event.controller, _class(event.error))),
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
+    events.AuthenticationFailed: ("authentication_failures", lambda _: ()),
+    events.CallDenied: ("calls_denied", _kind_of_caller),
+    events.AccessChanged: ("access_changes", lambda _: ()),
+    events.ConnectionEnded: ("connections_ended", lambda _: ()),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
 }

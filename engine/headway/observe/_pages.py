@@ -12,6 +12,7 @@ import trio
 
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe._metrics import Metrics, Status
+from headway.rpc import is_loopback
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,7 +24,10 @@ _GRACE = 2.0
 
 
 def unready(status: Status) -> list[str]:
-    """A line for each controller that isn't reconciling, with why not; empty: all are."""
+    """A line for each controller that isn't reconciling, with why not; empty: all are.
+
+    The lines hold the texts of users' errors. They are for logs; ``/readyz`` has `ControllerStatus.cause` instead.
+    """
     # An error's text may have lines of its own.
     return [" ".join(f"{each.name} {each.problem}".split()) for each in status() if each.problem]
 
@@ -33,7 +37,8 @@ class Pages:
 
     - ``/metrics``: for Prometheus.
     - ``/healthz``: 200 as long as the process answers.
-    - ``/readyz``: 200 when every controller is reconciling, else 503 with a line for each that isn't and why.
+    - ``/readyz``: 200 when every controller is reconciling, else 503 with a line for each that isn't: its name and
+      `ControllerStatus.cause`, in which no text of an error stands.
     """
 
     def __init__(self, status: Status, metrics: Metrics | None = None) -> None:
@@ -56,7 +61,7 @@ class Pages:
         if path == "/healthz":
             return 200, _PLAIN, b"ok\n"
         if path == "/readyz":
-            problems = unready(self._status)
+            problems = [f"{each.name}: {each.cause}" for each in self._status() if each.cause]
             return (
                 (503, _PLAIN, "".join(f"{each}\n" for each in problems).encode())
                 if problems
@@ -76,12 +81,20 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def open_pages(address: str, status: Status, metrics: Metrics | None = None) -> AsyncIterator[str]:
+async def open_pages(
+    address: str, status: Status, metrics: Metrics | None = None, *, public: bool = False
+) -> AsyncIterator[str]:
     """Serve the pages at ``HOST:PORT`` while the block runs; gives the address, with the port that it was given.
 
-    Whoever can connect can read them. Raises OSError for an address that can't be had, DeclarationError without
-    ``pip install 'headway[metrics]'``.
+    Whoever can connect can read them: the names of controllers and types, and counts. So an address that other hosts
+    can reach needs ``public=True``. Raises InvalidArgument without it, OSError for an address that can't be had,
+    DeclarationError without ``pip install 'headway[metrics]'``.
     """
+    if not public and not is_loopback(check_pages_address(address)[0]):
+        raise InvalidArgument(
+            f"{address}: others can reach this address, and read there what the controllers do: "
+            "use 127.0.0.1, or open_pages(..., public=True)"
+        )
     try:
         from hypercorn.config import Config
         from hypercorn.trio import serve

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from headway.rpc._addresses import Address as Address
 from headway.rpc._addresses import address as address
+from headway.rpc._addresses import addresses as addresses
+from headway.rpc._addresses import is_loopback as is_loopback
 from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import Lagging as Lagging
 from headway.rpc._channel import Metadata as Metadata
@@ -17,6 +19,8 @@ from headway.rpc._errors import TooLarge as TooLarge
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import Rate as Rate
+from headway.rpc._plain_text import plain_text_host as plain_text_host
+from headway.rpc._plain_text import readable as readable
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
 from headway.rpc._wire import PIECE as PIECE

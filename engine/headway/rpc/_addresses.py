@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -19,6 +20,17 @@ class Address(NamedTuple):
         if self.path:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can be meant by the host: a loopback address, or the name ``localhost``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        # Another name may mean any address, and another one tomorrow.
+        return False
 
 
 def address(text: str) -> Address:

@@ -19,10 +19,12 @@ from grpclib.exceptions import StreamTerminatedError
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from headway.rpc._addresses import addresses
+from headway import events
+from headway.rpc._addresses import Address, addresses
 from headway.rpc._errors import NotBegun
 from headway.rpc._limits import KIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
+from headway.rpc._plain_text import has_secret, plain_text_host, readable
 from headway.rpc._pool import Pool
 from headway.rpc._remote import CHANNEL_LIMITS
 from headway.rpc._remote_call import RemoteCall, Unsent
@@ -50,12 +52,17 @@ _PREFIX = 5
 class Forwarder:
     """Answers every call by making the same one over the connections of a pool."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, plain_text: Address | None = None) -> None:
         self._pool = pool
+        # Another host that is asked over plain TCP, to which no token is passed on.
+        self._plain_text = plain_text
 
     async def answer(self, stream: ServerStream) -> None:
         """A handler for whatever is called."""
         headers = _request_headers(stream.headers)
+        if self._plain_text is not None and has_secret(headers):
+            remedy = "set the forwarder up with TLS towards its server (--forward-tls), or with --forward-insecure"
+            raise GRPCError(Status.FAILED_PRECONDITION, readable("a token", self._plain_text, remedy))
         # Unless the answer shows that it is a stream, in `_pass_data`.
         stream.streaming = False
         deadline = None
@@ -176,6 +183,8 @@ async def open_forwarder(
     grace: float = 5.0,
     connect_timeout: float = 5.0,
     report: Report | None = None,
+    notify: Callable[[object], None] = events.ignore,
+    insecure: bool = False,
 ) -> AsyncIterator[Server]:
     """``async with open_forwarder("10.0.0.1:9000,10.0.0.2:9000", ["127.0.0.1:9000"]) as server: server.addresses``
 
@@ -194,10 +203,14 @@ async def open_forwarder(
         grace: seconds that calls have to finish when the block ends; streams end at once.
         connect_timeout: seconds for a connection to one endpoint.
         report: hears of what should not have happened.
+        notify: is called with the events of the server, as `open_server` does.
+        insecure: pass tokens on to other hosts over plain TCP, too. Otherwise a call that bears one is refused with
+            FAILED_PRECONDITION where the server that is asked is another host, and ``upstream_tls`` is not given.
 
     Raises InvalidArgument for an address that is none, OSError for one that can't be had.
     """
     wanted = addresses(endpoints)
+    plain_text = None if insecure else plain_text_host(wanted, upstream_tls)
     hear = report or _ignore
 
     async def closing(_: Carrier) -> None:
@@ -205,8 +218,10 @@ async def open_forwarder(
 
     async with open_carrier(hear, closing) as carrier:
         pool = Pool(carrier, wanted, upstream_tls, server_name, UPSTREAM_LIMITS, connect_timeout, hear, patient=False)
-        services = Services(otherwise=Forwarder(pool).answer)
-        async with open_server(services, listen, tls=tls, limits=limits, grace=grace, report=hear) as server:
+        services = Services(otherwise=Forwarder(pool, plain_text).answer)
+        async with open_server(
+            services, listen, tls=tls, limits=limits, grace=grace, report=hear, notify=notify
+        ) as server:
             yield server
 
 

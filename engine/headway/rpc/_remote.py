@@ -13,11 +13,13 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.rpc._addresses import addresses
+from headway.errors import InvalidArgument
+from headway.rpc._addresses import Address, addresses
 from headway.rpc._channel import Metadata
 from headway.rpc._errors import NotBegun
 from headway.rpc._limits import MIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
+from headway.rpc._plain_text import has_secret, plain_text_host, readable
 from headway.rpc._pool import Avoids, Pool, never
 from headway.rpc._remote_call import RemoteCall, Unsent
 from headway.rpc._services import FastCodec
@@ -60,12 +62,15 @@ class RemoteChannel:
         codec: Codec,
         decoders: Mapping[str, Callable[[], StreamDecoder]],
         timeout: float,
+        plain_text: Address | None = None,
     ) -> None:
         self._calls = calls
         self._watches = watches
         self._codec = codec
         self._decoders = decoders
         self._timeout = timeout
+        # Another host that is asked over plain TCP, to which no token may be sent.
+        self._plain_text = plain_text
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
@@ -73,6 +78,7 @@ class RemoteChannel:
         """Call a unary method within the channel's timeout, or what is left of the caller's own deadline, which
         the server is told.
         """
+        self._check_metadata(metadata)
         body = self._codec.encode(request)
         ends = min(trio.current_time() + self._timeout, trio.current_effective_deadline())
         with trio.CancelScope(deadline=ends):
@@ -92,14 +98,22 @@ class RemoteChannel:
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
         """Open a server stream. What it yields is what the decoder passed in for ``path`` makes of the messages."""
+        self._check_metadata(metadata)
         return _Items(self._watches, path, self._codec.encode(request), metadata, self._decoder(path))
 
     def duplex(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[Duplex]:
         """Open a call in which both sides stream. It begins with ``request``; `Duplex.send` sends more."""
+        self._check_metadata(metadata)
         decoder = self._decoder(path)
         return _Duplex(self._watches, path, self._codec.encode(request), metadata, decoder, self._codec)
+
+    def _check_metadata(self, metadata: Metadata | None) -> None:
+        if self._plain_text is not None and metadata and has_secret(metadata.items()):
+            raise InvalidArgument(
+                readable("a token", self._plain_text, "use tls=headway.rpc.client_tls(...), or insecure=True")
+            )
 
     def _decoder(self, path: str) -> StreamDecoder:
         make = self._decoders.get(path)
@@ -236,6 +250,7 @@ async def open_channel(
     connect_timeout: float = 5.0,
     report: Report = _ignore,
     avoids: Avoids = never,
+    insecure: bool = False,
 ) -> AsyncIterator[RemoteChannel]:
     """``async with open_channel("10.0.0.1:9000,10.0.0.2:9000", decoders={path: Decoder}) as channel: ...``
 
@@ -250,8 +265,11 @@ async def open_channel(
         connect_timeout: seconds for a connection to one endpoint.
         avoids: whether the failure of a call says that its server is to get no new ones for a time, if there is
             another.
+        insecure: send tokens to other hosts over plain TCP, too. Otherwise a call that has one in its metadata raises
+            InvalidArgument.
     """
     wanted = addresses(endpoints)
+    plain_text = None if insecure else plain_text_host(wanted, tls)
 
     async def closing(_: Carrier) -> None:
         await calls.close()
@@ -263,4 +281,4 @@ async def open_channel(
             for _ in ("calls", "watches")
         ]
         calls, watches = pools
-        yield RemoteChannel(calls, watches, codec or FastCodec(), decoders or {}, timeout)
+        yield RemoteChannel(calls, watches, codec or FastCodec(), decoders or {}, timeout, plain_text)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
+from headway._private_files import OWNER_ONLY, create_private
 from headway.errors import FailedPrecondition, InvalidArgument, StoreUnusable
 from headway.storage import _sqlite_schema as sql
 from headway.storage._sqlite_check import check_file
@@ -93,7 +94,7 @@ def backup_file(store: str, file: str, *, replace: bool, hold: Hold) -> BackedUp
                 f"{f', and {len(found) - 1} more' if len(found) > 1 else ''}. "
                 "`headway store check` finds all of it, and `headway restore` brings an earlier backup back"
             )
-        size = _into_place(building, target, source)
+        size = _into_place(building, target, source, OWNER_ONLY)
     return BackedUp(meta["store_id"], meta["head"], size)
 
 
@@ -119,7 +120,8 @@ def restore_file(file: str, store: str, *, replace: bool, hold: Hold) -> Restore
                 raise StoreUnusable(f"{file} is damaged, and nothing was restored from it: {found[0]}")
             if there:
                 _set_aside(target)
-            _into_place(building, target, target if there else source)
+            like = target if there else source
+            _into_place(building, target, like, os.stat(target).st_mode if there else OWNER_ONLY)
     finally:
         lock.release()
     return made._replace(replaced=_aside(target) if there else "")
@@ -135,7 +137,7 @@ def _building(target: str) -> Iterator[str]:
     _remove(building)
     try:
         # Empty, and nobody else's to read before it has the rights that it is to have.
-        os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.close(create_private(building))
         yield building
     except (OSError, sqlite3.Error) as error:
         raise StoreUnusable(f"{target} can't be made: {explained(error)}. What was there is as it was") from error
@@ -166,10 +168,10 @@ def _changing(building: str, hold: Hold) -> Iterator[sqlite3.Connection]:
         connection.execute("COMMIT")
 
 
-def _into_place(building: str, target: str, like: str) -> int:
-    """Move the file to ``target``, durably, with the rights that those to ``like`` are."""
+def _into_place(building: str, target: str, like: str, mode: int) -> int:
+    """Move the file to ``target``, durably, with this mode and the owner of ``like``."""
     found = os.stat(like)
-    os.chmod(building, found.st_mode & 0o777)
+    os.chmod(building, mode & 0o777)
     with contextlib.suppress(PermissionError):
         os.chown(building, found.st_uid, found.st_gid)
     # What VACUUM INTO writes it does not flush.

@@ -14,10 +14,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway._private_files import create_private
 from headway.errors import StoreUnusable
 from headway.storage import _sqlite_schema as sql
 from headway.storage._sqlite_connect import READ_ONLY, connect, explained, may_write
-from headway.storage._sqlite_inspect import check_content, is_new
+from headway.storage._sqlite_inspect import check_content, is_new, refuse_links
 from headway.storage._sqlite_lock import FileLock
 from headway.storage._sqlite_migrate import migrate
 from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
@@ -65,6 +66,7 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
     lock = FileLock(real)
     try:
         lock.take_if_there()
+        refuse_links(real)
         is_new(real)
         lock.take()
         # Again, since another process may have come between; from here on the file is ours.
@@ -109,9 +111,8 @@ def _make(path: str) -> None:
         for leftover in (building, building + "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
-        # Made by open() and not by SQLite, so that a failure has an errno to name.
-        with open(building, "xb"):
-            pass
+        # Made here and not by SQLite, so that a failure has an errno to name. SQLite gives its own files the same mode.
+        os.close(create_private(building))
         _fill(building)
         os.rename(building, path)
         directory = os.open(os.path.dirname(path), os.O_RDONLY)

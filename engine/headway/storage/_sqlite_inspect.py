@@ -16,6 +16,16 @@ _NOTHING_TOUCHED = "Nothing was changed"
 _ANOTHER_PATH = f"give another path, or move the file away. {_NOTHING_TOUCHED}"
 
 
+def refuse_links(path: str) -> None:
+    """Refuse symbolic links under the names of SQLite's own files: only another user would plant them."""
+    for suffix in ("-wal", "-shm", "-journal"):
+        if os.path.islink(path + suffix):
+            raise StoreUnusable(
+                f"{path}{suffix} is a symbolic link, and SQLite makes that file itself: find out who put it there, "
+                f"and remove it. {_NOTHING_TOUCHED}"
+            )
+
+
 def is_new(path: str) -> bool:
     """Whether there is nothing yet, by a plain read of the header. Raises StoreUnusable for what isn't ours."""
     try:

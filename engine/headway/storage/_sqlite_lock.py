@@ -6,11 +6,18 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import sys
 from datetime import UTC, datetime
 from typing import NoReturn
 
+from headway._private_files import create_private
 from headway.errors import StoreUnusable
+
+# Neither a link planted by another user is followed, nor is a pipe waited for.
+_SAFELY = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_BEGINNING = b'{"pid": '
+_LONGEST = 4096
 
 
 class FileLock:
@@ -19,6 +26,9 @@ class FileLock:
     The lock is the kernel's, and gone with the process that held it, however that ended; the content only says who
     it is. The file is left when the lock is let go: were it removed, a process that has it open already could lock
     the removed file while another one makes and locks a new one, and both would hold "the" lock.
+
+    What stands at the path may be another user's doing. So links are not followed, and nothing is written before the
+    file is locked and known to be a lock of ours.
     """
 
     def __init__(self, path: str) -> None:
@@ -28,12 +38,12 @@ class FileLock:
 
     def take_if_there(self) -> None:
         """Take the lock if its file exists; with none nobody holds it. Raises StoreUnusable naming the holder."""
-        self._take(os.O_RDWR)
+        self._take(create=False)
 
     def take(self) -> None:
         """Take the lock, unless it is taken already, and write down who holds it. Raises StoreUnusable."""
         if self._descriptor is None:
-            self._take(os.O_RDWR | os.O_CREAT)
+            self._take(create=True)
         assert self._descriptor is not None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(_this_process()).encode(), 0)
@@ -44,25 +54,58 @@ class FileLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _take(self, flags: int) -> None:
+    def _take(self, *, create: bool) -> None:
         try:
-            descriptor = os.open(self._path, flags, 0o666)
+            descriptor = self._open(create)
         except FileNotFoundError:
-            if flags & os.O_CREAT:
+            if create:
                 raise StoreUnusable(f"{self._path}, the lock of the store, can't be made: no such directory") from None
             return
         except OSError as error:
+            if os.path.islink(self._path):
+                self._refuse_foreign("is a symbolic link", error)
             raise StoreUnusable(
                 f"{self._path}, the lock of the store, can't be opened ({error.strerror}): "
                 "give this process the right to write there, or open another path"
             ) from error
         try:
+            self._lock(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _open(self, create: bool) -> int:
+        while True:
+            try:
+                return os.open(self._path, _SAFELY)
+            except FileNotFoundError:
+                if not create:
+                    raise
+            try:
+                return create_private(self._path, _SAFELY)
+            except FileExistsError:
+                # Another process has made it meanwhile.
+                continue
+
+    def _lock(self, descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            self._refuse_foreign("is not a regular file")
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            content = os.pread(descriptor, 4096, 0)
-            os.close(descriptor)
-            self._refuse(content)
-        self._descriptor = descriptor
+            self._refuse(os.pread(descriptor, _LONGEST, 0))
+        if found.st_nlink > 1:
+            self._refuse_foreign("has another name, under which it may be another program's file")
+        if not _is_ours(os.pread(descriptor, _LONGEST, 0)):
+            self._refuse_foreign("was not written by Headway")
+
+    def _refuse_foreign(self, what: str, cause: OSError | None = None) -> NoReturn:
+        raise StoreUnusable(
+            f"{self._path} {what}; the store's lock must be a file that Headway made: move it away, "
+            "or open another path. Nothing was changed"
+        ) from cause
 
     def _refuse(self, content: bytes) -> NoReturn:
         raise StoreUnusable(
@@ -70,6 +113,12 @@ class FileLock:
             "or let this one reach the store through its service. The lock ends with its holder: removing "
             f"{self._path} by hand frees nothing"
         )
+
+
+def _is_ours(content: bytes) -> bool:
+    """Return True for what a holder writes, and for what a crash can leave of it."""
+    written = content.rstrip(b"\0")
+    return written.startswith(_BEGINNING) or _BEGINNING.startswith(written)
 
 
 def _this_process() -> dict[str, object]:

@@ -2,8 +2,9 @@
 
 Options of the query: ``tls=1`` (believing the system's authorities), ``ca=PATH`` (believing these instead),
 ``certificate=PATH`` and ``key=PATH`` (to show), ``server_name=NAME`` (in the members' certificates, if it isn't the
-host), ``password_file=PATH``, which keeps the password out of the url, and ``max_changes`` and ``max_age`` as
-`EtcdBackend` takes them. Any of the first five means TLS.
+host), ``password_file=PATH``, which keeps the password out of the url, ``insecure=1``, by which the password is sent to
+other hosts over plain TCP, and ``max_changes`` and ``max_age`` as `EtcdBackend` takes them. Any of the first five means
+TLS.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
 
+from headway._private_files import read_secret
 from headway.errors import InvalidArgument, StoreUnusable
 from headway.rpc import Address, address
 
@@ -22,7 +23,7 @@ Number = TypeVar("Number", int, float)
 
 FORM = "etcd://host:port,host:port/prefix, like etcd://10.0.0.1:2379,10.0.0.2:2379/staff"
 _TLS = frozenset(("ca", "certificate", "key", "server_name"))
-_OPTIONS = ("tls", "ca", "certificate", "key", "server_name", "password_file", "max_changes", "max_age")
+_OPTIONS = ("tls", "ca", "certificate", "key", "server_name", "password_file", "insecure", "max_changes", "max_age")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class EtcdAddress:
         tls: whether the members are asked over TLS.
         ca, certificate, key, server_name: as `headway.rpc.client_tls` and `open_channel` take them.
         user: to authenticate as; empty: nobody.
+        insecure: whether the password may be sent to other hosts over plain TCP.
         max_changes, max_age: as `EtcdBackend` takes them.
     """
 
@@ -48,6 +50,7 @@ class EtcdAddress:
     certificate: str | None = None
     key: str | None = None
     server_name: str | None = None
+    insecure: bool = False
     max_changes: int | None = None
     max_age: float | None = None
 
@@ -55,11 +58,11 @@ class EtcdAddress:
         return f"etcd://{','.join(map(str, self.endpoints))}{self.prefix}"
 
     def secret(self) -> str:
-        """The password, wherever it is kept. Raises StoreUnusable when its file can't be read."""
+        """Return the password. Raises StoreUnusable when its file cannot be read, or when other users can read it."""
         if self.password_file is None:
             return self.password
         try:
-            return Path(self.password_file).read_text().rstrip("\r\n")
+            return read_secret(self.password_file).rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise StoreUnusable(f"password_file {self.password_file!r} of {self} can't be read: {error}") from error
 
@@ -90,6 +93,7 @@ def etcd_address(url: str) -> EtcdAddress:
         certificate=options.get("certificate"),
         key=options.get("key"),
         server_name=options.get("server_name"),
+        insecure=options.get("insecure") == "1",
         max_changes=_number(url, options, "max_changes", int),
         max_age=_number(url, options, "max_age", float),
     )
@@ -125,8 +129,9 @@ def _options(url: str, query: str) -> dict[str, str]:
             raise InvalidArgument(
                 f"the option {name!r} of {_without_password(url)!r} is unknown; known are {', '.join(_OPTIONS)}"
             )
-        if not value or (name == "tls" and value not in ("0", "1")):
-            wanted = "must be 0 or 1" if name == "tls" else "has no value"
+        switches = name in ("tls", "insecure")
+        if not value or (switches and value not in ("0", "1")):
+            wanted = "must be 0 or 1" if switches else "has no value"
             raise InvalidArgument(f"the option {name!r} of {_without_password(url)!r} {wanted}, and is {value!r}")
     if len(options) < len(pairs):
         raise InvalidArgument(f"an option stands twice in {_without_password(url)!r}")

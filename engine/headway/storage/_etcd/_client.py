@@ -30,7 +30,7 @@ from headway._gen.etcdserverpb import (
 )
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import decode
-from headway.rpc import Duplex, Limits, Rate, RemoteChannel, client_tls, open_channel
+from headway.rpc import Duplex, Limits, Rate, RemoteChannel, client_tls, open_channel, plain_text_host, readable
 from headway.storage._etcd._address import EtcdAddress
 from headway.storage._etcd._failures import failure, is_behind, may_be_asked_again, wants_new_token
 
@@ -188,6 +188,9 @@ async def open_client(address: EtcdAddress, tls: ssl.SSLContext | None) -> Async
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(each for each in (address.ca, address.certificate, address.key) if each)
             raise StoreUnusable(f"the certificates of {address} ({files}) can't be used: {error}") from error
+    if address.user and not address.insecure and (host := plain_text_host(address.endpoints, tls)):
+        remedy = "ask over TLS (tls=1 in the url), or add insecure=1"
+        raise StoreUnusable(f"{address} can't be opened: {readable('a password', host, remedy)}")
     async with open_channel(
         [str(each) for each in address.endpoints],
         tls=tls,
@@ -197,6 +200,7 @@ async def open_client(address: EtcdAddress, tls: ssl.SSLContext | None) -> Async
         timeout=CALL_TIMEOUT,
         connect_timeout=3.0,
         avoids=is_behind,
+        insecure=address.insecure,
     ) as channel:
         yield EtcdClient(channel, address)
 

@@ -7,14 +7,14 @@ import uuid
 
 import trio
 
-from headway._gen.etcdserverpb import TxnRequest
-from headway.errors import OutcomeUnknown, Unavailable
+from headway._gen.etcdserverpb import RangeRequest, RequestOp, TxnRequest
+from headway.errors import OutcomeUnknown, StoreUnusable, Unavailable
 from headway.storage._etcd._address import EtcdAddress
 from headway.storage._etcd._client import CALL_TIMEOUT, EtcdClient, open_client
-from headway.storage._etcd._layout import Layout
+from headway.storage._etcd._layout import ANCHOR, Layout
 from headway.storage._etcd._records import anchor_value, etcd_revision, head_value
 from headway.storage._etcd._snapshot import read_standing
-from headway.storage._etcd._transaction import putting, unchanged
+from headway.storage._etcd._transaction import empty, putting, unchanged
 
 
 async def is_founded(address: EtcdAddress) -> bool:
@@ -34,6 +34,10 @@ async def begin_incarnation(client: EtcdClient, layout: Layout) -> None:
             return
         compared = [unchanged(layout.anchor, etcd_revision(timeline.eras[-1][0]) if timeline is not None else 0)]
         written = [putting(layout.anchor, anchor_value(incarnation, timeline))]
+        if standing.store_id is None and timeline is None:
+            await _refuse_neighbors(client, layout)
+            # Compared as well, because another store may be founded in between.
+            compared += [empty(layout.everything), *(unchanged(key, 0) for key in layout.above)]
         if standing.store_id is None:
             compared.append(unchanged(layout.store, 0))
             written.append(putting(layout.store, uuid.uuid4().hex.encode()))
@@ -46,3 +50,29 @@ async def begin_incarnation(client: EtcdClient, layout: Layout) -> None:
             # Whether it has begun shows when it is looked at again.
             continue
     raise Unavailable(f"the store at {client.where} could not be opened: other engines were always first")
+
+
+async def _refuse_neighbors(client: EtcdClient, layout: Layout) -> None:
+    """Refuse to found a store below or above another one, or among the keys of another program."""
+    below = layout.everything
+    reads = [RangeRequest(key=key, keys_only=True) for key in layout.above]
+    reads.append(RangeRequest(key=below.key, range_end=below.end, limit=1, keys_only=True))
+    try:
+        reply = await client.read(TxnRequest(success=[RequestOp(request_range=each) for each in reads]))
+    except StoreUnusable as error:
+        raise StoreUnusable(
+            f"{error}. To found a store this user must be able to read what stands under its prefix, and "
+            f"{', '.join(key.decode() for key in layout.above) or 'nothing else'}, where the id of a store above it "
+            "would be"
+        ) from error
+    found = [kv.key for each in reply.responses if each.response_range for kv in each.response_range.kvs]
+    if not found:
+        return
+    key = found[0]
+    # Of the keys of a store, its anchor is the first.
+    store = layout.above.get(key) or key.decode(errors="replace").removesuffix(f"/{ANCHOR.decode()}")
+    what = f"{store} is a store already" if key in layout.above or key.endswith(b"/" + ANCHOR) else f"{store} is there"
+    raise StoreUnusable(
+        f"no store can be founded at {client.where}: {what}, and the keys of the two would be mixed. "
+        "Give the store a prefix of its own, neither above nor below another one's"
+    )

@@ -43,6 +43,9 @@ class Layout:
         self.anchor = self._prefix + ANCHOR
         self.head = self._prefix + HEAD
         self.everything = _under(self._prefix)
+        # By the keys of their ids: the stores within whose keys this one's would stand.
+        names = prefix.split("/")[1:]
+        self.above = {f"{above}/".encode() + STORE: above for above in _paths(names[:-1])}
         self._resource = self._prefix + RESOURCE + b"/"
         self._owned = self._prefix + OWNED + b"/"
 
@@ -110,6 +113,10 @@ def _parts(rest: bytes, count: int) -> list[str]:
     if len(parts) != count:
         raise ValueError(f"{rest!r} is no key of a store")
     return [part.replace("%2F", "/").replace("%25", "%") for part in parts] if b"%" in rest else parts
+
+
+def _paths(names: list[str]) -> list[str]:
+    return ["".join(f"/{name}" for name in names[: count + 1]) for count in range(len(names))]
 
 
 def _under(prefix: bytes) -> KeyRange:

@@ -1,0 +1,61 @@
+"""A report that passes on one event of a kind a second, so that no stranger can fill a log. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import trio
+
+
+class BoundedReport:
+    """Reports events that strangers can cause, each kind at most once in ``seconds``.
+
+    The next event of the kind carries the number of those that were suppressed before it. Its class needs a field
+    ``suppressed``::
+
+        bounded = BoundedReport(report)
+        bounded(events.ConnectionEnded, peer="10.0.0.7:4711", why="too many pings")
+
+    Args:
+        report: gets each event that is passed on.
+        clock: returns the time in seconds.
+    """
+
+    def __init__(
+        self, report: Callable[[object], None], seconds: float = 1.0, clock: Callable[[], float] = trio.current_time
+    ) -> None:
+        self._report = report
+        self._seconds = seconds
+        self._clock = clock
+        # For each class of events: when the next one is passed on, how many were suppressed since the last, and the
+        # fields of the last of these.
+        self._kinds: dict[type, tuple[float, int, dict[str, Any]]] = {}
+        self._suppressing = trio.Event()
+
+    def __call__(self, kind: type, **fields: Any) -> None:
+        """Report one event of the class ``kind``, or count it. A suppressed event is not even made."""
+        now = self._clock()
+        due, suppressed, _ = self._kinds.get(kind, (now, 0, fields))
+        if now < due:
+            self._kinds[kind] = due, suppressed + 1, fields
+            self._suppressing.set()
+            return
+        self._kinds[kind] = now + self._seconds, 0, fields
+        self._report(kind(**fields, suppressed=suppressed))
+
+    def report_suppressed(self) -> None:
+        """Report the last event of each kind that is due and was suppressed, with the number of those before it."""
+        now = self._clock()
+        for kind, (due, suppressed, fields) in self._kinds.items():
+            if suppressed and now >= due:
+                self._kinds[kind] = now + self._seconds, 0, fields
+                self._report(kind(**fields, suppressed=suppressed - 1))
+
+    async def report_rest(self) -> NoReturn:
+        """Report the rest of each burst, up to two seconds later, until cancelled. Otherwise it is never counted."""
+        while True:
+            await self._suppressing.wait()
+            self._suppressing = trio.Event()
+            await trio.sleep(self._seconds)
+            self.report_suppressed()

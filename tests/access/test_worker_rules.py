@@ -1,0 +1,101 @@
+"""The rules that a worker needs, as its errors name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+import yaml
+
+import headway
+from headway import field
+from headway.access import Access, Authorizer, Policy, Rule, new_token
+
+
+@headway.message
+class Team:
+    note: str = field(1)
+
+
+app = headway.App("staff")
+TEAM = app.type("staff", "v1", "Team", Team)
+OTHER = app.type("staff", "v1", "Other", Team)
+server = headway.App("types")
+for each in (TEAM, OTHER):
+    server.registry.register(each)
+
+HINT = re.compile(r"ask for one such as (\{.*?\})")
+
+
+@app.controller(manages=TEAM)
+async def teams(rt: headway.Runtime, request: headway.Request) -> None:
+    """Notes that it has seen the team."""
+    if (team := rt.cache.get(TEAM, request.id)) is not None and not team.data.note:
+        await rt.client.apply(TEAM.new("core", Team(note="seen")))
+
+
+def rule(*verbs: str, partition: str, namespace: str, type: str = "staff.v1.Team") -> Rule:
+    return Rule(verbs=verbs, type=type, partition=partition, namespace=namespace)
+
+
+async def missing_rule(engine: headway.Engine, token: str) -> Rule | None:
+    """Run a worker until an error names a missing rule, and return that; None once a reconcile has ended."""
+    found: list[Rule] = []
+    told = trio.Event()
+
+    def report(event: object) -> None:
+        hint = HINT.search(f"{getattr(event, 'error', '')} {getattr(event, 'why', '')}")
+        if hint is not None and not found:
+            found.append(Rule(**yaml.safe_load(hint[1])))
+        if hint is not None or (isinstance(event, headway.events.Reconciled)):
+            told.set()
+
+    async with headway.open_workers(engine.addresses, app, process="web-1", token=token, report=report):
+        with trio.fail_after(20):
+            await told.wait()
+    return found[0] if found else None
+
+
+async def test_rules_that_a_worker_is_told_of_are_all_that_it_lacks() -> None:
+    """Everything in one tenancy is not enough: it watches all of them, and needs its lease. As told, it works."""
+    text, token = new_token(["workers"])
+    rules = [rule("*", partition="default", namespace="default")]
+    access = Authorizer(Access([Policy("workers", rules)], [token]))
+    async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
+        await engine.client.apply(TEAM.new("core", Team()))
+        while (missing := await missing_rule(engine, text)) is not None:
+            assert missing not in rules
+            rules.append(missing)
+            access.replace(Access([Policy("workers", rules)], [token]))
+        assert (await engine.client.read(TEAM, "core")).data.note == "seen"
+    assert rules[1:] == [
+        Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/teams"),
+        rule("watch", partition="*", namespace="*"),
+    ]
+
+
+async def test_caller_without_any_rule_on_a_type_is_told_of_none() -> None:
+    """Neither for a type that there is nor for one that there isn't; an anonymous caller hears of no lease."""
+    text, token = new_token(["others"])
+    access = Authorizer(
+        Access([Policy("others", [rule("*", partition="*", namespace="*", type="staff.v1.Other")])], [token])
+    )
+    async with (
+        headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine,
+        headway.connect(engine.addresses, server, token=text) as other,
+        headway.connect(engine.addresses, server) as nobody,
+    ):
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: other.read(TEAM, "core"),
+            lambda: other.list(TEAM),
+            lambda: nobody.list(OTHER),
+            lambda: nobody.leases.acquire("staff/teams", "me", 5.0),
+        ]
+        for call in calls:
+            with pytest.raises(headway.PermissionDenied) as refused:
+                await call()
+            assert "rule of yours" not in str(refused.value)
+        with pytest.raises(headway.PermissionDenied, match=r"no rule of yours covers all of it.*internal.v1.Lease"):
+            await other.leases.acquire("staff/teams", "me", 5.0)

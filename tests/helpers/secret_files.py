@@ -1,0 +1,11 @@
+"""Files of keys and tokens as Headway wants them: their owner's alone, whatever the umask."""
+
+import os
+from pathlib import Path
+
+
+def write_secret(path: Path, content: bytes | str, mode: int = 0o600) -> Path:
+    """Write a secret to a file of this mode."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.chmod(path, mode)
+    return path

@@ -1,0 +1,165 @@
+"""Tokens and passwords do not leave this machine in plain text, unless the caller says so.
+
+0.0.0.0 leads to this machine when it is connected to, and is no loopback address: it stands for another host here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+import headway
+from headway import rpc
+from headway.errors import InvalidArgument, StoreUnusable
+from headway.rpc._plain_text import has_secret
+from headway.storage import EtcdBackend
+from headway.testing._conformance_tools import names
+from tests.helpers.fake_etcd import FakeEtcd, serving_etcd
+from tests.rpc.rpc_kit import COUNT, META, Certificates, Text, TextDecoder, app, certificates, served
+
+OTHER = "192.0.2.1:9000"
+TOKEN = {"x-consul-token": "hw_secret"}
+BEARER = {"authorization": "Bearer hw_secret"}
+
+
+def over_the_network(where: str) -> str:
+    return where.replace("127.0.0.1", "0.0.0.0")
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificates(tmp_path_factory.mktemp("certificates"))
+
+
+# --- Clients -------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _workers(endpoints: Any, **options: Any) -> AsyncIterator[None]:
+    async with headway.open_workers(endpoints, app, **options):
+        yield
+
+
+@asynccontextmanager
+async def _client(endpoints: Any, **options: Any) -> AsyncIterator[None]:
+    async with headway.connect(endpoints, app, **options):
+        yield
+
+
+@pytest.mark.parametrize("opened", [_client, _workers])
+@pytest.mark.parametrize("endpoints", [OTHER, ["127.0.0.1:9000", OTHER], "example.org:9000", "localhost.evil.org:1"])
+async def test_token_for_another_host_is_refused_without_tls(opened: Any, endpoints: str | list[str]) -> None:
+    """Before anything is connected; the error names the host and both ways out."""
+    with pytest.raises(InvalidArgument, match=r"(2\.1|example\.org|evil\.org):.*tls=.*insecure=True"):
+        async with opened(endpoints, token="hw_secret"):
+            pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("opened", [_client, _workers])
+@pytest.mark.parametrize(
+    ("endpoints", "options"),
+    [
+        ("127.0.0.1:1,[::1]:1,localhost:1,127.8.9.1:1,unix:/nowhere", {"token": "hw_secret"}),
+        (OTHER, {"token": "hw_secret", "insecure": True}),
+        (OTHER, {"token": "hw_secret", "tls": rpc.client_tls()}),
+        (OTHER, {}),
+    ],
+    ids=["this machine", "insecure", "tls", "no token"],
+)
+async def test_token_is_sent_where_nobody_listens_in_or_when_told(
+    opened: Any, endpoints: str, options: dict[str, Any]
+) -> None:
+    async with opened(endpoints, **options):
+        pass
+
+
+@pytest.mark.parametrize("metadata", [TOKEN, BEARER, {"X-Consul-Token": "hw_secret"}], ids=repr)
+async def test_channel_sends_no_token_in_plain_text(metadata: dict[str, str]) -> None:
+    """Also where a program puts it into a call's metadata by itself."""
+    async with (
+        served() as it,
+        rpc.open_channel(over_the_network(it.where), decoders={COUNT: TextDecoder}) as channel,
+    ):
+        with pytest.raises(InvalidArgument, match="insecure=True"):
+            await channel.unary(META, Text(), Text, metadata=metadata)
+        with pytest.raises(InvalidArgument, match="insecure=True"):
+            async with channel.stream(COUNT, Text(text="1"), metadata=metadata):
+                pytest.fail("it was opened")
+        assert (await channel.unary(META, Text(), Text, metadata={"x-other": "a"})).text == "None"
+
+
+async def test_channel_sends_tokens_in_plain_text_when_told() -> None:
+    async with (
+        served() as it,
+        rpc.open_channel(over_the_network(it.where), insecure=True) as channel,
+    ):
+        assert (await channel.unary(META, Text(), Text, metadata=TOKEN)).text == "hw_secret"
+
+
+async def test_channel_sends_tokens_over_tls(tls: Certificates) -> None:
+    async with (
+        served(tls=tls.server) as it,
+        rpc.open_channel(over_the_network(it.where), tls=tls.client, server_name="127.0.0.1") as channel,
+    ):
+        assert (await channel.unary(META, Text(), Text, metadata=TOKEN)).text == "hw_secret"
+
+
+# --- Forwarders ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metadata", [TOKEN, BEARER], ids=repr)
+async def test_forwarder_passes_no_token_on_in_plain_text(metadata: dict[str, str]) -> None:
+    """The call is refused, with what the forwarder's operator can do; a call without a token goes through."""
+    async with (
+        served() as it,
+        rpc.open_forwarder(over_the_network(it.where), ["127.0.0.1:0"]) as server,
+        rpc.open_channel(server.addresses) as channel,
+    ):
+        with pytest.raises(GRPCError, match="over plain TCP") as refused:
+            await channel.unary(META, Text(), Text, metadata=metadata)
+        assert refused.value.status is Status.FAILED_PRECONDITION
+        assert (await channel.unary(META, Text(), Text)).text == "None"
+
+
+async def test_forwarder_passes_tokens_on_when_told_or_to_this_machine() -> None:
+    async with served() as it:
+        for upstream, insecure in ((over_the_network(it.where), True), (it.where, False)):
+            async with (
+                rpc.open_forwarder(upstream, ["127.0.0.1:0"], insecure=insecure) as server,
+                rpc.open_channel(server.addresses) as channel,
+            ):
+                assert (await channel.unary(META, Text(), Text, metadata=TOKEN)).text == "hw_secret"
+
+
+def test_empty_token_is_none() -> None:
+    """Clients made for Consul send one."""
+    assert not has_secret([("x-consul-token", ""), ("x-other", "a")])
+    assert has_secret([("x-consul-token", "a")])
+
+
+# --- etcd ----------------------------------------------------------------------
+
+
+async def test_password_for_etcd_on_another_host_is_refused_without_tls() -> None:
+    """The user's password, and the token that etcd gives for it; insecure=1 in the url allows both."""
+    etcd = FakeEtcd()
+    etcd.token = "t1"
+    async with serving_etcd(etcd) as (_, endpoint):
+        where = over_the_network(endpoint)
+        with pytest.raises(StoreUnusable, match=r"over plain TCP.*tls=1.*insecure=1") as refused:
+            async with EtcdBackend(f"etcd://ada:secret@{where}/staff"):
+                pytest.fail("it was opened")
+        assert "secret" not in str(refused.value)
+        assert not etcd.calls
+        async with EtcdBackend(f"etcd://ada:secret@{where}/staff?insecure=1") as store:
+            assert await names(store) == []
+        etcd.token = None
+        with trio.fail_after(30):
+            async with EtcdBackend(f"etcd://{where}/other") as store:
+                assert await names(store) == []

@@ -1,0 +1,133 @@
+"""Founding a store in etcd: never inside another store's prefix, nor around one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from headway._gen.etcdserverpb import PutRequest, PutResponse, RangeRequest, TxnRequest, TxnResponse
+from headway.errors import StoreUnusable
+from headway.rpc import open_channel
+from headway.storage import EtcdBackend, etcd_address
+from headway.storage._etcd._client import EtcdClient, open_client
+from headway.storage._etcd._founding import begin_incarnation
+from headway.storage._etcd._layout import Layout
+from headway.testing._conformance_tools import names, put, thing
+from tests.helpers.etcd_server import EtcdServer
+
+
+@pytest.fixture
+def root(etcd: EtcdServer) -> str:
+    return f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
+
+
+async def found(url: str) -> None:
+    async with EtcdBackend(url) as store:
+        await put(store, thing("a"))
+
+
+async def keys_below(url: str) -> int:
+    address = etcd_address(url)
+    below = Layout(address.prefix).everything
+    async with open_client(address, None) as client:
+        return len((await client.range(RangeRequest(key=below.key, range_end=below.end, keys_only=True))).kvs)
+
+
+@pytest.mark.parametrize("below", ["/b", "/b/c", "/resource", "/store"])
+async def test_founding_below_another_store_is_refused(root: str, below: str) -> None:
+    """Its keys would stand among those of the other; the error names the other, and nothing is written."""
+    await found(root)
+    before = await keys_below(root)
+    with pytest.raises(StoreUnusable, match=f"{etcd_address(root).prefix} is a store already.*a prefix of its own"):
+        await found(root + below)
+    assert await keys_below(root) == before
+
+
+@pytest.mark.parametrize("below", ["/b", "/b/c"])
+async def test_founding_above_another_store_is_refused(root: str, below: str) -> None:
+    """The range of its keys would include the keys of the other store."""
+    await found(root + below)
+    before = await keys_below(root)
+    with pytest.raises(StoreUnusable, match=f"{etcd_address(root).prefix}{below} is a store already"):
+        await found(root)
+    assert await keys_below(root) == before
+
+
+async def test_founding_over_keys_of_another_program_is_refused(root: str) -> None:
+    """The error names one of them."""
+    address = etcd_address(root)
+    async with open_channel([str(each) for each in address.endpoints]) as channel:
+        request = PutRequest(key=f"{address.prefix}/config".encode(), value=b"1")
+        await channel.unary("/etcdserverpb.KV/Put", request, PutResponse)
+    with pytest.raises(StoreUnusable, match=f"{address.prefix}/config"):
+        await found(root)
+    assert await keys_below(root) == 1
+
+
+async def test_stores_beside_each_other_are_founded_and_opened_again(root: str) -> None:
+    """/bc is not below /b, although its name begins with it."""
+    for each in ("/b", "/bc", "/b-c", "/c/b"):
+        await found(root + each)
+    for each in ("/b", "/bc", "/b-c", "/c/b"):
+        async with EtcdBackend(root + each) as store:
+            assert await names(store) == ["a"]
+
+
+async def test_stores_that_were_nested_before_are_still_opened(root: str) -> None:
+    """Only founding is refused: what an earlier program has founded goes on."""
+    await found(root + "/b")
+    async with _client(root, _Unaware) as client:
+        await begin_incarnation(client, Layout(etcd_address(root).prefix))
+    for each in (root, root + "/b"):
+        async with EtcdBackend(each):
+            pass
+
+
+@pytest.mark.parametrize(("first", "second"), [("", "/b"), ("/b", "")], ids=["below", "above"])
+async def test_one_of_two_nested_foundings_at_the_same_time_is_refused(root: str, first: str, second: str) -> None:
+    """The founding's own transaction decides: when the second one looked, the first had not been founded."""
+    async with _client(root + second, _Overtaken) as client:
+        client.overtake = root + first
+        with pytest.raises(StoreUnusable, match="is a store already"):
+            await begin_incarnation(client, Layout(etcd_address(root + second).prefix))
+    async with EtcdBackend(root + first) as store:
+        assert await names(store) == ["a"]
+
+
+class _Unaware(EtcdClient):
+    """Founds as programs did that looked at nothing but the prefix's own keys."""
+
+    async def read(self, request: TxnRequest) -> TxnResponse:
+        reply = await super().read(request)
+        for each in reply.responses:
+            if each.response_range is not None:
+                each.response_range.kvs = []
+        return reply
+
+    async def write(self, request: TxnRequest) -> TxnResponse:
+        request.compare = [each for each in request.compare if not each.range_end]
+        return await super().write(request)
+
+
+class _Overtaken(EtcdClient):
+    """Another store is founded between this one's look and its transaction."""
+
+    overtake = ""
+
+    async def write(self, request: TxnRequest) -> TxnResponse:
+        if self.overtake:
+            url, self.overtake = self.overtake, ""
+            with trio.fail_after(30):
+                await found(url)
+        return await super().write(request)
+
+
+@asynccontextmanager
+async def _client(url: str, kind: type[Any]) -> AsyncIterator[Any]:
+    address = etcd_address(url)
+    async with open_client(address, None) as client:
+        yield kind(client._channel, address)
