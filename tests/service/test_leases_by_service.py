@@ -151,6 +151,47 @@ async def test_who_waits_is_answered_when_the_lease_is_released(leases: Leases) 
     assert second.term < third.term
 
 
+async def test_a_late_release_does_not_end_a_lease_that_was_asked_for_again(leases: Leases) -> None:
+    """Not even if the holder asks by the attempt that it is about to release: the answer has a term of its own."""
+    released = await leases.acquire("grace", attempt="one")
+    # Grace has sent her release and asks again. The request overtakes the release; ada's arrives after both.
+    again = await leases.acquire("grace", attempt="one")
+    await leases.call("Release", name="staff/accounts", holder="grace", term=released.term)
+    other = await leases.acquire("ada", attempt="two")
+    assert again.acquired
+    assert not other.acquired
+    assert (other.holder, other.term) == ("grace", again.term)
+    assert again.term > released.term
+
+
+async def test_only_the_newest_waiting_request_of_an_attempt_takes_the_lease(leases: Leases) -> None:
+    """The older one was given up by its sender: granted, it would end the term that the newer one was granted."""
+    await leases.acquire()
+    answers: list[Any] = []
+
+    async def wait() -> None:
+        answers.append(await leases.acquire("grace", attempt="one", wait_ms=20_000))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(wait)
+                await wait_all_tasks_blocked()
+            await leases.call("Release", name="staff/accounts", holder="ada", term=1)
+    (granted,) = [each for each in answers if each.acquired]
+    await leases.call("KeepAlive", name="staff/accounts", holder="grace", term=granted.term)
+
+
+async def test_a_late_request_does_not_wait_for_the_end_of_its_own_term(leases: Leases) -> None:
+    """Its sender has the lease; after the release it must not take it for nobody."""
+    term = (await leases.acquire(attempt="one")).term
+    await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)
+    with trio.fail_after(5):
+        late = await leases.acquire(attempt="one", wait_ms=20_000)
+    assert (late.acquired, late.holder, late.term) == (False, "ada", term)
+    await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)
+
+
 async def test_who_waits_gets_what_runs_out(autojump_clock: MockClock) -> None:
     """At the end of the holder's time, or is told at the end of their own who still holds it."""
     leases = Leases(MemoryBackend())

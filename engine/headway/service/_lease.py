@@ -25,7 +25,7 @@ from headway.resource import pb
 from headway.service._fence import fence_of
 from headway.service._handlers import unary_handlers
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.storage import Backend, HeldLease, lease_of
+from headway.storage import Acquired, Backend, HeldLease, lease_of
 
 MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
 MAX_WAIT_MS = 20_000
@@ -51,12 +51,38 @@ class LeaseAuthorizer(Protocol):
         ...
 
 
+class _Asked:
+    """A request for a lease that is being answered."""
+
+    superseded = False
+
+
 class LeaseWaits:
     """The waits for leases that others hold, so that a server that stops needn't see them out."""
 
     def __init__(self) -> None:
         self.ended = False
         self._scopes: set[trio.CancelScope] = set()
+        # The newest request of each attempt, by what it asks for; as long as it is being answered.
+        self._newest: dict[tuple[str, str, str], _Asked] = {}
+
+    @contextmanager
+    def request(self, name: str, holder: str, attempt: str) -> Iterator[_Asked]:
+        """A request is answered in the block; it learns when a newer one of its attempt has come.
+
+        The sender has stopped waiting for the older one. If that took the lease as well, it would end the term that the
+        newer one has just been granted.
+        """
+        asked, key = _Asked(), (name, holder, attempt)
+        if attempt:
+            if (older := self._newest.get(key)) is not None:
+                older.superseded = True
+            self._newest[key] = asked
+        try:
+            yield asked
+        finally:
+            if self._newest.get(key) is asked:
+                del self._newest[key]
 
     @contextmanager
     def wait(self, seconds: float) -> Iterator[None]:
@@ -96,6 +122,18 @@ class LeaseService:
         _check_range("ttl_ms", message.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
         _check_range("wait_ms", message.wait_ms, 0, MAX_WAIT_MS)
         _check_text("attempt", message.attempt)
+        with self._waits.request(message.name, message.holder, message.attempt) as asked:
+            acquired = await self._acquire(message, asked)
+        lease, remaining = acquired.held
+        return lease_pb.AcquireResponse(
+            acquired=acquired.acquired,
+            holder=lease.holder,
+            term=lease.term,
+            retry_after_ms=0 if acquired.acquired else milliseconds(remaining),
+            position=acquired.position.message(),
+        )
+
+    async def _acquire(self, message: lease_pb.AcquireRequest, asked: _Asked) -> Acquired:
         until = trio.current_time() + message.wait_ms / 1000
         while True:
             # Anew after every wait: a caller may have lost the right meanwhile.
@@ -106,19 +144,17 @@ class LeaseService:
                 )
                 left = until - trio.current_time()
                 if acquired.acquired or left <= 0 or self._waits.ended:
-                    break
+                    return acquired
+                lease = acquired.held.lease
+                if lease.holder == message.holder:
+                    # The request is late: its sender has the lease. It must not take it once more when that ends.
+                    return acquired
                 with self._waits.wait(left):
-                    await self._backend.wait_lease_ended(message.name, acquired.held.lease.term)
+                    await self._backend.wait_lease_ended(message.name, lease.term)
             except STORE_ERRORS as error:
                 raise refusal(error) from error
-        lease, remaining = acquired.held
-        return lease_pb.AcquireResponse(
-            acquired=acquired.acquired,
-            holder=lease.holder,
-            term=lease.term,
-            retry_after_ms=0 if acquired.acquired else milliseconds(remaining),
-            position=acquired.position.message(),
-        )
+            if asked.superseded:
+                return acquired
 
     async def keep_alive(self, message: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:
         """Put the expiry off to a whole ttl from now."""

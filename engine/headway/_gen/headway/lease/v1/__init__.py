@@ -50,8 +50,13 @@ class AcquireRequest(betterproto2.Message):
 
     attempt: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    A text that no other attempt to take this lease has, so that a request whose
-    reply was lost can be sent again. Empty: every request is another attempt.
+    A text that no other attempt to take this lease has. It is the same in a
+    request and in its repetitions, which are sent when no answer comes. When the
+    term that an attempt was granted is in use (it was kept alive, or its fence
+    was raised), further requests with the attempt are late and are refused as
+    those of another holder are. While requests of one attempt wait, only the
+    newest is granted the lease. After a release ask by another attempt. Empty:
+    no request repeats another.
     """
 
     wait_ms: "int" = betterproto2.field(5, betterproto2.TYPE_UINT32)
@@ -69,7 +74,7 @@ class AcquireResponse(betterproto2.Message):
 
     holder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Who has it now.
+    Who has it now; the caller itself, where the request is late.
     """
 
     term: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
