@@ -224,8 +224,8 @@ class LeaseService:
             raise invalid("fence is required")
         self._check_take(lease_of(fence.controller, fence.member))
         try:
-            await check_granted(self._backend, fence.controller, fence.member, fence.term)
             await self._check_reached(fence, message.revision)
+            await check_granted(self._backend, fence.controller, fence.member, fence.term)
             await self._backend.record_settled(fence, message.revision)
         except STORE_ERRORS as error:
             raise refusal(error) from error

@@ -104,8 +104,12 @@ async def a_late_request_does_not_end_a_term_in_use(backend: Backend) -> None:
         must(backend.position == here, "a late request made a revision")
         await backend.keep_lease("c", "a", term)
         await put(backend, thing(attempt), fence=Fence("c", "", term, 1))
-    must(await _take(backend, attempt="next") > term, "the holder's next attempt has no higher term")
-    must(await _take(backend) > term + 1, "a request without an attempt has no higher term")
+    for _ in range(2):
+        # Its first answer may have been lost: the term is not in use, although the one before was.
+        later = await _take(backend, attempt="next")
+        must(later > term, "the holder's next attempt has no higher term")
+        term = later
+    must(await _take(backend) > term, "a request without an attempt has no higher term")
 
 
 async def one_of_many_gets_it(backend: Backend) -> None:
