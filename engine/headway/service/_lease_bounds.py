@@ -1,15 +1,13 @@
-"""The bounds of what a request may say of a lease or a fence: names, terms, numbers and times. Pure.
+"""The bounds of names, terms, numbers and times in requests about leases and fences. Pure.
 
-What is out of bounds is refused before anything is looked up, by an error that shows little of a long value.
+A value out of its bounds is refused before anything is looked up. The error shows the beginning of a long one.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 
 from headway.service._refusals import invalid
-from headway.storage import lease_of
 
 MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
 MAX_WAIT_MS = 20_000
@@ -26,7 +24,7 @@ _SHOWN = 60
 
 
 def check_lease(name: str, holder: str) -> None:
-    """Refuse what is not a lease's name, and what is not a holder's."""
+    """Refuse a name that no lease can have, and one that no holder can have."""
     if not name:
         raise invalid("name is required")
     if len(name) > MAX_TEXT or not _NAME.match(name):
@@ -46,7 +44,7 @@ def check_text(field: str, text: str) -> None:
 
 
 def check_range(field: str, value: int, least: int, most: int, hint: str = "") -> None:
-    """Refuse a number that is out of its range; ``hint`` is where the right one is to be had."""
+    """Refuse a number that is out of its range; ``hint`` says where to find the right one."""
     if not least <= value <= most:
         raise invalid(f"{field} {value} must be from {least} to {most}{hint}")
 
@@ -58,25 +56,13 @@ def check_term(term: int) -> None:
 
 def check_scope(controller: str, member: str, message: str = "") -> None:
     """Refuse a controller and a member that have no fence; ``message`` is the field that holds both, with a dot."""
-    # What is too long is not remembered.
-    wrong = _wrong if len(controller) + len(member) > MAX_TEXT else _known_wrong
-    if field := wrong(controller, member):
-        text = controller if field == "controller" else member
-        rest = "beginning with a letter or digit" if field == "controller" else "its controller and a # included"
-        raise invalid(f"{message}{field} {shown(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rest}")
-
-
-def _wrong(controller: str, member: str) -> str:
-    """The field that is wrong, or an empty text."""
     if len(controller) > MAX_TEXT or not _CONTROLLER.match(controller):
-        return "controller"
-    if len(lease_of(controller, member)) > MAX_TEXT or not _MEMBER.match(member):
-        return "member"
-    return ""
-
-
-# Every write of a controller has a fence.
-_known_wrong = functools.lru_cache(maxsize=1024)(_wrong)
+        field, text, rest = "controller", controller, "beginning with a letter or digit"
+    elif member and (len(controller) + 1 + len(member) > MAX_TEXT or not _MEMBER.match(member)):
+        field, text, rest = "member", member, "its controller and a # included"
+    else:
+        return
+    raise invalid(f"{message}{field} {shown(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rest}")
 
 
 def shown(text: str) -> str:

@@ -63,12 +63,12 @@ class LeaseTable:
         self._changes.beat()
 
     def use(self, name: str) -> None:
-        """The holder has shown that it knows the term."""
+        """Note that the holder has shown that it knows the term."""
         if name in self._leases:
             self._in_use.add(name)
 
     def holds_off(self, name: str, holder: str, attempt: str) -> HeldLease | None:
-        """The lease, if it is held and a request of this holder and attempt doesn't begin a new term of it."""
+        """Return the lease if it is held and a request of this holder and attempt begins no new term of it."""
         held = self.held(name)
         if held is None:
             return None

@@ -34,7 +34,7 @@ async def acquire(opened: Opened, name: str, holder: str, ttl: float, attempt: s
 
 
 def _holds_off(opened: Opened, wanted: Lease) -> StoredLease | None:
-    """The lease, if it is held and a request for this one doesn't begin a new term of it."""
+    """Return the lease if it is held and a request for this one begins no new term of it."""
     held = opened.mirror.leases.get(wanted.name)
     if held is None:
         return None
