@@ -309,9 +309,10 @@ async def test_fences_are_raised_and_settled_by_a_client_of_their_own(calls: Cal
     lease = LeaseClient(calls.channel)
     first = await lease.raise_fence("painter", "here")
     assert (first.fence.term, first.position, first.settled) == (1, calls.backend.position, 1)
-    await lease.record_settled(first.fence, 7)
+    reached = (await lease.raise_fence("writer", "here")).position.revision
+    await lease.record_settled(first.fence, reached)
     second = await lease.raise_fence("painter", "here")
-    assert (second.fence.term, second.settled) == (2, 7)
+    assert (second.fence.term, second.settled) == (2, reached)
     with pytest.raises(Fenced, match="the fence of painter is at"):
         await lease.raise_fence("painter", "here", term=1)
     with pytest.raises(Fenced):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
 from grpclib.const import Status
 
 from headway.resource import pb
 from headway.service._lease import milliseconds
-from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, at, refused, take
 from tests.helpers.declared import a_note, a_type
+
+HIGHEST = 2**63 - 1
+"""The highest term, and the highest number."""
 
 
 async def test_a_fence_is_raised_by_a_commit(calls: Calls) -> None:
@@ -33,6 +39,8 @@ async def test_watchers_hear_that_a_raise_has_moved_the_store(calls: Calls) -> N
 
 async def test_terms_and_numbers_only_rise(calls: Calls) -> None:
     """Term first, then number; equal or below is refused as fenced, and says where the fence stands."""
+    for _ in range(5):
+        await calls.raise_fence()
     await calls.raise_fence(term=5, number=3)
     here = calls.revision
     for term, number in ((5, 3), (5, 2), (4, 9)):
@@ -54,6 +62,8 @@ async def test_controllers_and_members_have_fences_of_their_own(calls: Calls) ->
 async def test_what_is_settled_is_told_to_the_next_run(calls: Calls) -> None:
     """The highest revision noted, and that of the first raise where nobody has noted any; noting makes no commit."""
     first = await calls.raise_fence()
+    for name in "abcdefgh":
+        await calls.write(a_note(name))
     assert first.position is not None
     assert first.settled_revision == first.position.revision
     here = calls.revision
@@ -74,13 +84,66 @@ async def test_a_request_without_a_name_is_refused(in_memory: Calls) -> None:
     await refused(call, Status.INVALID_ARGUMENT, "fence.term 0 is no term")
 
 
-async def test_a_term_that_no_store_can_hold_is_refused(calls: Calls) -> None:
-    """Uint64 on the wire, and more than SQLite's integers hold: an answer, not a crash."""
-    highest = 2**64 - 1
-    if isinstance(calls.backend, MemoryBackend):
-        assert (await calls.raise_fence(term=highest)).fence == pb.Fence(controller="painter", term=highest)
-    else:
-        await refused(calls.raise_fence(term=highest), Status.INVALID_ARGUMENT, str(highest))
+async def test_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
+    """Whoever could raise a fence to any term could lock its controller out for ever: terms grow by one."""
+    fence = (await calls.raise_fence()).fence
+    assert fence is not None
+    term = fence.term
+    here = calls.revision
+    for wrong in (term + 1, term + 2**32, HIGHEST):
+        said = f"fenced: term {wrong} of painter was never granted: raise in the term of its lease, or with term 0"
+        await refused(calls.raise_fence(term=wrong, number=1), Status.FAILED_PRECONDITION, said)
+        unknown = pb.Fence(controller="painter", term=wrong)
+        await refused(calls.record_settled(unknown, 1), Status.FAILED_PRECONDITION, "was never granted")
+    assert calls.revision == here
+    highest = pb.Fence(controller="painter", term=term, number=HIGHEST)
+    assert (await calls.raise_fence(term=term, number=HIGHEST)).fence == highest
+    assert (await calls.raise_fence()).fence == pb.Fence(controller="painter", term=term + 1)
+
+
+async def test_a_revision_that_the_store_has_not_reached_is_not_settled(calls: Calls) -> None:
+    """The next run would take changes for dealt with that have yet to come, and would miss deletions (C6)."""
+    fence = (await calls.raise_fence()).fence
+    here = calls.revision
+    for wrong in (here + 1, 2**63 - 1, 2**64 - 1):
+        said = f"revision {wrong} is above the store's own, {here}: send one that a watch has reached"
+        await refused(calls.record_settled(fence, wrong), Status.INVALID_ARGUMENT, said)
+    await calls.write(a_note())
+    await calls.record_settled(fence, here + 1)
+    assert (await calls.raise_fence()).settled_revision == here + 1
+
+
+LONG = "a" * 2**20
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"controller": LONG}, "controller 'aaa"),
+        ({"controller": "a", "member": LONG}, "member 'aaa"),
+        ({"controller": "a" * 200, "member": "b" * 55}, "member 'bbb"),
+        ({"controller": "a b"}, "controller 'a b' must be up to 255 letters, digits and - . _ / :"),
+        ({"controller": "/a"}, "controller '/a' must be"),
+        ({"controller": "a\n"}, "controller 'a\\n' must be"),
+        ({"controller": "a", "member": "b#c"}, "member 'b#c' must be"),
+        ({"controller": "a", "member": "b\n"}, "member 'b\\n' must be"),
+        ({"controller": "a", "term": HIGHEST + 1}, f"term {HIGHEST + 1} must be from 0 to {HIGHEST}"),
+        ({"controller": "a", "term": 2**64 - 1}, f"term {2**64 - 1} must be from 0 to {HIGHEST}"),
+        ({"controller": "a", "number": HIGHEST + 1}, f"number {HIGHEST + 1} must be from 0 to {HIGHEST}"),
+    ],
+)
+async def test_every_field_of_a_fence_is_bounded(in_memory: Calls, given: dict[str, Any], said: str) -> None:
+    """In a raise, in a note of what is settled and in a write; the answer shows little of a long value."""
+    fence = pb.Fence(**{"term": 1, **given})
+    said_of_fence = "fence." + (said.replace("from 0", "from 1") if "term" in given else said)
+    calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+        (said, lambda: in_memory.raise_fence(**given)),
+        (said_of_fence, lambda: in_memory.record_settled(fence, 0)),
+        (said_of_fence, lambda: in_memory.write(a_note(), fence=fence)),
+    ]
+    for expected, call in calls:
+        assert len(await refused(call(), Status.INVALID_ARGUMENT, expected)) < 300
+    assert in_memory.revision == 0
 
 
 def test_what_is_left_of_a_lease_is_the_same_at_any_time() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import trio
-from grpclib import GRPCError
 from grpclib.const import Status
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -81,6 +80,9 @@ async def test_a_lease_is_acquired_kept_listed_and_released(leases: Leases, back
         ({"name": "a#b#c"}, "name 'a#b#c' is not a lease's"),
         ({"name": "a\n"}, "is not a lease's"),
         ({"name": "a" * 256}, "is not a lease's"),
+        ({"name": "a" * 2**20}, "is not a lease's"),
+        ({"holder": "a" * 2**20}, "must be at most 255 printable characters"),
+        ({"attempt": "a" * 2**20}, "must be at most 255 printable characters"),
         ({"holder": ""}, "holder is required"),
         ({"holder": "a" * 256}, "must be at most 255 printable characters"),
         ({"holder": "a\tb"}, "holder 'a\\tb' must be at most 255 printable characters"),
@@ -94,12 +96,29 @@ async def test_a_lease_is_acquired_kept_listed_and_released(leases: Leases, back
 async def test_a_wrong_request_is_refused_by_the_field(fields: dict[str, Any], said: str) -> None:
     """With what would be right, and nothing has been taken."""
     leases = Leases(MemoryBackend())
-    await refused(leases.acquire(**fields), Status.INVALID_ARGUMENT, said)
+    assert len(await refused(leases.acquire(**fields), Status.INVALID_ARGUMENT, said)) < 300
     assert (await leases.call("List")).leases == []
     for method in ("KeepAlive", "Release"):
         if "name" in fields or "holder" in fields:
             request = {"name": "a", "holder": "ada", "term": 1, **fields}
             await refused(leases.call(method, **request), Status.INVALID_ARGUMENT, said)
+
+
+@pytest.mark.parametrize("term", [0, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("method", ["KeepAlive", "Release"])
+async def test_a_number_that_is_no_term_is_refused(method: str, term: int) -> None:
+    """Terms are from 1 to the highest whole number that every store holds."""
+    said = f"term {term} must be from 1 to {2**63 - 1}: send the term that Acquire answered with"
+    call = Leases(MemoryBackend()).call(method, name="a", holder="ada", term=term)
+    await refused(call, Status.INVALID_ARGUMENT, said)
+
+
+@pytest.mark.parametrize("prefix", ["a" * 256, "a" * 2**20, "a\n"])
+async def test_a_prefix_is_bounded_like_a_name(prefix: str) -> None:
+    """A longer one is the beginning of no name."""
+    said = await refused(Leases(MemoryBackend()).call("List", name_prefix=prefix), Status.INVALID_ARGUMENT)
+    assert said.startswith("name_prefix 'a")
+    assert len(said) < 300
 
 
 async def test_the_bounds_themselves_are_right() -> None:
@@ -151,6 +170,47 @@ async def test_who_waits_is_answered_when_the_lease_is_released(leases: Leases) 
     assert second.term < third.term
 
 
+async def test_a_late_release_does_not_end_a_lease_that_was_asked_for_again(leases: Leases) -> None:
+    """Not even if the holder asks by the attempt that it is about to release: the answer has a term of its own."""
+    released = await leases.acquire("grace", attempt="one")
+    # Grace has sent her release and asks again. The request overtakes the release; ada's arrives after both.
+    again = await leases.acquire("grace", attempt="one")
+    await leases.call("Release", name="staff/accounts", holder="grace", term=released.term)
+    other = await leases.acquire("ada", attempt="two")
+    assert again.acquired
+    assert not other.acquired
+    assert (other.holder, other.term) == ("grace", again.term)
+    assert again.term > released.term
+
+
+async def test_only_the_newest_waiting_request_of_an_attempt_takes_the_lease(leases: Leases) -> None:
+    """The older one was given up by its sender: granted, it would end the term that the newer one was granted."""
+    await leases.acquire()
+    answers: list[Any] = []
+
+    async def wait() -> None:
+        answers.append(await leases.acquire("grace", attempt="one", wait_ms=20_000))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(wait)
+                await wait_all_tasks_blocked()
+            await leases.call("Release", name="staff/accounts", holder="ada", term=1)
+    (granted,) = [each for each in answers if each.acquired]
+    await leases.call("KeepAlive", name="staff/accounts", holder="grace", term=granted.term)
+
+
+async def test_a_late_request_does_not_wait_for_the_end_of_its_own_term(leases: Leases) -> None:
+    """Its sender has the lease; after the release it must not take it for nobody."""
+    term = (await leases.acquire(attempt="one")).term
+    await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)
+    with trio.fail_after(5):
+        late = await leases.acquire(attempt="one", wait_ms=20_000)
+    assert (late.acquired, late.holder, late.term) == (False, "ada", term)
+    await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)
+
+
 async def test_who_waits_gets_what_runs_out(autojump_clock: MockClock) -> None:
     """At the end of the holder's time, or is told at the end of their own who still holds it."""
     leases = Leases(MemoryBackend())
@@ -194,16 +254,3 @@ async def test_a_fence_is_raised_in_the_term_of_its_lease(calls: Calls) -> None:
     await calls.raise_fence("painter", "elsewhere")
     said = "controller 'painter#here' must have no #"
     await refused(calls.raise_fence("painter#here"), Status.INVALID_ARGUMENT, said)
-
-
-async def test_a_lease_whose_terms_are_used_up_is_refused(calls: Calls) -> None:
-    """A fence can be raised higher than any term that a file can hold: an answer, not a crash."""
-    highest = 2**63 - 1
-    await calls.raise_fence("staff/accounts", term=highest)
-    leases = Leases(calls.backend)
-    if isinstance(calls.backend, MemoryBackend):
-        assert (await leases.acquire()).term == highest + 1
-    else:
-        with pytest.raises(GRPCError, match=str(highest)) as caught:
-            await leases.acquire()
-        assert caught.value.status is Status.INVALID_ARGUMENT

@@ -59,6 +59,9 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
         # What the server has said: each term's (holder, attempt), and the terms of which it has said that they ended.
         self.granted: dict[int, tuple[str, str]] = {}
         self.ended: set[int] = set()
+        # The terms that the server knows to be in use, and the highest term that each holder has heard of.
+        self.used: set[int] = set()
+        self.heard = dict.fromkeys(HOLDERS, 0)
 
     def start(self) -> None:
         self.call(self.server.__aenter__)
@@ -83,7 +86,11 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
 
     @rule(holder=holders, again=st.booleans())
     def ask(self, holder: str, again: bool) -> None:
-        """Who believes that it holds the lease doesn't ask for it."""
+        """A holder that doesn't believe to hold the lease asks for it, by a new attempt or by the one before.
+
+        `hold_lease` takes a new attempt whenever it begins, so it never asks by one that it has released. A client of
+        somebody else's may: the release is on its way, then, and must not end what this request is granted.
+        """
         if self.believes(holder) is None:
             if not again:
                 self.made += 1
@@ -103,6 +110,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
     def crash(self, holder: str) -> None:
         """It is started again and knows nothing; what it had sent is still on its way."""
         self.terms[holder] = None
+        self.heard[holder] = 0
         self.lives[holder] += 1
         self.made += 1
         self.attempts[holder] = f"{holder} {self.made}"
@@ -135,8 +143,10 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
         if request.life != self.lives[request.holder]:
             return
         if isinstance(reply, LeaseAnswer) and reply.acquired and self.believes(request.holder) is None:
-            if request.attempt == self.attempts[request.holder]:
+            # An answer with a term that isn't above those heard of before was overtaken: that term has ended.
+            if request.attempt == self.attempts[request.holder] and reply.term > self.heard[request.holder]:
                 self.terms[request.holder] = LeaseTerm(reply.term, TTL, request.sent_at)
+                self.heard[request.holder] = reply.term
         elif request.kind == "keep" and request.term is not None:
             if isinstance(reply, LeaseLost):
                 request.term.lost = True
@@ -172,15 +182,14 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
     def judge(self, request: Sent, reply: object, before: LeaseInfo | None) -> None:
         held = before.term if before is not None else None
         if isinstance(reply, LeaseAnswer):
-            assert reply.acquired == (before is None or before.holder == request.holder)
+            whose = (request.holder, request.attempt)
+            late = before is not None and before.term in self.used and self.granted[before.term] == whose
+            free = before is None or before.holder == request.holder
+            assert reply.acquired == (free and not late)
             if reply.acquired:
-                whose = (request.holder, request.attempt)
-                if reply.term in self.granted:
-                    assert (self.granted[reply.term], held) == (whose, reply.term), "a term was given out twice"
-                else:
-                    assert reply.term > max(self.granted, default=0), "a term did not grow"
-                    self.ended.update(self.granted)
-                    self.granted[reply.term] = whose
+                assert reply.term > max(self.granted, default=0), "a term was given out twice, or did not grow"
+                self.ended.update(self.granted)
+                self.granted[reply.term] = whose
         elif request.term is not None:
             number = request.term.number
             refused = isinstance(reply, LeaseLost | FenceLowered)
@@ -192,6 +201,8 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
                 self.ended.add(number)
             else:
                 assert number not in self.ended, f"{request.kind} of term {number} after its end"
+                if request.kind == "keep":
+                    self.used.add(number)
 
     @invariant()
     def who_believes_to_hold_it_holds_it(self) -> None:
@@ -219,6 +230,8 @@ class RestartedMachine(LeaseMachine):
         before = self.listed()
         self.call(self.server.__aexit__, None, None, None)
         self.start()
+        # What was renewed isn't stored; a late request costs the holder its term then, and nobody gets it besides.
+        self.used.clear()
         after = self.listed()
         if before is not None:
             assert after is not None

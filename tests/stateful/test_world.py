@@ -21,6 +21,7 @@ from headway import field
 from headway.cache import CacheReader
 from headway.resource import Key, ResourceType, decode, pb, resource_id, resource_key
 from headway.testing import simulation
+from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._oracles import Finding, reads_went_back, twice_at_once, two_writers
 from headway.testing.simulation._run import Setting
 from tests.helpers.world_judge import WorldJudge, judge_of
@@ -56,16 +57,27 @@ STEPS: Counter[str] = Counter()
 
 
 class Disks:
-    """The world outside: what a team must have there while it is, and must not have afterwards."""
+    """The world outside: what a team must have there while it is, and must not have afterwards.
+
+    A call that was given up may arrive when the team has been deleted and its disk removed, and no reconcile follows
+    that could see it. So a call says by its uid which team it means, and what was removed is not put again.
+    """
 
     def __init__(self) -> None:
-        self.names: set[str] = set()
+        self._by_uid: dict[str, str] = {}
+        self._removed: set[str] = set()
 
-    async def put(self, name: str) -> None:
-        self.names.add(name)
+    @property
+    def names(self) -> set[str]:
+        return set(self._by_uid.values())
 
-    async def remove(self, name: str) -> None:
-        self.names.discard(name)
+    async def put(self, name: str, uid: str) -> None:
+        if uid not in self._removed:
+            self._by_uid[uid] = name
+
+    async def remove(self, uid: str) -> None:
+        self._removed.add(uid)
+        self._by_uid.pop(uid, None)
 
 
 def make(process: simulation.Process) -> headway.App:
@@ -100,9 +112,9 @@ def make(process: simulation.Process) -> headway.App:
             return
         async with rt.finalizer(found) as guarded:
             if guarded.alive:
-                await process.outside.put(found.name)
+                await process.outside.put(found.name, found.id.uid)
             elif guarded.cleaning_up:
-                await process.outside.remove(found.name)
+                await process.outside.remove(found.id.uid)
 
     by_login = headway.index(account, "login", lambda each: each.data.login)
 
@@ -242,6 +254,24 @@ class WorldMachine(simulation.Machine):
         ALARMS.clear()
         super().teardown()
         STEPS["worlds"] += 1
+
+
+def test_a_call_outside_that_arrives_after_the_cleanup_changes_nothing() -> None:
+    """It is the last thing to happen (seed 120009): a disk of a team that is gone would stay for ever."""
+    machine = WorldMachine()
+    machine.open_the_world()
+    machine.sleep(20.0)
+    begun = len(machine.world.trace.steps)
+    # The finalizer is written and answered a little later; the disk is put when all is over.
+    machine.world.next_call(lambda number: faults.AnswerLate(number, 0.5), faults.CommitLast)
+    machine.write("b", [])
+    machine.sleep(5.0)
+    outcomes = [step.outcome for step in machine.world.trace.steps[begun:]]
+    assert outcomes == ["done", "on its way: nobody waits for the answer any more", "done"]
+    machine.delete("b")
+    machine.sleep(20.0)
+    machine.the_contract_holds()
+    machine.teardown()
 
 
 @pytest.fixture(autouse=True)

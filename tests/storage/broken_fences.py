@@ -107,6 +107,17 @@ class GivesLeasesToAnybody(KeptMemory):
         return await super().acquire_lease(name, holder, ttl, attempt)
 
 
+class GivesAnAttemptItsTermAgain(KeptMemory):
+    """A release of the term may be on its way; when it arrives, it ends what the repeated request was given."""
+
+    async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
+        held = self._leases.held(name)
+        if held is not None and attempt and (held.lease.holder, held.lease.attempt) == (holder, attempt):
+            await self.keep_lease(name, holder, held.lease.term)
+            return Acquired(True, HeldLease(held.lease, held.lease.ttl), self.position)
+        return await super().acquire_lease(name, holder, ttl, attempt)
+
+
 class ForgetsAttempts(KeptMemory):
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:  # noqa: ARG002
         return await super().acquire_lease(name, holder, ttl)
@@ -224,7 +235,8 @@ BROKEN: Broken = {
     TakesLeasesWithoutARevision: [leases.a_lease_is_taken_by_a_commit],
     GivesAHolderItsTermAgain: [leases.terms_only_grow],
     GivesLeasesToAnybody: [leases.a_lease_that_is_held_is_given_to_nobody_else],
-    ForgetsAttempts: [leases.the_same_attempt_has_the_same_term],
+    GivesAnAttemptItsTermAgain: [leases.a_repeated_request_has_a_term_of_its_own],
+    ForgetsAttempts: [leases.a_late_request_does_not_end_a_term_in_use],
     LooksThenTakes: [leases.one_of_many_gets_it],
     TakesLeasesWithoutAFence: [
         leases.nothing_of_a_term_lands_after_anothers_acquire,

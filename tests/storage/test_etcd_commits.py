@@ -231,7 +231,7 @@ async def test_a_write_of_a_former_holder_is_refused_wherever_it_comes_from() ->
 
 
 async def test_a_lease_that_may_have_been_taken_is_asked_for_again() -> None:
-    """Whoever asks by the same attempt is told of the same term, if that has come about."""
+    """The repeated request is granted, whether or not the first one has been."""
 
     def fail(request: TxnRequest, response: TxnResponse) -> TxnResponse:
         if is_write(request):
@@ -246,6 +246,18 @@ async def test_a_lease_that_may_have_been_taken_is_asked_for_again() -> None:
         assert acquired.acquired
         # The etcd lease was given back when nobody knew whether it was taken.
         assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.holder == "a"
+
+
+async def test_a_late_request_does_not_end_a_term_in_use_at_another_engine() -> None:
+    """A renewal is known to the engine that has made it, a raised fence to all."""
+    async with rigged() as rig, EtcdBackend(rig.url) as other:
+        term = (await rig.store.acquire_lease("c", "a", 60, "attempt")).held.lease.term
+        await other.keep_lease("c", "a", term)
+        assert not (await other.acquire_lease("c", "a", 60, "attempt")).acquired
+        await other.raise_fence("c", "", term, 1)
+        late = await rig.store.acquire_lease("c", "a", 60, "attempt")
+        assert (late.acquired, late.held.lease.term) == (False, term)
+        assert (await rig.store.acquire_lease("c", "a", 60, "another")).held.lease.term > term
 
 
 async def test_a_lease_goes_with_its_etcd_lease_and_is_kept_by_any_engine() -> None:

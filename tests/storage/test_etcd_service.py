@@ -56,3 +56,25 @@ async def test_a_delete_that_nobody_disturbs_is_one_question_and_one_call() -> N
         before = len(rig.fake.calls)
         assert (await calls.delete(an_id("a"))).resource is None
         assert rig.fake.calls[before:] == ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/Txn"]
+
+
+async def test_what_another_engine_has_reached_may_be_settled_and_raised_in() -> None:
+    """An engine that hasn't heard of the commits refuses neither the revision nor the term."""
+    async with rigged() as rig, EtcdBackend(rig.url) as behind:
+        here, there = Calls(rig.store, registry()), Calls(behind, registry())
+        await there.names(NOTE)
+        rig.fake.muted = rig.fake.watches[-1]
+        fence = (await here.raise_fence()).fence
+        assert fence is not None
+        await here.write(a_note())
+        reached = here.revision
+        assert behind.position.revision < reached
+        rig.fake.muted = None
+        rig.fake.on_range = lagging(rig.fake)
+        await there.record_settled(fence, reached)
+        await there.raise_fence(term=fence.term, number=1)
+        settled = await there.raise_fence()
+        assert settled.settled_revision == reached
+        said = "is above the store's own"
+        await refused(there.record_settled(settled.fence, here.revision + 10_000), Status.INVALID_ARGUMENT, said)
+        assert here.unexpected == there.unexpected == []

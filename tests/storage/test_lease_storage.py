@@ -61,7 +61,6 @@ async def test_after_a_restart_a_lease_is_held_for_a_whole_ttl(mock_clock: MockC
     async with open_sqlite(tmp_path / "a.db") as backend:
         (held,) = (await backend.list_leases())[0]
         assert held == (lease, 10)
-        assert (await backend.acquire_lease("c#m", "a", 10, "attempt")).held.lease.term == lease.term
         mock_clock.jump(9)
         assert not (await backend.acquire_lease("c#m", "b", 10)).acquired
         await backend.keep_lease("c#m", "a", lease.term)
@@ -70,6 +69,18 @@ async def test_after_a_restart_a_lease_is_held_for_a_whole_ttl(mock_clock: MockC
         assert not (await backend.acquire_lease("c#m", "b", 10)).acquired
         mock_clock.jump(1)
         assert (await backend.acquire_lease("c#m", "b", 10)).held.lease.term > lease.term
+
+
+async def test_a_late_request_does_not_end_a_term_in_use_after_a_restart(tmp_path: Path) -> None:
+    """The raised fence is in the file, and says that the holder knows its term. Another attempt begins a new term."""
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        term = (await backend.acquire_lease("c", "a", 600, "attempt")).held.lease.term
+        await backend.raise_fence("c", "", term, 1)
+    async with open_sqlite(tmp_path / "a.db") as backend:
+        late = await backend.acquire_lease("c", "a", 600, "attempt")
+        assert (late.acquired, late.held.lease.term) == (False, term)
+        await put(backend, thing("in time"), fence=Fence("c", "", term, 1))
+        assert (await backend.acquire_lease("c", "a", 600, "another")).held.lease.term > term
 
 
 @pytest.mark.parametrize(
@@ -157,14 +168,15 @@ async def test_who_waits_for_a_lease_is_told_that_the_store_is_closed(tmp_path: 
 
 
 async def test_asking_for_what_another_holds_costs_no_transaction(tmp_path: Path) -> None:
-    """Nor does keeping a lease alive: many processes do both all the time."""
+    """Nor does keeping a lease alive: many processes do both all the time. A late request of the holder costs none."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await backend.acquire_lease("c", "a", 600, "one")
+        await backend.keep_lease("c", "a", 1)
         with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
             before = connection.execute("PRAGMA data_version").fetchone()
             for _ in range(5):
                 await backend.acquire_lease("c", "b", 600)
-                await backend.acquire_lease("c", "a", 600, "one")
+                assert not (await backend.acquire_lease("c", "a", 600, "one")).acquired
                 await backend.keep_lease("c", "a", 1)
             assert connection.execute("PRAGMA data_version").fetchone() == before
             await backend.acquire_lease("c", "a", 600, "two")

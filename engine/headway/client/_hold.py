@@ -128,7 +128,8 @@ async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report:
             wait = _WAIT if told else 0.0
             answer = await leases.acquire(name, holder, ttl, attempt=attempt, wait=wait, patience=min(ttl, _WAIT))
         except RemoteError as error:
-            # It may have been taken: the next request is of the same attempt, and then has the same term.
+            # It may have been granted. The next request is of the same attempt and begins a higher term; should this
+            # one arrive after that term is in use, the server refuses it.
             delay = retry * random.uniform(0.5, 1)
             report(LeaseDelayed(name, error, delay))
             await trio.sleep(delay)

@@ -81,10 +81,12 @@ class LeaseClient:
         """Take a lease for ``ttl`` seconds, or say who holds it. `hold_lease` does all that belongs to it.
 
         Args:
-            attempt: a text that no other request for this lease has but the repetitions of this one: one that isn't
-                answered may be sent again, and has the same term then. Empty: each request begins a term.
+            attempt: a text that no other request for this lease has but the repetitions of this one. A request that
+                wasn't answered may be sent again. Each answer has a higher term, and only the highest counts. A
+                repetition that arrives when the term is in use is refused. Empty: no request repeats another.
             wait: seconds, up to 20, for which the server may wait for another holder to leave.
-            patience: seconds more for the answer: one that is given up and asked for again keeps the term alive.
+            patience: seconds more for the answer. A request that is given up and sent again ends the term of its former
+                answer, should that be on its way.
         """
         request = lease_pb.AcquireRequest(
             name=name,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from headway.resource import pb
+from headway.service._lease_bounds import MAX_NUMBER, check_range, check_scope
 from headway.service._refusals import invalid, precondition
-from headway.storage import Backend, Fence
+from headway.storage import Backend, Fence, FenceLowered, lease_of
+
+_HINT = ": send the fence that Raise answered with"
 
 
 def fence_of(message: pb.Fence | None) -> Fence | None:
@@ -12,9 +15,12 @@ def fence_of(message: pb.Fence | None) -> Fence | None:
     if message is None:
         return None
     if not message.controller:
-        raise invalid("fence.controller is required: send the fence that Raise answered with")
+        raise invalid(f"fence.controller is required{_HINT}")
     if not message.term:
-        raise invalid("fence.term 0 is no term: send the fence that Raise answered with")
+        raise invalid(f"fence.term 0 is no term{_HINT}")
+    check_scope(message.controller, message.member, "fence.")
+    check_range("fence.term", message.term, 1, MAX_NUMBER, _HINT)
+    check_range("fence.number", message.number, 0, MAX_NUMBER, _HINT)
     return Fence(message.controller, message.member, message.term, message.number)
 
 
@@ -28,3 +34,22 @@ async def check_fence(backend: Backend, fence: Fence | None) -> None:
     """Refuse a write that would change nothing as one that would: its writer has been superseded all the same."""
     if fence is not None:
         await backend.commit((), fence)
+
+
+async def check_granted(backend: Backend, controller: str, member: str, term: int) -> None:
+    """Refuse a term that the store has never granted to this controller and member; 0 asks for the next one.
+
+    The store grants the terms, one above the other. A caller who could raise a fence to any term could leave none above
+    it: nobody would ever hold the lease again.
+    """
+    if not term:
+        return
+    try:
+        # A fence of the term before is refused if and only if this term, or a higher one, has been granted.
+        await backend.commit((), Fence(controller, member, term - 1, MAX_NUMBER))
+    except FenceLowered:
+        return
+    raise FenceLowered(
+        f"term {term} of {lease_of(controller, member)} was never granted: raise in the term of its lease, or with "
+        "term 0 to begin the next one"
+    )

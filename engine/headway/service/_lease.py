@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -22,17 +21,22 @@ from grpclib.const import Handler, Status
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb
-from headway.service._fence import fence_of
+from headway.service._fence import check_fence, check_granted, fence_of
 from headway.service._handlers import unary_handlers
+from headway.service._lease_bounds import (
+    MAX_NUMBER,
+    MAX_TTL_MS,
+    MAX_WAIT_MS,
+    MIN_TTL_MS,
+    check_lease,
+    check_range,
+    check_scope,
+    check_term,
+    check_text,
+    shown,
+)
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.storage import Backend, HeldLease, lease_of
-
-MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
-MAX_WAIT_MS = 20_000
-MAX_TEXT = 255
-"""Characters in a lease's name, a holder, or an attempt."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*(#[A-Za-z0-9._/:-]+)?\Z")
+from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
 
 
 class LeaseAuthorizer(Protocol):
@@ -51,12 +55,38 @@ class LeaseAuthorizer(Protocol):
         ...
 
 
+class _Asked:
+    """A request for a lease that is being answered."""
+
+    superseded = False
+
+
 class LeaseWaits:
     """The waits for leases that others hold, so that a server that stops needn't see them out."""
 
     def __init__(self) -> None:
         self.ended = False
         self._scopes: set[trio.CancelScope] = set()
+        # The newest request of each attempt, by what it asks for; as long as it is being answered.
+        self._newest: dict[tuple[str, str, str], _Asked] = {}
+
+    @contextmanager
+    def request(self, name: str, holder: str, attempt: str) -> Iterator[_Asked]:
+        """A request is answered in the block; it learns when a newer one of its attempt has come.
+
+        The sender has stopped waiting for the older one. If that took the lease as well, it would end the term that the
+        newer one has just been granted.
+        """
+        asked, key = _Asked(), (name, holder, attempt)
+        if attempt:
+            if (older := self._newest.get(key)) is not None:
+                older.superseded = True
+            self._newest[key] = asked
+        try:
+            yield asked
+        finally:
+            if self._newest.get(key) is asked:
+                del self._newest[key]
 
     @contextmanager
     def wait(self, seconds: float) -> Iterator[None]:
@@ -92,10 +122,22 @@ class LeaseService:
 
     async def acquire(self, message: lease_pb.AcquireRequest) -> lease_pb.AcquireResponse:
         """Take a lease, if need be when its holder has left it, or say who holds it."""
-        _check_request(message.name, message.holder)
-        _check_range("ttl_ms", message.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
-        _check_range("wait_ms", message.wait_ms, 0, MAX_WAIT_MS)
-        _check_text("attempt", message.attempt)
+        check_lease(message.name, message.holder)
+        check_range("ttl_ms", message.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
+        check_range("wait_ms", message.wait_ms, 0, MAX_WAIT_MS)
+        check_text("attempt", message.attempt)
+        with self._waits.request(message.name, message.holder, message.attempt) as asked:
+            acquired = await self._acquire(message, asked)
+        lease, remaining = acquired.held
+        return lease_pb.AcquireResponse(
+            acquired=acquired.acquired,
+            holder=lease.holder,
+            term=lease.term,
+            retry_after_ms=0 if acquired.acquired else milliseconds(remaining),
+            position=acquired.position.message(),
+        )
+
+    async def _acquire(self, message: lease_pb.AcquireRequest, asked: _Asked) -> Acquired:
         until = trio.current_time() + message.wait_ms / 1000
         while True:
             # Anew after every wait: a caller may have lost the right meanwhile.
@@ -106,23 +148,22 @@ class LeaseService:
                 )
                 left = until - trio.current_time()
                 if acquired.acquired or left <= 0 or self._waits.ended:
-                    break
+                    return acquired
+                lease = acquired.held.lease
+                if lease.holder == message.holder:
+                    # The request is late: its sender has the lease. It must not take it once more when that ends.
+                    return acquired
                 with self._waits.wait(left):
-                    await self._backend.wait_lease_ended(message.name, acquired.held.lease.term)
+                    await self._backend.wait_lease_ended(message.name, lease.term)
             except STORE_ERRORS as error:
                 raise refusal(error) from error
-        lease, remaining = acquired.held
-        return lease_pb.AcquireResponse(
-            acquired=acquired.acquired,
-            holder=lease.holder,
-            term=lease.term,
-            retry_after_ms=0 if acquired.acquired else milliseconds(remaining),
-            position=acquired.position.message(),
-        )
+            if asked.superseded:
+                return acquired
 
     async def keep_alive(self, message: lease_pb.KeepAliveRequest) -> lease_pb.KeepAliveResponse:
         """Put the expiry off to a whole ttl from now."""
-        _check_request(message.name, message.holder)
+        check_lease(message.name, message.holder)
+        check_term(message.term)
         self._check_take(message.name)
         try:
             await self._backend.keep_lease(message.name, message.holder, message.term)
@@ -132,7 +173,8 @@ class LeaseService:
 
     async def release(self, message: lease_pb.ReleaseRequest) -> lease_pb.ReleaseResponse:
         """End a term early, if it has not ended."""
-        _check_request(message.name, message.holder)
+        check_lease(message.name, message.holder)
+        check_term(message.term)
         self._check_take(message.name)
         try:
             await self._backend.release_lease(message.name, message.holder, message.term)
@@ -142,6 +184,7 @@ class LeaseService:
 
     async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
         """The leases that are held, of those that the caller may see."""
+        check_text("name_prefix", message.name_prefix)
         authorizer = self._authorizer
         if authorizer is not None and not authorizer.may_list_leases(message.name_prefix):
             raise _denied(f"leases {message.name_prefix}* may not be listed by you")
@@ -157,9 +200,13 @@ class LeaseService:
         if not message.controller:
             raise invalid("controller is required")
         if "#" in message.controller:
-            raise invalid(f"controller {message.controller!r} must have no #: what follows it is a field, member")
+            raise invalid(f"controller {shown(message.controller)} must have no #: what follows it is a field, member")
+        check_scope(message.controller, message.member)
+        check_range("term", message.term, 0, MAX_NUMBER)
+        check_range("number", message.number, 0, MAX_NUMBER)
         self._check_take(lease_of(message.controller, message.member))
         try:
+            await check_granted(self._backend, message.controller, message.member, message.term)
             raised = await self._backend.raise_fence(message.controller, message.member, message.term, message.number)
         except STORE_ERRORS as error:
             raise refusal(error) from error
@@ -177,6 +224,8 @@ class LeaseService:
             raise invalid("fence is required")
         self._check_take(lease_of(fence.controller, fence.member))
         try:
+            await self._check_reached(fence, message.revision)
+            await check_granted(self._backend, fence.controller, fence.member, fence.term)
             await self._backend.record_settled(fence, message.revision)
         except STORE_ERRORS as error:
             raise refusal(error) from error
@@ -194,32 +243,22 @@ class LeaseService:
             RecordSettled=(self.record_settled, lease_pb.RecordSettledRequest, lease_pb.RecordSettledResponse),
         )
 
+    async def _check_reached(self, fence: Fence, revision: int) -> None:
+        """Refuse to note a revision that the store will only reach: the next run would miss what happens up to it."""
+        here = self._backend.position
+        if revision > here.revision:
+            # An engine on a shared store hears later of what others commit; a read is told of all that has happened.
+            _, here = await self._backend.list_leases()
+        if not 0 <= revision <= here.revision:
+            # A run that has been superseded is told that.
+            await check_fence(self._backend, fence)
+            raise invalid(
+                f"revision {revision} is above the store's own, {here.revision}: send one that a watch has reached"
+            )
+
     def _check_take(self, name: str) -> None:
         if self._authorizer is not None and not self._authorizer.may_take_lease(name):
             raise _denied(f"lease {name} may not be taken by you")
-
-
-def _check_request(name: str, holder: str) -> None:
-    if not name:
-        raise invalid("name is required")
-    if not _NAME.match(name) or len(name) > MAX_TEXT:
-        raise invalid(
-            f"name {name!r:.300} is not a lease's: use up to {MAX_TEXT} letters, digits and - . _ / : that begin with "
-            "a letter or digit, and at most one #, before a controller's member"
-        )
-    if not holder:
-        raise invalid("holder is required: a name that no other process has")
-    _check_text("holder", holder)
-
-
-def _check_text(field: str, text: str) -> None:
-    if len(text) > MAX_TEXT or not (text.isprintable()):
-        raise invalid(f"{field} {text!r:.300} must be at most {MAX_TEXT} printable characters")
-
-
-def _check_range(field: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise invalid(f"{field} {value} must be from {least} to {most}")
 
 
 def milliseconds(seconds: float) -> int:

@@ -21,6 +21,8 @@ history of commits. What it promises, and what `headway.testing.check_backend` c
    when its time has passed, whatever commit bears a fence next or is about leases. The commit that ends a term raises
    the fence that the lease governs (`scope_of`) above it, so that nothing which bears that term is written from then
    on, with or without a successor (C8). While a lease is held, its fence is raised in its term alone.
+   No term is granted twice, not to a repeated request either: so whatever names a former term and arrives late (a
+   release, a renewal, a write) does nothing to a later one.
 10. A lease's time is measured by the process' monotonic clock, or by etcd's leader's, and never ends early by it: after
     a restart of who measures it, a lease that was held counts as held for a whole ttl, and can be kept alive.
 """
@@ -277,8 +279,10 @@ class Backend(Protocol):
         """Take a lease for ``ttl`` seconds by a commit, unless another holds it.
 
         Whoever takes it has a higher term than anybody before, the present holder included, and its fence stands at
-        number 0 of that term. Only the attempt by which the present term began, asked again, keeps its term alive
-        instead; an empty attempt is never the same. Makes no revision when it takes nothing.
+        number 0 of that term. So does a repeated request, whose first answer may have been lost. Only when the present
+        term began by the same attempt and is in use (its holder has renewed it or raised its fence) is the request
+        late: it is refused as another holder's is, and the term goes on. An empty attempt is never the same. Makes no
+        revision when it takes nothing.
         """
         ...
 

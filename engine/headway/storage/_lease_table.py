@@ -17,7 +17,7 @@ import trio
 
 from headway.errors import HeadwayError
 from headway.storage._errors import LeaseEnded
-from headway.storage._leases import HeldLease, Lease
+from headway.storage._leases import HeldLease, Lease, is_late
 from headway.storage._tail import Pulse
 
 
@@ -32,6 +32,8 @@ class LeaseTable:
         now = trio.current_time() if leases else 0.0
         self._leases = {lease.name: lease for lease in leases}
         self._until = {lease.name: now + lease.ttl for lease in leases}
+        # The names of the leases whose holders have shown that they know their terms.
+        self._in_use: set[str] = set()
         # Invariant: no lease runs out before this time, so that a commit needn't look at each of them.
         self._soonest = min(self._until.values(), default=math.inf)
         self._changes = Pulse()
@@ -57,14 +59,22 @@ class LeaseTable:
         """A term has begun: a whole ttl from now."""
         self._leases[lease.name], self._until[lease.name] = lease, trio.current_time() + lease.ttl
         self._soonest = min(self._soonest, self._until[lease.name])
+        self._in_use.discard(lease.name)
         self._changes.beat()
 
-    def repeated(self, name: str, holder: str, attempt: str) -> HeldLease | None:
-        """What an attempt has taken before, kept alive; None when it has nothing."""
+    def use(self, name: str) -> None:
+        """Note that the holder has shown that it knows the term."""
+        if name in self._leases:
+            self._in_use.add(name)
+
+    def holds_off(self, name: str, holder: str, attempt: str) -> HeldLease | None:
+        """Return the lease if it is held and a request of this holder and attempt begins no new term of it."""
         held = self.held(name)
-        if held is None or not attempt or (held.lease.holder, held.lease.attempt) != (holder, attempt):
+        if held is None:
             return None
-        return self._kept(held.lease)
+        if held.lease.holder == holder and not is_late(held.lease, holder, attempt, in_use=name in self._in_use):
+            return None
+        return held
 
     def keep(self, name: str, holder: str, term: int) -> None:
         """Put the expiry off to a whole ttl from now. Raises LeaseEnded when the term has ended."""
@@ -75,17 +85,15 @@ class LeaseTable:
             raise LeaseEnded(
                 f"{name} is not {holder}'s in term {term}: {held.lease.holder} holds term {held.lease.term}"
             )
-        self._kept(held.lease)
-
-    def _kept(self, lease: Lease) -> HeldLease:
-        self._until[lease.name] = trio.current_time() + lease.ttl
-        return HeldLease(lease, lease.ttl)
+        self._until[name] = trio.current_time() + held.lease.ttl
+        self._in_use.add(name)
 
     def end(self, name: str, term: int) -> None:
         """A term has ended."""
         lease = self._leases.get(name)
         if lease is not None and lease.term == term:
             del self._leases[name], self._until[name]
+            self._in_use.discard(name)
             self._changes.beat()
 
     def run_out(self) -> Sequence[Lease]:

@@ -13,7 +13,7 @@ class Lease(NamedTuple):
 
     Attributes:
         ttl: seconds for which it is held from its beginning, and from each renewal on.
-        attempt: of the request that began the term; a repeated one is told of the same term.
+        attempt: of the request that began the term. Once the term is in use, another request with this attempt is late.
         acquired_at: when the term began, in seconds since the epoch by the wall's clock: to look at.
     """
 
@@ -38,6 +38,14 @@ class Acquired(NamedTuple):
     acquired: bool
     held: HeldLease
     position: Position
+
+
+def is_late(held: Lease, holder: str, attempt: str, *, in_use: bool) -> bool:
+    """Return True for a request that its sender has stopped waiting for: the term of its attempt is in use.
+
+    Before that nobody can tell it from the repetition of a request whose answer was lost, and it begins a new term.
+    """
+    return in_use and attempt != "" and (held.holder, held.attempt) == (holder, attempt)
 
 
 def scope_of(lease: str) -> tuple[str, str]:

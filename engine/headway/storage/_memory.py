@@ -154,6 +154,7 @@ class MemoryBackend:
         if wanted <= stored:
             raise FenceLowered(f"the fence of {controller} is at {stored}, which {wanted} is not above")
         self._raise(who, wanted)
+        self._leases.use(lease_of(controller, member))
         settled = self._settled.setdefault(who, self._log.head)
         return Raised(Fence(controller, member, *wanted), self.position, settled)
 
@@ -173,10 +174,9 @@ class MemoryBackend:
         """See `Backend.acquire_lease`."""
         await trio.lowlevel.checkpoint()
         self._end_what_has_run_out()
-        repeated = self._leases.repeated(name, holder, attempt)
-        held = repeated or self._leases.held(name)
-        if held is not None and (repeated or held.lease.holder != holder):
-            return Acquired(repeated is not None, held, self.position)
+        held = self._leases.holds_off(name, holder, attempt)
+        if held is not None:
+            return Acquired(False, held, self.position)
         scope = scope_of(name)
         lease = Lease(name, holder, self._fences.get(scope, (0, 0))[0] + 1, ttl, attempt, time.time())
         self._raise(scope, (lease.term, 0))

@@ -160,10 +160,9 @@ class SqliteBackend:
         leases = opened.leases
         await trio.lowlevel.checkpoint()
         # What can be answered without a transaction is: many ask for a lease that another holds.
-        repeated = leases.repeated(name, holder, attempt)
-        held = repeated or leases.held(name)
-        if held is not None and (repeated or held.lease.holder != holder):
-            return Acquired(repeated is not None, held, opened.at(opened.head))
+        held = leases.holds_off(name, holder, attempt)
+        if held is not None:
+            return Acquired(False, held, opened.at(opened.head))
         request = AcquireRequest(leases, name, holder, ttl, attempt)
         await opened.writer.submit(request)
         held = leases.held(name)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headway.errors import InvalidArgument
 from headway.storage import _sqlite_schema as sql
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Lease, lease_of, scope_of
+from headway.storage._leases import Lease, is_late, lease_of, scope_of
 from headway.storage._sqlite_commit import HIGHEST, Request, read_fence
 
 
@@ -29,12 +29,13 @@ class AcquireRequest(Request):
         """See `Request.check`."""
         wanted = self.lease
         stored = _stored(connection, wanted.name)
+        term, number, settled = read_fence(connection, *scope_of(wanted.name))
         if stored is not None:
-            repeated = wanted.attempt and (stored.holder, stored.attempt) == (wanted.holder, wanted.attempt)
-            if repeated or stored.holder != wanted.holder:
-                self.lease, self.acquired = stored, bool(repeated)
+            # The table knows of renewals; that the holder has raised its fence is in the file.
+            in_use = term == stored.term and number > 0
+            if stored.holder != wanted.holder or is_late(stored, wanted.holder, wanted.attempt, in_use=in_use):
+                self.lease = stored
                 return False
-        term, settled = _fence_of(connection, wanted.name)
         if term + 2 > HIGHEST:
             raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: above it no store can hold a lease")
         self.lease, self.acquired = wanted._replace(term=term + 1), True
@@ -75,7 +76,7 @@ class EndRequest(Request):
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
         """See `Request.apply`."""
         for lease in self._ended:
-            term, settled = _fence_of(connection, lease.name)
+            term, _, settled = read_fence(connection, *scope_of(lease.name))
             if term == lease.term:  # A program that knows no leases may have raised it above already.
                 # The term above it is nobody's: the next one to take the lease goes above that.
                 _write_fence(connection, lease.name, term + 1, settled)
@@ -96,12 +97,6 @@ def read_leases(connection: sqlite3.Connection) -> list[Lease]:
 def _stored(connection: sqlite3.Connection, name: str) -> Lease | None:
     row = connection.execute(sql.READ_LEASE, scope_of(name)).fetchone()
     return None if row is None else Lease(name, *row)
-
-
-def _fence_of(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
-    """The term of the fence that a lease governs, and what is settled beside it."""
-    term, _, settled = read_fence(connection, *scope_of(name))
-    return term, settled
 
 
 def _write_fence(connection: sqlite3.Connection, name: str, term: int, settled: int) -> None:

@@ -73,19 +73,43 @@ async def a_lease_that_is_held_is_given_to_nobody_else(backend: Backend) -> None
         must(await _take(backend, name, "b") >= 1, "another lease was not given")
 
 
-async def the_same_attempt_has_the_same_term(backend: Backend) -> None:
-    """A request that is sent again is told what it was told, without a commit, and has its whole ttl from then on."""
-    term = await _take(backend, ttl=LONG, attempt="one")
+async def a_repeated_request_has_a_term_of_its_own(backend: Backend) -> None:
+    """No term is given out twice, so a late release or renewal of a former term neither ends nor keeps the lease."""
+    first = await _take(backend, attempt="one")
+    second = await _take(backend, attempt="one")
+    must(second > first, f"a repeated request was given term {second} after term {first}")
     here = backend.position
-    again = await backend.acquire_lease("c", "a", LONG, "one")
-    must(again.acquired and again.held.lease.term == term, "a repeated attempt began another term")
-    must(backend.position == here, "a repeated attempt made a revision")
-    must(not (await backend.acquire_lease("c", "b", LONG, "one")).acquired, "another's attempt of that name took it")
-    must(await _take(backend, attempt="two") > term, "the holder's next attempt has no higher term")
-    must(await _take(backend) > term + 1, "a request without an attempt was taken for a repeated one")
-    held = await backend.list_leases("c")
-    await backend.release_lease("c", "a", held[0][0].lease.term)
-    must(await _take(backend, attempt="two") > held[0][0].lease.term, "a term that had ended was given out again")
+    await backend.release_lease("c", "a", first)
+    must(await _held(backend) == [("c", "a", second)], "a late release has ended the term of a later request")
+    must(not (await backend.acquire_lease("c", "b", LONG)).acquired, "a late release has freed a lease that is held")
+    await refused(LeaseEnded, backend.keep_lease("c", "a", first), "a late renewal")
+    must(not (await backend.acquire_lease("c", "b", LONG, "one")).acquired, "another holder's attempt took the lease")
+    must(backend.position == here, "late requests made a revision")
+    await backend.release_lease("c", "a", second)
+    must(await _take(backend, attempt="one") > second, "a term that had ended was given out again")
+
+
+async def a_late_request_does_not_end_a_term_in_use(backend: Backend) -> None:
+    """After the first renewal, or the first raise, a repetition of the request is refused, and the term goes on."""
+    for attempt in ("kept", "raised"):
+        term = await _take(backend, attempt=attempt)
+        if attempt == "kept":
+            await backend.keep_lease("c", "a", term)
+        else:
+            await backend.raise_fence("c", "", term, 1)
+        here = backend.position
+        late = await backend.acquire_lease("c", "a", LONG, attempt)
+        must(not late.acquired, f"a late request has taken a lease in use ({attempt})")
+        must((late.held.lease.holder, late.held.lease.term) == ("a", term), "another term was named than that in use")
+        must(backend.position == here, "a late request made a revision")
+        await backend.keep_lease("c", "a", term)
+        await put(backend, thing(attempt), fence=Fence("c", "", term, 1))
+    for _ in range(2):
+        # Its first answer may have been lost: the term is not in use, although the one before was.
+        later = await _take(backend, attempt="next")
+        must(later > term, "the holder's next attempt has no higher term")
+        term = later
+    must(await _take(backend) > term, "a request without an attempt has no higher term")
 
 
 async def one_of_many_gets_it(backend: Backend) -> None:
@@ -262,7 +286,8 @@ CHECKS = [
     a_lease_is_taken_by_a_commit,
     terms_only_grow,
     a_lease_that_is_held_is_given_to_nobody_else,
-    the_same_attempt_has_the_same_term,
+    a_repeated_request_has_a_term_of_its_own,
+    a_late_request_does_not_end_a_term_in_use,
     one_of_many_gets_it,
     nothing_of_a_term_lands_after_anothers_acquire,
     nothing_of_a_term_lands_after_its_holder_has_taken_another,

@@ -7,23 +7,43 @@
 
 Trio runs as a guest of this class, on a virtual clock that jumps to the next deadline when every task is blocked. It
 moves only while a `call` waits for its answer: between two rules the world stands still, so what a rule finds
-depends on the rules before it and on nothing else.
+depends on the rules before it and on nothing else. A task that waits for a thread, as a store in a file does, is not
+blocked: the clock stands still until the thread has ended.
 """
 
 from __future__ import annotations
 
+import math
 import queue
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import outcome
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock, active_thread_count, wait_all_tasks_blocked, wait_all_threads_completed
 
 Answer = TypeVar("Answer")
 
 HANG_LIMIT = 20.0
 """Real seconds after which a call that makes no step any more is taken for a deadlock."""
+
+
+class _HeldClock(trio.abc.Instrument):
+    """Keeps a clock from jumping while a thread works for a task. Trio takes such a task for blocked.
+
+    How long the thread takes depends on the machine. If the clock jumped meanwhile, it would jump in one run and not in
+    the next, and what a rule finds would depend on that.
+    """
+
+    def __init__(self, clock: MockClock) -> None:
+        self._clock = clock
+        self._held = False
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002  # as Trio calls it
+        # A task begins and ends its work in a thread within its own steps.
+        if self._held != (working := active_thread_count() > 0):
+            self._held = working
+            self._clock.autojump_threshold = math.inf if working else 0
 
 
 class LiveRun:
@@ -49,6 +69,7 @@ class LiveRun:
             run_sync_soon_threadsafe=self._steps.put,
             done_callback=self._note_end,
             clock=self.clock,
+            instruments=[_HeldClock(self.clock)],
         )
         self._step_until(lambda: self._token is not None)
 
@@ -68,8 +89,8 @@ class LiveRun:
         return answers[0].unwrap()
 
     def settle(self) -> None:
-        """Let every task run until it waits for time or for an event."""
-        self.call(wait_all_tasks_blocked)
+        """Let every task run until it waits for time or for an event, and every thread to its end."""
+        self.call(_quiet)
 
     def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
@@ -112,3 +133,10 @@ class LiveRun:
                 self._raise_crash()
                 raise AssertionError("the run has ended while a rule waited for it")
             self._step()
+
+
+async def _quiet() -> None:
+    await wait_all_tasks_blocked()
+    while active_thread_count():
+        await wait_all_threads_completed()
+        await wait_all_tasks_blocked()

@@ -16,30 +16,37 @@ from headway._gen.etcdserverpb import TxnResponse
 from headway.resource import Position
 from headway.storage._errors import LeaseEnded
 from headway.storage._etcd._commit import decided, whole
-from headway.storage._etcd._opened import Opened
+from headway.storage._etcd._opened import Kept, Opened
 from headway.storage._etcd._records import StoredLease, fence_value, lease_value
 from headway.storage._etcd._transaction import Draft, putting
-from headway.storage._leases import Acquired, HeldLease, Lease, scope_of
+from headway.storage._leases import Acquired, HeldLease, Lease, is_late, scope_of
 
 
 async def acquire(opened: Opened, name: str, holder: str, ttl: float, attempt: str) -> Acquired:
     """See `Backend.acquire_lease`."""
-    while True:
-        await opened.confirm()
-        held = opened.mirror.leases.get(name)
-        if held is None:
-            break
-        lease = held.lease
-        if attempt and (lease.holder, lease.attempt) == (holder, attempt):
-            if await _renew(opened, held):
-                return Acquired(True, HeldLease(lease, lease.ttl), opened.position)
-            await _gone(opened, name, held)
-        elif lease.holder != holder:
-            return Acquired(False, _shown(opened, held), opened.position)
-        else:
-            break
+    wanted = Lease(name, holder, 0, ttl, attempt, time.time())
+    await opened.confirm()
+    held = _holds_off(opened, wanted)
+    if held is not None:
+        return Acquired(False, _shown(opened, held), opened.position)
     with whole(opened):
-        return await _taken(opened, Lease(name, holder, 0, ttl, attempt, time.time()))
+        return await _taken(opened, wanted)
+
+
+def _holds_off(opened: Opened, wanted: Lease) -> StoredLease | None:
+    """Return the lease if it is held and a request for this one begins no new term of it."""
+    held = opened.mirror.leases.get(wanted.name)
+    if held is None:
+        return None
+    lease, fence = held.lease, opened.mirror.fence(*scope_of(wanted.name))
+    kept = opened.kept.get(lease.name)
+    in_use = (fence.term == lease.term and fence.number > 0) or (
+        # Of a renewal by another engine nothing is known here.
+        kept is not None and kept.term == lease.term and kept.renewed
+    )
+    if lease.holder == wanted.holder and not is_late(lease, wanted.holder, wanted.attempt, in_use=in_use):
+        return None
+    return held
 
 
 async def _taken(opened: Opened, wanted: Lease) -> Acquired:
@@ -51,8 +58,7 @@ async def _taken(opened: Opened, wanted: Lease) -> Acquired:
 
     def propose() -> Draft | None:
         nonlocal taken
-        held = opened.mirror.leases.get(name)
-        if held is not None and held.lease.holder != wanted.holder:
+        if _holds_off(opened, wanted) is not None:
             return None
         stored = opened.mirror.fence(*scope)
         taken = wanted._replace(term=stored.term + 1)
@@ -65,7 +71,7 @@ async def _taken(opened: Opened, wanted: Lease) -> Acquired:
         return draft
 
     def done(_: TxnResponse, revision: int) -> Acquired:
-        opened.kept[name] = (taken.term, began + taken.ttl)
+        opened.kept[name] = Kept(taken.term, began + taken.ttl, renewed=False)
         return Acquired(True, HeldLease(taken, taken.ttl), opened.at(revision))
 
     def lost() -> Acquired:
@@ -134,7 +140,7 @@ async def _renew(opened: Opened, held: StoredLease) -> bool:
     began = trio.current_time()
     if await opened.client.keep_alive(held.id) <= 0:
         return False
-    opened.kept[held.lease.name] = (held.lease.term, began + held.lease.ttl)
+    opened.kept[held.lease.name] = Kept(held.lease.term, began + held.lease.ttl, renewed=True)
     return True
 
 
@@ -147,8 +153,8 @@ async def _gone(opened: Opened, name: str, held: StoredLease) -> None:
 def _shown(opened: Opened, held: StoredLease) -> HeldLease:
     """How much of it is left. Of one that another engine keeps alive nobody here knows: at most all."""
     lease = held.lease
-    term, until = opened.kept.get(lease.name, (0, 0.0))
-    if term != lease.term:
+    kept = opened.kept.get(lease.name)
+    if kept is None or kept.term != lease.term:
         return HeldLease(lease, lease.ttl)
     # Past its time as it was told to its holder, it is held until etcd has noticed.
-    return HeldLease(lease, max(until - trio.current_time(), 0.001))
+    return HeldLease(lease, max(kept.until - trio.current_time(), 0.001))

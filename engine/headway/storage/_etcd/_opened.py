@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import trio
 
@@ -24,6 +25,19 @@ CATCH_UP = CALL_TIMEOUT
 """Seconds for which a reader waits for the watch to say what the store is known to hold."""
 
 _AGAIN = 0.02
+
+
+class Kept(NamedTuple):
+    """A term of a lease that this engine has granted or renewed.
+
+    Attributes:
+        until: the time up to which it is held at least, by Trio's clock.
+        renewed: True once its holder has renewed it here.
+    """
+
+    term: int
+    until: float
+    renewed: bool
 
 
 class Opened:
@@ -51,8 +65,8 @@ class Opened:
         self.pulse = Pulse()
         self.heard = Pulse()
         self.counts = counts
-        # Until when each lease that was taken or kept alive here is held at least, by Trio's clock; with its term.
-        self.kept: dict[str, tuple[int, float]] = {}
+        # The leases that were taken or kept alive here.
+        self.kept: dict[str, Kept] = {}
         self._suspect = suspect
         self._confirmations = Confirmations(nursery, self._catch_up)
         self._together = Together(self._write)

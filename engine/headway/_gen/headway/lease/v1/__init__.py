@@ -40,7 +40,7 @@ class AcquireRequest(betterproto2.Message):
 
     holder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Who asks; the name of no other process.
+    Who asks; the name of no other process, of up to 255 printable characters.
     """
 
     ttl_ms: "int" = betterproto2.field(3, betterproto2.TYPE_UINT32)
@@ -50,8 +50,13 @@ class AcquireRequest(betterproto2.Message):
 
     attempt: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    A text that no other attempt to take this lease has, so that a request whose
-    reply was lost can be sent again. Empty: every request is another attempt.
+    A text that no other attempt to take this lease has. It is the same in a
+    request and in its repetitions, which are sent when no answer comes. When the
+    term that an attempt was granted is in use (it was kept alive, or its fence
+    was raised), further requests with the attempt are late and are refused as
+    those of another holder are. While requests of one attempt wait, only the
+    newest is granted the lease. After a release ask by another attempt. Empty:
+    no request repeats another.
     """
 
     wait_ms: "int" = betterproto2.field(5, betterproto2.TYPE_UINT32)
@@ -69,7 +74,7 @@ class AcquireResponse(betterproto2.Message):
 
     holder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Who has it now.
+    Who has it now; the caller itself, where the request is late.
     """
 
     term: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
@@ -134,6 +139,9 @@ default_message_pool.register_message("headway.lease.v1", "Lease", Lease)
 @dataclass(eq=False, repr=False)
 class ListRequest(betterproto2.Message):
     name_prefix: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Up to 255 printable characters.
+    """
 
 
 default_message_pool.register_message("headway.lease.v1", "ListRequest", ListRequest)
@@ -152,19 +160,24 @@ default_message_pool.register_message("headway.lease.v1", "ListResponse", ListRe
 @dataclass(eq=False, repr=False)
 class RaiseRequest(betterproto2.Message):
     controller: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Letters, digits and - . _ / :, as in the name of the lease that governs the
+    fence, which has up to 255 characters.
+    """
 
     member: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
 
     term: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
     """
     The lease's term while the lease of this fence is held; 0: one above the
-    stored term (a run without a lease).
+    stored term (a run without a lease). A term that was never granted is
+    refused: FAILED_PRECONDITION with a message that begins "fenced: ".
     """
 
     number: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
     """
     Within the term; must be above the stored number unless the term is. A new
-    lease's fence stands at number 0 of its term.
+    lease's fence stands at number 0 of its term. At most 2^63-1.
     """
 
 
@@ -195,6 +208,9 @@ class RecordSettledRequest(betterproto2.Message):
     fence: "__resource__v1__.Fence | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
     revision: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+    """
+    At most the revision of the store's last commit.
+    """
 
 
 default_message_pool.register_message("headway.lease.v1", "RecordSettledRequest", RecordSettledRequest)

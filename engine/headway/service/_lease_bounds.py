@@ -1,0 +1,70 @@
+"""The bounds of names, terms, numbers and times in requests about leases and fences. Pure.
+
+A value out of its bounds is refused before anything is looked up. The error shows the beginning of a long one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from headway.service._refusals import invalid
+
+MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
+MAX_WAIT_MS = 20_000
+MAX_TEXT = 255
+"""Characters in a lease's name, a holder, or an attempt."""
+
+MAX_NUMBER = 2**63 - 1
+"""The highest term, and the highest number within one: no store holds more."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*(#[A-Za-z0-9._/:-]+)?\Z")
+_CONTROLLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*\Z")
+_MEMBER = re.compile(r"[A-Za-z0-9._/:-]*\Z")
+_SHOWN = 60
+
+
+def check_lease(name: str, holder: str) -> None:
+    """Refuse a name that no lease can have, and one that no holder can have."""
+    if not name:
+        raise invalid("name is required")
+    if len(name) > MAX_TEXT or not _NAME.match(name):
+        raise invalid(
+            f"name {shown(name)} is not a lease's: use up to {MAX_TEXT} letters, digits and - . _ / : that begin with "
+            "a letter or digit, and at most one #, before a controller's member"
+        )
+    if not holder:
+        raise invalid("holder is required: a name that no other process has")
+    check_text("holder", holder)
+
+
+def check_text(field: str, text: str) -> None:
+    """Refuse a text that is too long or that can't be printed."""
+    if len(text) > MAX_TEXT or not text.isprintable():
+        raise invalid(f"{field} {shown(text)} must be at most {MAX_TEXT} printable characters")
+
+
+def check_range(field: str, value: int, least: int, most: int, hint: str = "") -> None:
+    """Refuse a number that is out of its range; ``hint`` says where to find the right one."""
+    if not least <= value <= most:
+        raise invalid(f"{field} {value} must be from {least} to {most}{hint}")
+
+
+def check_term(term: int) -> None:
+    """Refuse a number that can't be a term."""
+    check_range("term", term, 1, MAX_NUMBER, ": send the term that Acquire answered with")
+
+
+def check_scope(controller: str, member: str, message: str = "") -> None:
+    """Refuse a controller and a member that have no fence; ``message`` is the field that holds both, with a dot."""
+    if len(controller) > MAX_TEXT or not _CONTROLLER.match(controller):
+        field, text, rest = "controller", controller, "beginning with a letter or digit"
+    elif member and (len(controller) + 1 + len(member) > MAX_TEXT or not _MEMBER.match(member)):
+        field, text, rest = "member", member, "its controller and a # included"
+    else:
+        return
+    raise invalid(f"{message}{field} {shown(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rest}")
+
+
+def shown(text: str) -> str:
+    """Return a text as an error quotes it: what is behind the first characters of a long one is left out."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
