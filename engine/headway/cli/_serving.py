@@ -77,7 +77,7 @@ async def _watched(engine: Engine, address: str | None, metrics: Metrics | None)
         yield None
         return
     metrics.watch(engine.status)
-    async with open_pages(address, engine.status, metrics) as served:
+    async with open_pages(address, engine.status, metrics, lambda: engine.store_problem) as served:
         yield served
 
 

@@ -29,6 +29,8 @@ _WARNINGS = (
     events.ShutdownBlocked,
     events.SelfTriggered,
     events.SourceFailed,
+    events.StoreFailed,
+    events.StoreRecovered,
     events.StreamEnded,
     events.StreamLagging,
     events.WriteUnknown,

@@ -149,6 +149,8 @@ _COUNTERS = {
     "runs_ended": ("Runs that ended, by the class of the error.", ["controller", "error"]),
     "deletions_unknown": ("Runs that can't know what was deleted before them.", ["controller", "type"]),
     "handler_failures": ("Calls whose handler raised something that is no answer.", ["path"]),
+    "store_failures": ("Times that the store was found to have a problem.", ["problem"]),
+    "store_recoveries": ("Times that it was found without it again.", ["problem"]),
     "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
 }
 
@@ -208,5 +210,7 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.RunEnded: ("runs_ended", lambda event: (event.controller, _class(event.error))),
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
+    events.StoreFailed: ("store_failures", lambda event: (event.problem,)),
+    events.StoreRecovered: ("store_recoveries", lambda event: (event.problem,)),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
 }

@@ -12,31 +12,42 @@ import trio
 
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe._metrics import Metrics, Status
+from headway.storage import StoreProblem
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Page = tuple[int, bytes, bytes]
+Store = Callable[[], StoreProblem | None]
 
 _PLAIN = b"text/plain; charset=utf-8"
 _GRACE = 2.0
 
 
-def unready(status: Status) -> list[str]:
-    """A line for each controller that isn't reconciling, with why not; empty: all are."""
+def unready(status: Status, store: Store | None = None) -> list[str]:
+    """A line for the store if it can't be used, and for each controller that isn't reconciling, with why not.
+
+    Empty: all is well.
+    """
+    problem = None if store is None else store()
     # An error's text may have lines of its own.
-    return [" ".join(f"{each.name} {each.problem}".split()) for each in status() if each.problem]
+    lines = [" ".join(f"{each.name} {each.problem}".split()) for each in status() if each.problem]
+    return lines if problem is None else [problem.value, *lines]
 
 
 class Pages:
     """An ASGI application with these pages, for a server of your own; `open_pages` runs one.
 
     - ``/metrics``: for Prometheus.
-    - ``/healthz``: 200 as long as the process answers.
-    - ``/readyz``: 200 when every controller is reconciling, else 503 with a line for each that isn't and why.
+    - ``/healthz``: 200, and 503 if the store must be opened again: a restart of the process may mend that.
+    - ``/readyz``: 200 when the store can be used and every controller is reconciling, else 503 with a line for each
+      that isn't and why.
+
+    ``store`` is a function such as ``lambda: engine.store_problem``.
     """
 
-    def __init__(self, status: Status, metrics: Metrics | None = None) -> None:
+    def __init__(self, status: Status, metrics: Metrics | None = None, store: Store | None = None) -> None:
+        self._store = store
         self._status = status
         self._metrics = metrics
 
@@ -54,9 +65,12 @@ class Pages:
         if method not in ("GET", "HEAD"):
             return 405, _PLAIN, b"only GET and HEAD\n"
         if path == "/healthz":
+            problem = None if self._store is None else self._store()
+            if problem is not None and problem.mended_by_reopening:
+                return 503, _PLAIN, f"{problem.value}\n".encode()
             return 200, _PLAIN, b"ok\n"
         if path == "/readyz":
-            problems = unready(self._status)
+            problems = unready(self._status, self._store)
             return (
                 (503, _PLAIN, "".join(f"{each}\n" for each in problems).encode())
                 if problems
@@ -76,8 +90,12 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def open_pages(address: str, status: Status, metrics: Metrics | None = None) -> AsyncIterator[str]:
+async def open_pages(
+    address: str, status: Status, metrics: Metrics | None = None, store: Store | None = None
+) -> AsyncIterator[str]:
     """Serve the pages at ``HOST:PORT`` while the block runs; gives the address, with the port that it was given.
+
+    ``store`` says what is wrong with the store: ``lambda: engine.store_problem``.
 
     Whoever can connect can read them. Raises OSError for an address that can't be had, DeclarationError without
     ``pip install 'headway[metrics]'``.
@@ -97,7 +115,7 @@ async def open_pages(address: str, status: Status, metrics: Metrics | None = Non
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
-            partial(serve, Pages(status, metrics), config, shutdown_trigger=ending.wait),  # type: ignore[arg-type]  # its own types of ASGI's messages
+            partial(serve, Pages(status, metrics, store), config, shutdown_trigger=ending.wait),  # type: ignore[arg-type]  # its own types of ASGI's messages
             name=f"pages at {address}",
         )
         try:

@@ -42,6 +42,7 @@ class Health:
         self._statuses = dict.fromkeys(("", *services), SERVING)
         self._streams = streams or OpenStreams()
         self._changed = trio.Event()
+        self._ended = False
         # Watches that have not been told the last change.
         self._untold: set[object] = set()
         self._watches: set[object] = set()
@@ -60,7 +61,14 @@ class Health:
         """Change the status of every service and of the whole server."""
         self._set(list(self._statuses), serving)
 
+    def end(self) -> None:
+        """Let nothing serve from now on, whatever is set later."""
+        self.set_all(serving=False)
+        self._ended = True
+
     def _set(self, services: Iterable[str], serving: bool) -> None:
+        if self._ended:
+            return
         self._statuses |= dict.fromkeys(services, SERVING if serving else NOT_SERVING)
         self._untold = set(self._watches)
         self._changed.set()
