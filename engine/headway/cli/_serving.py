@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ssl import SSLContext
+from typing import NamedTuple
 
 import click
 import trio
@@ -21,6 +22,14 @@ from headway.observe import Metrics, log_report, open_pages, reports
 from headway.rpc import open_forwarder
 
 
+class ProcessOptions(NamedTuple):
+    """How a server is run as a process: its name among those that share a store, its end, and its log."""
+
+    name: str | None
+    hard_exit: float
+    verbose: bool
+
+
 class Serving:
     """An engine of some apps. With an authorizer, what that was read from is read again at every SIGHUP."""
 
@@ -33,6 +42,8 @@ class Serving:
         authorizer: Authorizer | None,
         access: str | None,
         pages: str | None = None,
+        *,
+        options: ProcessOptions,
     ) -> None:
         self._apps = apps
         self._store = store
@@ -41,12 +52,14 @@ class Serving:
         self._authorizer = authorizer
         self._access = access
         self._pages = pages
+        self._options = options
 
     async def serve(self) -> None:
         """Serve until cancelled."""
         access = self._authorizer
         try:
             metrics = None if self._pages is None else Metrics()
+            log = log_report(verbose=self._options.verbose)
             # Without an authorizer who can connect may do everything: the addresses were checked to be nobody else's,
             # or that was asked for.
             async with (
@@ -57,7 +70,9 @@ class Serving:
                     tls=self._tls,
                     access=access,
                     insecure=access is None,
-                    report=log_report() if metrics is None else reports(log_report(), metrics),
+                    report=log if metrics is None else reports(log, metrics),
+                    process=self._options.name,
+                    hard_exit=self._options.hard_exit,
                 ) as engine,
                 trio.open_nursery() as nursery,
                 _watched(engine, self._pages, metrics) as pages,
@@ -85,16 +100,23 @@ class Forwarding:
     """A forwarder to some servers."""
 
     def __init__(
-        self, endpoints: Sequence[str], upstream_tls: SSLContext | None, listen: Sequence[str], tls: SSLContext | None
+        self,
+        endpoints: Sequence[str],
+        upstream_tls: SSLContext | None,
+        listen: Sequence[str],
+        tls: SSLContext | None,
+        *,
+        verbose: bool = False,
     ) -> None:
         self._endpoints = endpoints
         self._upstream_tls = upstream_tls
         self._listen = listen
         self._tls = tls
+        self._verbose = verbose
 
     async def serve(self) -> None:
         """Forward until cancelled."""
-        report = log_report()
+        report = log_report(verbose=self._verbose)
         try:
             async with open_forwarder(
                 self._endpoints,
