@@ -8,6 +8,7 @@ SEED ?=
 
 ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
+GO_PROBE := .venv/go/probe
 
 .PHONY: help setup run test test-cluster prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
 
@@ -80,12 +81,18 @@ any-etcd:
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
 
-go-programs: $(GO_TOOLS) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
+go-programs: $(GO_TOOLS) $(GO_PROBE) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
 
 $(GO_TOOLS): tests/go/tools/go.mod tests/go/tools/go.sum
 	@echo 'building the Go tools for the tests, which takes minutes once'
 	@mkdir -p $(@D)
 	cd tests/go/tools && go build -trimpath -ldflags='-s -w' -o $(abspath $(@D))/ tool
+	@touch $@
+
+$(GO_PROBE): tests/go/probe/main.go tests/go/probe/go.mod tests/go/probe/go.sum
+	@echo 'building the health probe for the tests'
+	@mkdir -p $(@D)
+	cd tests/go/probe && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
 	@touch $@
 
 # Without Go, or without its modules, the tests that need a Go program are skipped.

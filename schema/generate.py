@@ -7,8 +7,24 @@ import tempfile
 from pathlib import Path
 
 SCHEMA = Path(__file__).parent
-# The resource service is offered under Consul's name too: reflection describes it there with the same messages.
-OURS, CONSULS = "headway.resource.v1", "hashicorp.consul.resource"
+# Served under a second name, which reflection describes with the same messages: (file, name, file and name of the
+# second).
+ALIASES = (
+    (
+        "headway/resource/v1/resource.proto",
+        "headway.resource.v1",
+        "hashicorp/consul/resource.proto",
+        "hashicorp.consul.resource",
+    ),
+    (
+        "grpc/reflection/v1/reflection.proto",
+        "grpc.reflection.v1",
+        "grpc/reflection/v1alpha/reflection.proto",
+        "grpc.reflection.v1alpha",
+    ),
+)
+# Payloads may hold these, and a tool that reads a payload asks for the files that it imports.
+WELL_KNOWN = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
 
 
 def main(target: Path) -> None:
@@ -24,19 +40,21 @@ def main(target: Path) -> None:
         f"--python_betterproto2_out={target}",
         "--python_betterproto2_opt=server_generation=none",
         "--python_betterproto2_opt=client_generation=none",
-        *sources,
+        # The messages of gRPC's own services are declared where they are served (`rpc/_health.py`).
+        *(each for each in sources if not each.startswith("grpc/")),
     ]
     run(command)
     with tempfile.TemporaryDirectory() as made:
-        text = (SCHEMA / "headway/resource/v1/resource.proto").read_text()
-        alias = Path(made) / "hashicorp/consul/resource.proto"
-        alias.parent.mkdir(parents=True)
-        alias.write_text(text.replace(f"package {OURS};", f"package {CONSULS};"))
+        for file, name, second_file, second_name in ALIASES:
+            alias = Path(made) / second_file
+            alias.parent.mkdir(parents=True, exist_ok=True)
+            alias.write_text((SCHEMA / file).read_text().replace(f"package {name};", f"package {second_name};"))
         command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={SCHEMA}", f"--proto_path={made}"]
         command += ["--include_imports", f"--descriptor_set_out={target / 'descriptors.bin'}"]
         # etcd's are not offered by any server of ours, so that reflection has nothing to say of them.
         offered = [each for each in sources if not each.startswith("etcd/")]
-        run([*command, *offered, "hashicorp/consul/resource.proto"])
+        well_known = [f"google/protobuf/{each}.proto" for each in WELL_KNOWN]
+        run([*command, *offered, *(second_file for *_, second_file, _ in ALIASES), *well_known])
 
 
 def run(command: list[str]) -> None:

@@ -107,9 +107,16 @@ def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
         except RuntimeError:
             # Trio has changed a set of tasks meanwhile.
             continue
-        theirs = [each for each in found if any(not frame.filename.startswith(_OURS) for frame in each[1])]
+        ours = (*_OURS, *_loaded("trio_asyncio"))
+        theirs = [each for each in found if any(not frame.filename.startswith(ours) for frame in each[1])]
         return [(name, "".join(stack.format())) for name, stack in theirs or found]
     return [("a task", "unknown: the tasks kept changing while they were looked at\n")]
+
+
+def _loaded(module: str) -> tuple[str, ...]:
+    """The directory of a module, if anything has loaded it."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return () if file is None else (os.path.dirname(file) + os.sep,)
 
 
 def _tasks(nursery: trio.Nursery) -> list[trio.lowlevel.Task]:

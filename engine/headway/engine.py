@@ -14,6 +14,7 @@ from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
+from headway._store_health import StoreHealth
 from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
@@ -32,13 +33,15 @@ from headway.service import (
     unregistered,
     watch_encoders,
 )
-from headway.storage import Backend, is_shared, open_store, refuse_unfinished
+from headway.storage import Backend, StoreProblem, is_shared, open_store, refuse_unfinished
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
 _PACE = 0.02
 """Seconds at which the engine's own controllers look at their streams."""
+_LAST_STATUS = 0.5
+"""Seconds in which the watches of health can send that the server stops."""
 
 
 class Engine:
@@ -58,12 +61,14 @@ class Engine:
         supervisors: Sequence[Supervisor],
         addresses: Sequence[str] = (),
         hubs: Sequence[Hub] = (),
+        store: StoreHealth | None = None,
     ) -> None:
         self.client = client
         self.addresses = list(addresses)
         self._revision = revision
         self._supervisors = supervisors
         self._hubs = hubs
+        self._store = store
         self.controllers = _by_name(supervisors)
 
     def accept_store(self) -> bool:
@@ -75,6 +80,11 @@ class Engine:
         # Every one of them is told, not only those up to the first that says yes.
         accepted = {hub.accept_store() for hub in self._hubs}
         return True in accepted
+
+    @property
+    def store_problem(self) -> StoreProblem | None:
+        """Why the store can't be used, as of the last two seconds; None if it can. Of `open_workers` it is None."""
+        return None if self._store is None else self._store.problem
 
     def status(self) -> list[ControllerStatus]:
         """What every controller is doing now, Headway's own among them."""
@@ -198,6 +208,8 @@ async def open_engine(
                     hubs.append(hub)
                     placing = Placing(hub, through_channel, registry, report, stall_limit, placed_as, lease_ttl)
                     supervisors += [supervisor(*each, placing) for each in served.items()]
+                health = StoreHealth(backend, hubs, report)
+                nursery.start_soon(health.watch, name="the health of the store")
                 for each in supervisors:
                     nursery.start_soon(each.supervise, name=f"controller {each.name}")
                 if access is None:
@@ -216,11 +228,11 @@ async def open_engine(
                         # What a type looks like isn't said to those who may do nothing with it.
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry, audit),
                     )
-                async with _listening(offered, listen, tls, failed, report) as addresses:
+                async with _listening(offered, registry, access, health, listen, tls, failed, report) as addresses:
                     unhear = access.hear(report) if access is not None else None
                     try:
                         where = functools.partial(_revision, backend)
-                        yield Engine(Client(channel, registry), where, supervisors, addresses, hubs)
+                        yield Engine(Client(channel, registry), where, supervisors, addresses, hubs, health)
                     finally:
                         if unhear is not None:
                             unhear()
@@ -294,6 +306,9 @@ def _report_failed(report: Report, path: str, error: BaseException) -> None:
 @asynccontextmanager
 async def _listening(
     services: Services,
+    registry: Registry,
+    access: Authorizer | None,
+    store: StoreHealth,
     listen: Sequence[str],
     tls: SSLContext | None,
     failed: Callable[[str, BaseException], None],
@@ -303,14 +318,19 @@ async def _listening(
     if not listen:
         yield ()
         return
-    from importlib.resources import files
+    from headway._standard import add_standard_services
+    from headway.rpc import open_server
 
-    from headway.rpc import Health, Reflection, open_server
-
-    services.add(Health(*services.names))
-    services.add(Reflection(services, (files("headway._gen") / "descriptors.bin").read_bytes()))
+    health = add_standard_services(services, registry, access)
+    store.follow(lambda problem: health.set_all(serving=problem is None))
     async with open_server(services, listen, tls=tls, report=failed, notify=notify) as server:
-        yield server.addresses
+        try:
+            yield server.addresses
+        finally:
+            health.end()
+            # The server ends the watches at once. A client that reads hears first that nothing serves any longer.
+            with trio.move_on_after(_LAST_STATUS, shield=True):
+                await health.wait_sent()
 
 
 def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:

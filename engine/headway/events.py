@@ -309,6 +309,22 @@ class AccessChanged(Record):
     ended: int
 
 
+class StoreFailed(Record):
+    """The store can't be used: it is ``unusable``, ``away`` or ``rolled_back`` (`StoreProblem`). Health says
+    NOT_SERVING.
+    """
+
+    problem: str
+    error: BaseException
+
+
+class StoreRecovered(Record):
+    """A store that had a problem can be used again, ``seconds`` after the first `StoreFailed`."""
+
+    problem: str
+    seconds: float
+
+
 class ShutdownBlocked(Record):
     """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
 

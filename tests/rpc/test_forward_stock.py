@@ -19,7 +19,7 @@ from grpclib.client import Channel
 from headway import rpc
 from headway.client import Client
 from headway.resource import AnyMessage, decode, encode, pb
-from headway.rpc._reflection import ReflectionRequest, ReflectionResponse
+from headway.rpc._reflection import ServerReflectionRequest, ServerReflectionResponse
 from headway.service import TypesService
 from tests.helpers.stock import StockClient
 from tests.rpc.forward_kit import DETAILS, ODD, TALK, Odd, forwarded
@@ -56,7 +56,8 @@ async def test_every_method_answers_a_grpcio_client_as_it_does_without() -> None
     """All that there is, under both names: code, words, replies, headers and trailers."""
     async with forwarded() as (it, where):
         it.services.add(TypesService(app.registry))
-        it.services.add(rpc.Reflection(it.services, (files("headway._gen") / "descriptors.bin").read_bytes()))
+        described = (files("headway._gen") / "descriptors.bin").read_bytes()
+        it.services.add(rpc.Reflection(it.services, rpc.DescribedFiles.of_set(described)))
         endless = {COUNT, FLOOD, WAIT, "/grpc.health.v1.Health/Watch"}
         paths = sorted(set(it.services.handlers) - endless)
 
@@ -178,15 +179,16 @@ async def test_both_sides_may_talk_at_once() -> None:
     def services(where: str) -> set[str]:
         with grpc.insecure_channel(where) as channel:
             path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
-            question = encode(ReflectionRequest(list_services=""))
+            question = encode(ServerReflectionRequest(list_services=""))
             (answer,) = list(channel.stream_stream(path)(iter([question]), timeout=20))
-            listed = decode(ReflectionResponse, answer).list_services_response
+            listed = decode(ServerReflectionResponse, answer).list_services_response
             assert listed is not None
             return {each.name for each in listed.service}
 
     async with forwarded(2) as (it, where):
         it.services.add(Odd())
-        it.services.add(rpc.Reflection(it.services, (files("headway._gen") / "descriptors.bin").read_bytes()))
+        described = (files("headway._gen") / "descriptors.bin").read_bytes()
+        it.services.add(rpc.Reflection(it.services, rpc.DescribedFiles.of_set(described)))
         assert await in_thread(lambda: talk(where)) == ["hello", "0", "1", "2"]
         assert {RESOURCES[1:], CONSULS[1:]} <= await in_thread(lambda: services(where))
 

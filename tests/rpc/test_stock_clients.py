@@ -22,7 +22,7 @@ from grpclib.client import Channel
 from headway import rpc
 from headway.client import Client
 from headway.resource import AnyMessage, decode, encode, pb
-from headway.rpc._reflection import ReflectionRequest, ReflectionResponse
+from headway.rpc._reflection import ServerReflectionRequest, ServerReflectionResponse
 from tests.helpers.stock import StockClient
 from tests.rpc.rpc_kit import ECHO, THING, WAIT, Served, Text, app, certificates, served
 
@@ -310,22 +310,22 @@ async def test_reflection_describes_the_services_under_both_names() -> None:
             return reply
 
     async with served() as it:
-        it.services.add(rpc.Reflection(it.services, described))
+        it.services.add(rpc.Reflection(it.services, rpc.DescribedFiles.of_set(described)))
         for version in ("v1", "v1alpha"):
             answer = await in_thread(partial(ask, it.where, version, b"\x3a\x00"))
-            listed = decode(ReflectionResponse, answer).list_services_response
+            listed = decode(ServerReflectionResponse, answer).list_services_response
             assert listed is not None
             assert {*names, "grpc.health.v1.Health"} <= {each.name for each in listed.service}
         for name in names:
-            question = encode(ReflectionRequest(file_containing_symbol=name))
-            reply = decode(ReflectionResponse, await in_thread(partial(ask, it.where, "v1", question)))
+            question = encode(ServerReflectionRequest(file_containing_symbol=name))
+            reply = decode(ServerReflectionResponse, await in_thread(partial(ask, it.where, "v1", question)))
             assert reply.file_descriptor_response is not None
             pool = DescriptorPool()
             for file in reversed(reply.file_descriptor_response.file_descriptor_proto):
                 pool.AddSerializedFile(file)
             methods = [method.name for method in pool.FindServiceByName(name).methods]
             assert {"Read", "Write", "WatchList"} <= set(methods)
-        question = encode(ReflectionRequest(file_containing_symbol="nobody.Knows"))
-        reply = decode(ReflectionResponse, await in_thread(lambda: ask(it.where, "v1", question)))
+        question = encode(ServerReflectionRequest(file_containing_symbol="nobody.Knows"))
+        reply = decode(ServerReflectionResponse, await in_thread(lambda: ask(it.where, "v1", question)))
         assert reply.error_response is not None
         assert reply.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]

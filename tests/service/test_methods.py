@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from headway.resource import Registry
+from headway.rpc import DescribedFiles, Health, Reflection, Services
 from headway.service import LeaseService, OriginService, ResourceService, TypesService
 from headway.storage import MemoryBackend
 
@@ -18,6 +19,9 @@ SERVICES: dict[str, Callable[[], Any]] = {
     "hashicorp.consul.resource.ResourceService": lambda: OriginService(MemoryBackend(), Registry()),
     "headway.lease.v1.LeaseService": lambda: LeaseService(MemoryBackend()),
     "headway.types.v1.TypesService": lambda: TypesService(Registry()),
+    "grpc.health.v1.Health": Health,
+    "grpc.reflection.v1.ServerReflection": lambda: Reflection(Services(), DescribedFiles(())),
+    "grpc.reflection.v1alpha.ServerReflection": lambda: Reflection(Services(), DescribedFiles(())),
 }
 
 
@@ -54,4 +58,5 @@ def test_a_service_answers_the_methods_of_its_schema(name: str) -> None:
             f"{package}.{each.reply_type.__name__}",
         )
         for path, each in SERVICES[name]().__mapping__().items()
+        if path.startswith(f"/{name}/")
     }

@@ -68,12 +68,17 @@ class Hub:
         """The stores of a type that are open: that of the whole, and those of its projections."""
         return self._shared.get(type.name, {}).values()
 
+    @property
+    def went_back(self) -> bool:
+        """True if the store was rolled back, and has not been accepted."""
+        return any(shared.went_back for of_type in self._shared.values() for shared in of_type.values())
+
     def accept_store(self) -> bool:
         """If the store went back: forget everything of it, of every type, and begin anew with what it has now.
 
         Returns whether it went back. Never blocks; the runs begin again when their supervisors let them.
         """
-        if not any(shared.went_back for of_type in self._shared.values() for shared in of_type.values()):
+        if not self.went_back:
             return False
         for scope in self._following.values():
             scope.cancel()

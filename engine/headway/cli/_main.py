@@ -59,6 +59,7 @@ def main(
       5    no answer: the server can't be reached, or failed
       6    `wait` has waited long enough
       7    `diff` found differences, `apply --dry-run` something to store, `store` something wrong
+      70   `serve` was told to end, and something did not
       130  interrupted (`serve` ends with 0 then)
     """
     # Only a command that is run needs the way to a server; help doesn't.

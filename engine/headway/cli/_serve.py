@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
+from headway._process import worker_name
 from headway.access import Authorizer, load_access
 from headway.cli._exits import Exit, Usage, fail_by
 from headway.cli._running import run
-from headway.cli._serving import Forwarding, Serving
+from headway.cli._serving import Forwarding, ProcessOptions, Serving
 from headway.controller import App
-from headway.errors import InvalidArgument, ManifestError
+from headway.errors import DeclarationError, InvalidArgument, ManifestError
 from headway.observe import check_pages_address
 from headway.rpc import Address, address, client_tls, is_loopback, plain_text_host, server_tls
 
@@ -35,6 +36,16 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--access", type=_EXISTING, help="The file that says who may do what. SIGHUP has it read again.")
 @click.option("--metrics", metavar="HOST:PORT", help="Pages of metrics and health; whoever can connect reads them.")
 @click.option("--public-metrics", is_flag=True, help="Offer these pages where others can reach them.")
+@click.option("--process", metavar="NAME", help="Of several on one etcd: a name that no other process has.")
+@click.option(
+    "--hard-exit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="End the process so long after SIGINT or SIGTERM, and say what blocks it, if it has not ended by itself.",
+)
+@click.option("--verbose", is_flag=True, help="Log everything that happens, and errors with all of their frames.")
 @click.option("--insecure", is_flag=True, help="Listen where others can reach it, and let them do everything.")
 @click.option("--forward", multiple=True, metavar="ADDRESS", help="Ask this server instead of an APP. May be repeated.")
 @click.option("--forward-tls", is_flag=True, help="Ask it over TLS, and believe what the system believes.")
@@ -54,6 +65,9 @@ def serve(
     access: str | None,
     metrics: str | None,
     public_metrics: bool,
+    process: str | None,
+    hard_exit: float,
+    verbose: bool,
     insecure: bool,
     forward: Sequence[str],
     forward_tls: bool,
@@ -89,8 +103,11 @@ def serve(
                 "to this host. Say --forward-tls, or --forward-insecure",
                 err=True,
             )
-        run(Forwarding(forward, upstream, listen, tls, insecure=forward_insecure).serve, interrupted=Exit.DONE)
+        forwarding = Forwarding(forward, upstream, listen, tls, insecure=forward_insecure, verbose=verbose)
+        run(forwarding.serve, interrupted=Exit.DONE, hard_exit=hard_exit)
         return
+    if process is not None:
+        _check_process(process, store)
     if metrics is not None:
         _check_pages(metrics, public=public_metrics)
     authorizer = None
@@ -101,10 +118,11 @@ def serve(
             fail_by(error)
         except OSError as error:
             raise Usage(f"--access: {error}") from error
-    run(
-        Serving(apps_at(app), store, listen, tls, authorizer, access, metrics, public=public_metrics).serve,
-        interrupted=Exit.DONE,
+    process_options = ProcessOptions(process, hard_exit, verbose)
+    serving = Serving(
+        apps_at(app), store, listen, tls, authorizer, access, metrics, public=public_metrics, options=process_options
     )
+    run(serving.serve, interrupted=Exit.DONE, hard_exit=hard_exit)
 
 
 def _check_together(context: click.Context, *, forwards: bool) -> None:
@@ -119,6 +137,8 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
             raise Usage("--store goes with an APP: who forwards stores nothing")
         if "metrics" in given:
             raise Usage("--metrics goes with an APP: who forwards has no controllers")
+        if "process" in given:
+            raise Usage("--process goes with an APP: who forwards leads no controllers")
         if "access" in given:
             raise Usage("--access goes with an APP: the server that is asked decides who may do what")
         if "forward_tls_key" in given and "forward_tls_certificate" not in given:
@@ -129,6 +149,15 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
         raise Usage("--public-metrics goes with --metrics, and only says that others may read those pages")
     if {"access", "insecure"} <= given:
         raise Usage("--access says who may do what, --insecure that anyone may do everything: give one of them")
+
+
+def _check_process(name: str, store: str) -> None:
+    try:
+        worker_name(name)
+    except DeclarationError as error:
+        raise Usage(f"--process: {error}") from error
+    if not store.startswith("etcd:"):
+        raise Usage(f"--process {name}: only processes that share a store in etcd need names; give --store etcd://...")
 
 
 def _tls(certificate: str | None, key: str | None, client_authority: str | None) -> SSLContext | None:

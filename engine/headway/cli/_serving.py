@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ssl import SSLContext
+from typing import NamedTuple
 
 import click
 import trio
@@ -19,6 +20,14 @@ from headway.errors import DeclarationError, ManifestError
 from headway.events import HandlerFailed
 from headway.observe import Metrics, log_report, open_pages, reports
 from headway.rpc import open_forwarder
+
+
+class ProcessOptions(NamedTuple):
+    """How a server is run as a process: its name among those that share a store, its end, and its log."""
+
+    name: str | None
+    hard_exit: float
+    verbose: bool
 
 
 class Serving:
@@ -35,6 +44,7 @@ class Serving:
         pages: str | None = None,
         *,
         public: bool = False,
+        options: ProcessOptions,
     ) -> None:
         self._apps = apps
         self._store = store
@@ -44,12 +54,14 @@ class Serving:
         self._access = access
         self._pages = pages
         self._public = public
+        self._options = options
 
     async def serve(self) -> None:
         """Serve until cancelled."""
         access = self._authorizer
         try:
             metrics = None if self._pages is None else Metrics()
+            log = log_report(verbose=self._options.verbose)
             # Without an authorizer who can connect may do everything: the addresses were checked to be nobody else's,
             # or that was asked for.
             async with (
@@ -60,7 +72,9 @@ class Serving:
                     tls=self._tls,
                     access=access,
                     insecure=access is None,
-                    report=log_report() if metrics is None else reports(log_report(), metrics),
+                    report=log if metrics is None else reports(log, metrics),
+                    process=self._options.name,
+                    hard_exit=self._options.hard_exit,
                 ) as engine,
                 trio.open_nursery() as nursery,
                 _watched(engine, self._pages, metrics, public=self._public) as pages,
@@ -82,7 +96,7 @@ async def _watched(
         yield None
         return
     metrics.watch(engine.status)
-    async with open_pages(address, engine.status, metrics, public=public) as served:
+    async with open_pages(address, engine.status, metrics, lambda: engine.store_problem, public=public) as served:
         yield served
 
 
@@ -97,16 +111,18 @@ class Forwarding:
         tls: SSLContext | None,
         *,
         insecure: bool = False,
+        verbose: bool = False,
     ) -> None:
         self._endpoints = endpoints
         self._upstream_tls = upstream_tls
         self._listen = listen
         self._tls = tls
         self._insecure = insecure
+        self._verbose = verbose
 
     async def serve(self) -> None:
         """Forward until cancelled."""
-        report = log_report()
+        report = log_report(verbose=self._verbose)
         try:
             async with open_forwarder(
                 self._endpoints,

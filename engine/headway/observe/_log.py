@@ -33,6 +33,8 @@ _WARNINGS = (
     events.ShutdownBlocked,
     events.SelfTriggered,
     events.SourceFailed,
+    events.StoreFailed,
+    events.StoreRecovered,
     events.StreamEnded,
     events.StreamLagging,
     events.WriteUnknown,
@@ -58,7 +60,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     that it came through last.
 
     ``logger`` is a structlog logger, the one named ``headway`` unless given. With ``verbose`` everything else is
-    logged too: priming and runs at `info`, each reconcile and stream at `debug`.
+    logged too: priming and runs at `info`, each reconcile and stream at `debug`; and errors with all of their frames.
     """
     import structlog  # here, because it takes longer to import than all of Headway
 
@@ -74,6 +76,8 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
         error = getattr(event, "error", None)
         if isinstance(error, BaseException) and (where := ", ".join(filter(None, map(_where, leaves(error))))):
             fields["where"] = where
+        if verbose and isinstance(error, BaseException):
+            fields["traceback"] = "".join(traceback.format_exception(error))
         name = type(event).__name__
         if failed or isinstance(event, _WARNINGS):
             log.warning(name, **fields)

@@ -157,6 +157,8 @@ _COUNTERS = {
     "calls_denied": ("Calls that no rule of their caller allows, by whether that bore a token.", ["caller"]),
     "access_changes": ("Times that policies or tokens were replaced by other ones.", []),
     "connections_ended": ("Connections ended because their peer broke the protocol or flooded the server.", []),
+    "store_failures": ("Times that the store was found to have a problem.", ["problem"]),
+    "store_recoveries": ("Times that it was found without it again.", ["problem"]),
     "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
 }
 
@@ -225,5 +227,7 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.CallDenied: ("calls_denied", _kind_of_caller),
     events.AccessChanged: ("access_changes", lambda _: ()),
     events.ConnectionEnded: ("connections_ended", lambda _: ()),
+    events.StoreFailed: ("store_failures", lambda event: (event.problem,)),
+    events.StoreRecovered: ("store_recoveries", lambda event: (event.problem,)),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
 }

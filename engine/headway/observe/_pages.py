@@ -13,35 +13,44 @@ import trio
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe._metrics import Metrics, Status
 from headway.rpc import is_loopback
+from headway.storage import StoreProblem
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Page = tuple[int, bytes, bytes]
+Store = Callable[[], StoreProblem | None]
 
 _PLAIN = b"text/plain; charset=utf-8"
 _GRACE = 2.0
 
 
-def unready(status: Status) -> list[str]:
-    """A line for each controller that isn't reconciling, with why not; empty: all are.
+def unready(status: Status, store: Store | None = None) -> list[str]:
+    """A line for the store if it can't be used, and for each controller that isn't reconciling, with why not.
 
-    The lines hold the texts of users' errors. They are for logs; ``/readyz`` has `ControllerStatus.cause` instead.
+    Empty: all is well. The lines hold the texts of users' errors. They are for logs; ``/readyz`` has
+    `ControllerStatus.cause` instead.
     """
+    problem = None if store is None else store()
     # An error's text may have lines of its own.
-    return [" ".join(f"{each.name} {each.problem}".split()) for each in status() if each.problem]
+    lines = [" ".join(f"{each.name} {each.problem}".split()) for each in status() if each.problem]
+    return lines if problem is None else [problem.value, *lines]
 
 
 class Pages:
     """An ASGI application with these pages, for a server of your own; `open_pages` runs one.
 
     - ``/metrics``: for Prometheus.
-    - ``/healthz``: 200 as long as the process answers.
-    - ``/readyz``: 200 when every controller is reconciling, else 503 with a line for each that isn't: its name and
-      `ControllerStatus.cause`, in which no text of an error stands.
+    - ``/healthz``: 200, and 503 if the store must be opened again: a restart of the process may mend that.
+    - ``/readyz``: 200 when the store can be used and every controller is reconciling, else 503 with a line for the
+      store and one for each controller that isn't: its name and `ControllerStatus.cause`, in which no text of an error
+      stands.
+
+    ``store`` is a function such as ``lambda: engine.store_problem``.
     """
 
-    def __init__(self, status: Status, metrics: Metrics | None = None) -> None:
+    def __init__(self, status: Status, metrics: Metrics | None = None, store: Store | None = None) -> None:
+        self._store = store
         self._status = status
         self._metrics = metrics
 
@@ -59,9 +68,14 @@ class Pages:
         if method not in ("GET", "HEAD"):
             return 405, _PLAIN, b"only GET and HEAD\n"
         if path == "/healthz":
+            problem = None if self._store is None else self._store()
+            if problem is not None and problem.mended_by_reopening:
+                return 503, _PLAIN, f"{problem.value}\n".encode()
             return 200, _PLAIN, b"ok\n"
         if path == "/readyz":
-            problems = [f"{each.name}: {each.cause}" for each in self._status() if each.cause]
+            problem = None if self._store is None else self._store()
+            problems = [] if problem is None else [problem.value]
+            problems += [f"{each.name}: {each.cause}" for each in self._status() if each.cause]
             return (
                 (503, _PLAIN, "".join(f"{each}\n" for each in problems).encode())
                 if problems
@@ -82,9 +96,11 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 @asynccontextmanager
 async def open_pages(
-    address: str, status: Status, metrics: Metrics | None = None, *, public: bool = False
+    address: str, status: Status, metrics: Metrics | None = None, store: Store | None = None, *, public: bool = False
 ) -> AsyncIterator[str]:
     """Serve the pages at ``HOST:PORT`` while the block runs; gives the address, with the port that it was given.
+
+    ``store`` says what is wrong with the store: ``lambda: engine.store_problem``.
 
     Whoever can connect can read them: the names of controllers and types, and counts. So an address that other hosts
     can reach needs ``public=True``. Raises InvalidArgument without it, OSError for an address that can't be had,
@@ -110,7 +126,7 @@ async def open_pages(
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
-            partial(serve, Pages(status, metrics), config, shutdown_trigger=ending.wait),  # type: ignore[arg-type]  # its own types of ASGI's messages
+            partial(serve, Pages(status, metrics, store), config, shutdown_trigger=ending.wait),  # type: ignore[arg-type]  # its own types of ASGI's messages
             name=f"pages at {address}",
         )
         try:

@@ -3,6 +3,8 @@
 Nothing here waits, reads a clock or talks to anything. Open `_types.py` first, then `_resource.py`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from headway._gen.google.protobuf import Any as _Any
 from headway._gen.headway.resource import v1 as _v1
 from headway._gen.headway.resource.v1 import Condition as Condition
@@ -64,3 +66,15 @@ from headway.resource._units import EMPTIED_FINALIZER as EMPTIED_FINALIZER
 AnyMessage = _Any
 pb = _v1
 types_pb = _types_v1
+
+if TYPE_CHECKING:
+    from headway.resource._payload_files import payload_files as payload_files
+
+
+def __getattr__(name: str) -> Any:
+    # Only a server that is asked for descriptions needs it: `import headway` is light.
+    if name != "payload_files":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from headway.resource._payload_files import payload_files
+
+    return payload_files

@@ -31,8 +31,10 @@ from headway.rpc._wire import framed as framed
 from headway.rpc._with_metadata import WithMetadata as WithMetadata
 
 if TYPE_CHECKING:
+    from headway.rpc._described import DescribedFiles as DescribedFiles
     from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
+    from headway.rpc._open_streams import OpenStreams as OpenStreams
     from headway.rpc._reflection import Reflection as Reflection
     from headway.rpc._remote import Duplex as Duplex
     from headway.rpc._remote import RemoteChannel as RemoteChannel
@@ -45,8 +47,10 @@ if TYPE_CHECKING:
 # What needs asyncio, h2 and ssl is loaded when it is first asked for: an engine that stays in its process does
 # without, and `import headway` is light.
 _LATER = {
+    "DescribedFiles": "_described",
     "Duplex": "_remote",
     "Health": "_health",
+    "OpenStreams": "_open_streams",
     "Reflection": "_reflection",
     "RemoteChannel": "_remote",
     "Server": "_server",

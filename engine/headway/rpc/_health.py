@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import trio
@@ -9,13 +10,14 @@ from grpclib import GRPCError
 from grpclib.const import Cardinality, Handler, Status
 
 from headway.resource import field, message
+from headway.rpc._open_streams import OpenStreams, bound_request
 
 UNKNOWN, SERVING, NOT_SERVING, SERVICE_UNKNOWN = 0, 1, 2, 3
 
 
 @message(name="grpc.health.v1.HealthCheckRequest")
 class HealthCheckRequest:
-    """Which service; empty: the whole server."""
+    """The name of a service. An empty one is the whole server."""
 
     service: str = field(1)
 
@@ -29,17 +31,54 @@ class HealthCheckResponse:
 
 
 class Health:
-    """Answers Check and Watch. What serves is what `set` has said last; the server itself serves from the start."""
+    """The health of a server. All services serve until `set` or `set_all` says otherwise.
 
-    def __init__(self, *services: str) -> None:
+    Args:
+        services: the known names. The empty one is always known.
+        streams: bounds how many watches there are.
+    """
+
+    def __init__(self, *services: str, streams: OpenStreams | None = None) -> None:
         self._statuses = dict.fromkeys(("", *services), SERVING)
+        self._streams = streams or OpenStreams()
         self._changed = trio.Event()
+        self._ended = False
+        # Watches that have not sent the last change.
+        self._behind: set[object] = set()
+        self._watches: set[object] = set()
+        self._sent = trio.Event()
+
+    def add(self, services: Iterable[str]) -> None:
+        """Know further services. They serve."""
+        for each in services:
+            self._statuses.setdefault(each, SERVING)
 
     def set(self, service: str, *, serving: bool) -> None:
-        """Say whether a service serves; the empty name is the whole server."""
-        self._statuses[service] = SERVING if serving else NOT_SERVING
+        """Change the status of one service. The empty name is the whole server."""
+        self._set([service], serving)
+
+    def set_all(self, *, serving: bool) -> None:
+        """Change the status of every service and of the whole server."""
+        self._set(list(self._statuses), serving)
+
+    def end(self) -> None:
+        """Let nothing serve from now on, whatever is set later."""
+        self.set_all(serving=False)
+        self._ended = True
+
+    def _set(self, services: Iterable[str], serving: bool) -> None:
+        if self._ended:
+            return
+        self._statuses |= dict.fromkeys(services, SERVING if serving else NOT_SERVING)
+        self._behind = set(self._watches)
         self._changed.set()
         self._changed = trio.Event()
+
+    async def wait_sent(self) -> None:
+        """Wait until every watch has sent the last change. Bound it: a client may never read."""
+        while self._behind:
+            self._sent = trio.Event()
+            await self._sent.wait()
 
     def __mapping__(self) -> dict[str, Handler]:
         """The two methods."""
@@ -50,19 +89,37 @@ class Health:
         }
 
     async def _check(self, stream: Any) -> None:
+        bound_request(stream)
         request: HealthCheckRequest = await stream.recv_message()
         status = self._statuses.get(request.service)
         if status is None:
-            raise GRPCError(Status.NOT_FOUND, f"there is no service {request.service!r} here")
+            raise GRPCError(Status.NOT_FOUND, f"service {request.service!r} not found")
         await stream.send_message(HealthCheckResponse(status=status))
 
     async def _watch(self, stream: Any) -> None:
-        request: HealthCheckRequest = await stream.recv_message()
-        told = None
+        with self._streams.one(stream):
+            request: HealthCheckRequest = await stream.recv_message()
+            watch = object()
+            self._watches.add(watch)
+            try:
+                await self._send(stream, request.service, watch)
+            finally:
+                self._watches.discard(watch)
+                self._caught_up(watch)
+
+    async def _send(self, stream: Any, service: str, watch: object) -> None:
+        sent = None
         while True:
             changed = self._changed
-            status = self._statuses.get(request.service, SERVICE_UNKNOWN)
-            if status != told:
+            status = self._statuses.get(service, SERVICE_UNKNOWN)
+            if status != sent:
                 await stream.send_message(HealthCheckResponse(status=status))
-                told = status
-            await changed.wait()
+                sent = status
+            if changed is self._changed:
+                self._caught_up(watch)
+                await changed.wait()
+
+    def _caught_up(self, watch: object) -> None:
+        self._behind.discard(watch)
+        if not self._behind:
+            self._sent.set()

@@ -85,6 +85,10 @@ class ServerStream(Stream[Any, Any]):
         """End the call with this status in so many seconds, wherever its handler stands by then."""
         self._end(error, trio.current_time() + seconds)
 
+    def limit_message(self, size: int) -> None:
+        """Refuse messages over this size, too. To be called before the first one is received."""
+        self._parser = MessageParser(min(size, self._limits.message_size))
+
     @property
     def http2(self) -> Http2Stream:
         """The stream beneath, for a handler that passes bytes on."""

@@ -6,6 +6,8 @@ A request handed to a service belongs to it: it fills in and keeps what it is gi
 with the store and must not be changed. Clients on a channel inside the process copy accordingly.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from headway.service._access import Authorizer as Authorizer
 from headway.service._access import Decision as Decision
 from headway.service._lease import LeaseAuthorizer as LeaseAuthorizer
@@ -25,3 +27,15 @@ from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
 from headway.service._watch_wire import copied as copied
+
+if TYPE_CHECKING:
+    from headway.service._described import DescribedPayloads as DescribedPayloads
+
+
+def __getattr__(name: str) -> Any:
+    # Only a server that is asked for descriptions needs it: `import headway` is light.
+    if name != "DescribedPayloads":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from headway.service._described import DescribedPayloads
+
+    return DescribedPayloads

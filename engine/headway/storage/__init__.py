@@ -24,6 +24,7 @@ from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._besides import ChecksItself as ChecksItself
 from headway.storage._besides import ListsFences as ListsFences
+from headway.storage._besides import Probed as Probed
 from headway.storage._errors import FenceLowered as FenceLowered
 from headway.storage._errors import LeaseEnded as LeaseEnded
 from headway.storage._errors import StillOwns as StillOwns
@@ -41,6 +42,8 @@ from headway.storage._log import Cursor as Cursor
 from headway.storage._memory import MemoryBackend as MemoryBackend
 from headway.storage._open import open_store as open_store
 from headway.storage._open import store_exists as store_exists
+from headway.storage._problem import StoreProblem as StoreProblem
+from headway.storage._problem import find_problem as find_problem
 from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
 
 if TYPE_CHECKING:

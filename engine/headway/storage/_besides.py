@@ -1,4 +1,4 @@
-"""What stores may do besides `Backend`: say which fences they hold, and check what only they know. Found by method."""
+"""What stores may offer beyond `Backend`: list their fences, check themselves, be probed. Found by method."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ class ChecksItself(Protocol):
         ...
 
 
+class Probed(Protocol):
+    """A store that can tell more than a read whether it can be used."""
+
+    async def probe(self) -> None:
+        """Raise why the store can't be read or written now. Changes nothing, and makes no revision."""
+        ...
+
+
 def fence_lister(backend: Backend) -> Callable[[], Awaitable[Sequence[Fence]]] | None:
     """The store's `ListsFences.list_fences`, if it has it."""
     store: object = backend
@@ -34,3 +42,9 @@ def self_checker(backend: Backend) -> Callable[[], Awaitable[Sequence[str]]] | N
     """The store's `ChecksItself.check_itself`, if it has it."""
     store: object = backend
     return getattr(store, "check_itself", None)
+
+
+def prober(backend: Backend) -> Callable[[], Awaitable[None]] | None:
+    """The store's `Probed.probe`, if it has it."""
+    store: object = backend
+    return getattr(store, "probe", None)

@@ -16,14 +16,15 @@ import trio
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._besides import ListsFences
+from headway.storage._besides import ListsFences, Probed
 from headway.storage._errors import LeaseEnded
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease
 from headway.storage._log import CommitLog
 from headway.storage._resume import check_resumable
 from headway.storage._sqlite_check import check_file
-from headway.storage._sqlite_commit import RaiseRequest, Request, SettleRequest, WriteRequest
+from headway.storage._sqlite_commit import RaiseRequest, Request, SettleRequest, TouchRequest, WriteRequest
+from headway.storage._sqlite_connect import check_room
 from headway.storage._sqlite_file import OpenedFile, open_file
 from headway.storage._sqlite_gather import GatheredReads
 from headway.storage._sqlite_lease import AcquireRequest, EndRequest, read_leases
@@ -221,6 +222,15 @@ class SqliteBackend:
             log.release(pin)
         return LogWatch(log, opened.pulse, opened.at, cursor, within, RowSnapshot(rows))
 
+    async def probe(self) -> None:
+        """See `Probed.probe`."""
+        opened = self._use()
+        if opened.writer.failing:
+            # The touch needs a page or two. What SQLite has taken of a full disk may have room for it, and for no more.
+            await trio.to_thread.run_sync(check_room, opened.file.path)
+            await opened.writer.submit(TouchRequest())
+        await opened.readers.check()
+
     async def check_itself(self) -> Sequence[str]:
         """What is wrong with the file, each in a sentence; nothing when it is whole. Writes nothing."""
         path = self._use().file.path
@@ -291,5 +301,5 @@ async def open_sqlite(
         yield backend
 
 
-def _meets_the_protocol() -> tuple[Backend, ListsFences]:
-    return SqliteBackend(""), SqliteBackend("")
+def _meets_the_protocol() -> tuple[Backend, ListsFences, Probed]:
+    return SqliteBackend(""), SqliteBackend(""), SqliteBackend("")

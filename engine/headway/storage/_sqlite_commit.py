@@ -185,6 +185,20 @@ class SettleRequest(Request):
             connection.execute(sql.WRITE_FENCE, (self.fence.controller, self.fence.member, term, number, self.settled))
 
 
+class TouchRequest(Request):
+    """Write what is stored already, to see whether the disk takes it; makes no revision."""
+
+    __slots__ = ()
+
+    def check(self, connection: sqlite3.Connection) -> bool:  # noqa: ARG002  # as the others have it
+        """See `Request.check`."""
+        return False
+
+    def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
+        """See `Request.apply`."""
+        connection.execute(sql.WRITE_HEAD, (self.revision,))
+
+
 class BatchFailed(Exception):
     """The transaction of a batch failed as a whole. ``unusable``: and the file is not to be written to any more."""
 
@@ -253,7 +267,7 @@ def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: 
             request.error = error
             continue
         request.revision = revision = revision + request.made_revision
-        if request.made_revision or isinstance(request, SettleRequest):
+        if request.made_revision or isinstance(request, SettleRequest | TouchRequest):
             request.apply(connection, now)
     return revision
 

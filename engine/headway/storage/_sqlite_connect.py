@@ -6,6 +6,11 @@ import os
 import sqlite3
 from urllib.parse import quote
 
+from headway.errors import NotStored
+
+_ROOM = 64 << 10
+"""Bytes of room without which a disk counts as full, once a write has failed."""
+
 BUSY_TIMEOUT = 10.0
 """Seconds for which a transaction waits for another program that has locked the file."""
 
@@ -52,3 +57,11 @@ def explained(error: BaseException) -> str:
     code = code_of(error)
     meaning = _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF)
     return f"{error} ({meaning})" if meaning else str(error)
+
+
+def check_room(path: str) -> None:
+    """Raise NotStored if a disk has no room for a few writes."""
+    disk = os.statvfs(path)
+    room = disk.f_bavail * disk.f_frsize
+    if room < _ROOM:
+        raise NotStored(f"{path} has {room} bytes of room on its disk: make at least {_ROOM}")

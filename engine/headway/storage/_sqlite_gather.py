@@ -70,7 +70,7 @@ class GatheredReads:
         try:
             # Without the shield a cancellation before the thread has begun would end the reads of all the others.
             with trio.CancelScope(shield=True):
-                await self._readers.run(partial(_read_all, self._readers.path, batch))
+                await self._readers.run(partial(_read_all, self._readers, batch))
         except BaseException as error:
             for read in batch:
                 read.found, read.error = None, StoreUnusable(str(error))
@@ -89,12 +89,13 @@ def _not_now(_: object) -> trio.lowlevel.Abort:
     return trio.lowlevel.Abort.FAILED
 
 
-def _read_all(path: str, batch: list[_Read], connection: sqlite3.Connection) -> None:
+def _read_all(readers: Readers, batch: list[_Read], connection: sqlite3.Connection) -> None:
     for read in batch:
         try:
             read.found = read_one(connection, read.kind, read.key)
         except sqlite3.Error as error:
             # Where one page is damaged, what stands on the others is read all the same.
-            read.error = unreadable(path, error)
+            read.error = unreadable(readers.path, error)
+            readers.failed = partial(read_one, kind=read.kind, key=read.key)
         except StoreUnusable as error:
             read.error = error

@@ -39,11 +39,21 @@ class Readers:
         # Invariant: holds every connection that no thread is using; there are never more than `CONNECTIONS`.
         self._free: list[sqlite3.Connection] = []
         self._closed = False
+        # The last read at which SQLite failed, until `check` has tried it with success. One that has found a resource
+        # damaged is not meant: the others can be read.
+        self.failed: Callable[[sqlite3.Connection], object] | None = None
 
     async def run(self, read: Callable[[sqlite3.Connection], R]) -> R:
         """What ``read`` returns; once its thread has begun, a cancellation waits for its end."""
         self._refuse_when_closed()
         return await trio.to_thread.run_sync(self._lend, read, limiter=self._limiter)
+
+    async def check(self) -> None:
+        """Read, and raise what that fails with. A read that has failed before is tried again."""
+        failed = self.failed
+        await self.run(failed or read_head)
+        if self.failed is failed:
+            self.failed = None
 
     def _refuse_when_closed(self) -> None:
         # Before the limiter, too: who closes takes all of it, and gives nothing back.
@@ -63,6 +73,7 @@ class Readers:
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.Error as error:
+            self.failed = read
             raise unreadable(self.path, error) from error
         finally:
             self._free.append(connection)

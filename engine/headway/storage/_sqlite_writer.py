@@ -74,6 +74,9 @@ class GroupWriter:
     """The one writer of a store's file, shared by all who write.
 
     ``before_all`` makes what has to be done first in the next transaction, whoever has asked for it.
+
+    Attributes:
+        failing: True if the last transaction was not stored.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class GroupWriter:
         self._idle.set()
         self._refusal: Callable[[], HeadwayError] | None = None
         self._broken: BatchFailed | None = None
+        self.failing = False
         # Its own limit, so that a commit never waits for other people's threads.
         self._limiter = trio.CapacityLimiter(1)
 
@@ -143,11 +147,13 @@ class GroupWriter:
         except BaseException as error:
             # A failed batch, no thread for it, or an interrupt before it had one: told to all who wait.
             _tell_all(requests, error)
+            self.failing = True
             self._stop_if_unusable(error)
             if not isinstance(error, Exception):
                 raise
         else:
             self._floor = self._floor if floor is None else floor
+            self.failing = False
             self._publish(requests, head)
         finally:
             self._hand_on(batch)

@@ -23,7 +23,7 @@ from headway.storage._backend import (
     Within,
     refuse_repeated_keys,
 )
-from headway.storage._besides import ListsFences
+from headway.storage._besides import ListsFences, Probed
 from headway.storage._etcd import _commit, _lease
 from headway.storage._etcd._address import EtcdAddress, etcd_address
 from headway.storage._etcd._client import open_client
@@ -170,6 +170,10 @@ class EtcdBackend:
         with _commit.whole(opened):
             await _commit.record_settled(opened, fence, revision)
 
+    async def probe(self) -> None:
+        """See `Probed.probe`."""
+        await self._use().probe()
+
     async def list_fences(self) -> Sequence[Fence]:
         """See `ListsFences.list_fences`."""
         opened = self._use()
@@ -240,5 +244,5 @@ async def _opened(
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-def _meets_the_protocol() -> tuple[Backend, Shared, Believes, ListsFences]:
-    return EtcdBackend(""), EtcdBackend(""), EtcdBackend(""), EtcdBackend("")
+def _meets_the_protocol() -> tuple[Backend, Shared, Believes, ListsFences, Probed]:
+    return EtcdBackend(""), EtcdBackend(""), EtcdBackend(""), EtcdBackend(""), EtcdBackend("")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import trio
 
-from headway._gen.etcdserverpb import RangeRequest, TxnResponse
+from headway._gen.etcdserverpb import RangeRequest, TxnRequest, TxnResponse
 from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
 from headway.storage._etcd._client import CALL_TIMEOUT, EtcdClient
@@ -18,7 +18,7 @@ from headway.storage._etcd._layout import Layout
 from headway.storage._etcd._mirror import Mirror
 from headway.storage._etcd._records import etcd_revision, revision_of
 from headway.storage._etcd._together import Made, Together
-from headway.storage._etcd._transaction import Draft, transaction
+from headway.storage._etcd._transaction import Draft, putting, transaction, unchanged
 from headway.storage._tail import Pulse
 
 CATCH_UP = CALL_TIMEOUT
@@ -48,6 +48,7 @@ class Opened:
         pulse: beats at each commit that the mirror hears of; of the present mirror's watchers.
         heard: beats at everything that the mirror hears of, whichever mirror.
         counts: what was refused, and what had to be read anew.
+        failing: True if the last transaction failed.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Opened:
         self.counts = counts
         # The leases that were taken or kept alive here.
         self.kept: dict[str, Kept] = {}
+        self.failing = False
         self._suspect = suspect
         self._confirmations = Confirmations(nursery, self._catch_up)
         self._together = Together(self._write)
@@ -145,9 +147,19 @@ class Opened:
         try:
             reply = await self.client.write(transaction(self.layout, drafts, nonce))
         finally:
+            self.failing = reply is None
             if reply is None or not reply.succeeded:
                 given.pop(nonce, None)
         return reply
+
+    async def probe(self) -> None:
+        """Raise why etcd can't be asked, or takes no writes."""
+        await self.confirm()
+        if self.failing:
+            # No key was ever put at revision -1, so that nothing is written; without room etcd refuses it all the same.
+            never = unchanged(self.layout.anchor, -1)
+            await self.client.read(TxnRequest(compare=[never], success=[putting(self.layout.anchor)]))
+            self.failing = False
 
     async def believe_anew(self, believed: Mirror) -> None:
         """After a commit that was refused for what it compares: wait until the mirror knows better."""

@@ -1,0 +1,127 @@
+"""`headway serve` as a process: how it ends, what it logs, and what becomes of it without its standard streams."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import headway
+from headway.client import LeaseClient
+from headway.rpc import open_channel
+from headway.storage import check_store
+from tests.cli import failing, served, spinning
+from tests.cli.conftest import HEADWAY, ROOT, Started, address_of, interrupt
+from tests.cli.terminal import Terminal, address
+from tests.helpers.etcd_server import EtcdServer
+
+SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")
+SECONDS = 40
+
+
+def test_a_reconcile_that_spins_is_named_by_its_line_and_ended(start: Started) -> None:
+    """Trio never hears of the signal; the process ends all the same."""
+    process = start("serve", "tests.cli.spinning:app", "--listen", "127.0.0.1:0", "--hard-exit", "0.1")
+    trio.run(_write, address_of(process), spinning.app, spinning.THING.new("one"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "spinning\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 70, errors
+    assert "worker 0 of things has not ended within" in errors
+    lines = Path(spinning.__file__).read_text().splitlines()
+    spins = range(lines.index("        while True:") + 1, len(lines) + 1)
+    assert any(f'{spinning.__file__}", line {line}, in things' in errors for line in spins), errors
+    assert errors.count("has not ended within") == 1, "what only waits for its turn is to blame for nothing"
+
+
+async def _write(where: str, app: headway.App, resource: headway.Resource[Any]) -> None:
+    with trio.fail_after(SECONDS):
+        async with headway.connect(where, app) as client:
+            await client.write(resource)
+
+
+@pytest.fixture
+def lost() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that are ended with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait(SECONDS)
+
+
+@pytest.mark.parametrize("lose", ["closed", "reader gone"])
+def test_it_serves_without_its_standard_output(lost: list[subprocess.Popen[bytes]], tmp_path: Path, lose: str) -> None:
+    """Its parent has closed it, or has gone. What it logs at every reconcile goes nowhere, and into no file."""
+    where, shell = f"unix:{tmp_path}/server", ["sh", "-c", 'exec "$@" >&- <&-', "sh"]
+    command = [*HEADWAY, "serve", "tests.cli.served:app", "--listen", where, "--verbose", "--store", "sqlite:a.db"]
+    options: dict[str, Any] = {
+        "cwd": tmp_path,
+        "env": os.environ | {"PYTHONPATH": str(ROOT)},
+        "stderr": subprocess.PIPE,
+    }
+    if lose == "closed":
+        process = subprocess.Popen([*shell, *command], **options)
+    else:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, **options)
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+    lost.append(process)
+    while not (tmp_path / "server").exists():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+    for name in ("core", "edge"):
+        trio.run(_write, where, served.app, served.TEAM.new(name))
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, errors) == (0, b"")
+    assert trio.run(check_store, f"sqlite:{tmp_path}/a.db") == []
+
+
+def test_verbose_logs_everything_and_all_frames_of_an_error(start: Started) -> None:
+    """Without it, what an operator should know."""
+    process = start("serve", "tests.cli.failing:app", "--listen", "127.0.0.1:0", "--verbose")
+    said = ""
+    assert process.stdout is not None
+    for wanted in ("listening on ", "RunStarted", "in things", "in deeper"):
+        while wanted not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+            if line.startswith("listening on "):
+                trio.run(_write, line.split()[-1], failing.app, failing.THING.new("one"))
+    assert interrupt(process)[0] == 0
+
+
+async def test_a_process_leads_under_the_name_that_it_was_given(terminal: Terminal, etcd: EtcdServer) -> None:
+    """On a store that others may have open, too."""
+    store = f"etcd://{etcd.endpoint}{etcd.new_prefix()}"
+    serving = terminal.start(*SERVE, "--store", store, "--process", "web-1")
+    async with open_channel(await address(serving)) as channel:
+        leases: Sequence[Any] = ()
+        with trio.fail_after(SECONDS):
+            while not any(each.name == "staff/teams" for each in leases):
+                leases = await LeaseClient(channel).list()
+        assert {each.holder for each in leases} == {"web-1"}
+
+
+async def test_a_process_has_a_name_only_where_others_share_its_store(terminal: Terminal) -> None:
+    """Elsewhere the option would do nothing; a name must be one."""
+    for options, said in (
+        (["--process", "web-1"], "--process web-1: only processes that share a store in etcd need names"),
+        (["--process", "web 1", "--store", "etcd://127.0.0.1:1/a"], "must be a name of up to 63 letters"),
+        (["--process", "server", "--store", "etcd://127.0.0.1:1/a"], "is the name of a process that has the store"),
+        (["--hard-exit", "0"], "--hard-exit"),
+    ):
+        done = await terminal(*SERVE, *options)
+        assert done.returncode == 2
+        assert said in done.stderr
+    done = await terminal("serve", "--forward", "127.0.0.1:1", "--process", "web-1")
+    assert "--process goes with an APP" in done.stderr

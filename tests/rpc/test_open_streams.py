@@ -1,0 +1,169 @@
+"""The services that anybody may call: how many of their streams there may be, for how long, and how large."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from trio.testing import MockClock
+
+import headway
+from headway.access import Access, Authorizer
+from headway.resource import decode
+from headway.rpc import (
+    DescribedFiles,
+    Health,
+    OpenStreams,
+    Reflection,
+    RemoteChannel,
+    Services,
+    open_channel,
+    open_server,
+)
+from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
+from headway.rpc._open_streams import REQUEST_SIZE
+from headway.rpc._reflection import IDLE, ServerReflectionRequest, ServerReflectionResponse
+
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+REFLECT = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+
+
+def bodies(type: Any) -> Any:
+    return lambda: lambda bodies: [decode(type, body) for body in bodies]
+
+
+DECODERS = {
+    CHECK: bodies(HealthCheckResponse),
+    WATCH: bodies(HealthCheckResponse),
+    REFLECT: bodies(ServerReflectionResponse),
+}
+
+
+@asynccontextmanager
+async def serving(streams: OpenStreams, listen: str = "127.0.0.1:0") -> AsyncIterator[tuple[str, Health]]:
+    services, health = Services(), Health(streams=streams)
+    services.add(health)
+    services.add(Reflection(services, DescribedFiles(()), streams=streams))
+    with trio.fail_after(200):
+        async with open_server(services, [listen]) as server:
+            yield server.addresses[0], health
+
+
+@asynccontextmanager
+async def connected(where: str) -> AsyncIterator[RemoteChannel]:
+    async with open_channel(where, decoders=DECODERS) as channel:
+        yield channel
+
+
+async def watching(stack: AsyncExitStack, channel: RemoteChannel) -> None:
+    """One more watch of health."""
+    stream = await stack.enter_async_context(channel.stream(WATCH, HealthCheckRequest()))
+    assert (await anext(stream)).status == 1
+
+
+async def reflecting(stack: AsyncExitStack, channel: RemoteChannel) -> None:
+    """One more stream of reflection."""
+    stream = await stack.enter_async_context(channel.duplex(REFLECT, ServerReflectionRequest(list_services="")))
+    answer = await anext(aiter(stream))
+    assert answer.list_services_response.service
+
+
+@pytest.mark.parametrize("begin", [watching, reflecting])
+@pytest.mark.parametrize(("bound", "where"), [((2, 9), "this connection"), ((9, 2), "this server")])
+async def test_streams_beyond_a_bound_are_refused_and_those_that_end_make_room(
+    begin: Any, bound: tuple[int, int], where: str
+) -> None:
+    """Unary calls go on."""
+    streams = OpenStreams(*bound)
+    async with serving(streams) as (address, _), connected(address) as channel, AsyncExitStack() as stack:
+        async with AsyncExitStack() as first:
+            await begin(first, channel)
+            await begin(first, channel)
+            with pytest.raises(GRPCError, match=f"{where} has 2 open streams") as refused:
+                await begin(stack, channel)
+            assert refused.value.status is Status.RESOURCE_EXHAUSTED
+            answer = await channel.unary(CHECK, HealthCheckRequest(), HealthCheckResponse)
+            assert answer.status == 1
+        while streams.open:
+            await trio.lowlevel.checkpoint()
+        await begin(stack, channel)
+
+
+async def test_another_connection_has_room_of_its_own() -> None:
+    """One that has all of its streams takes nothing from it."""
+    async with serving(OpenStreams(1, 9)) as (address, _), AsyncExitStack() as stack:
+        for _ in range(3):
+            await watching(stack, await stack.enter_async_context(connected(address)))
+
+
+async def test_a_stream_of_reflection_without_a_request_ends(autojump_clock: MockClock, tmp_path: Path) -> None:  # noqa: ARG001  # the test runs by it
+    """A minute after the last one; a watch of health stays."""
+    streams = OpenStreams()
+    async with (
+        serving(streams, f"unix:{tmp_path}/server") as (address, health),
+        connected(address) as channel,
+        channel.duplex(REFLECT, ServerReflectionRequest(list_services="")) as call,
+        channel.stream(WATCH, HealthCheckRequest()) as watch,
+    ):
+        answers = aiter(call)
+        assert (await anext(watch)).status == 1
+        await anext(answers)
+        await trio.sleep(IDLE - 1)
+        await call.send(ServerReflectionRequest(list_services=""))
+        await anext(answers)
+        asked = trio.current_time()
+        with pytest.raises(StopAsyncIteration):
+            await anext(answers)
+        assert trio.current_time() - asked == pytest.approx(IDLE, abs=1)
+        assert streams.open == 1
+        health.set_all(serving=False)
+        assert (await anext(watch)).status == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "request_of"),
+    [
+        (CHECK, lambda text: HealthCheckRequest(service=text)),
+        (WATCH, lambda text: HealthCheckRequest(service=text)),
+        (REFLECT, lambda text: ServerReflectionRequest(file_containing_symbol=text)),
+    ],
+)
+async def test_a_request_over_a_few_kilobytes_is_refused(path: str, request_of: Any) -> None:
+    """By its length."""
+    streams = OpenStreams()
+    async with serving(streams) as (address, _), connected(address) as channel:
+        call = partial(channel.stream, path, request_of("x" * REQUEST_SIZE))
+        with pytest.raises(GRPCError) as refused:
+            async with channel.duplex(path, request_of("x" * REQUEST_SIZE)) if path == REFLECT else call() as answers:
+                await anext(aiter(answers))
+        assert refused.value.status is Status.RESOURCE_EXHAUSTED
+        assert streams.open == 0
+
+
+async def test_an_engine_bounds_the_streams_of_callers_without_a_token() -> None:
+    """A hundred on one connection of a foreign client."""
+
+    def client(where: str) -> tuple[int, Any]:
+        with grpc.insecure_channel(where) as channel:
+            watches = [channel.unary_stream(WATCH)(b"", timeout=20) for _ in range(101)]
+            told = 0
+            code = None
+            for each in watches:
+                try:
+                    next(each)
+                    told += 1
+                except grpc.RpcError as error:
+                    code = error.code()
+            return told, code
+
+    async with headway.open_engine("memory:", listen=["127.0.0.1:0"], access=Authorizer(Access())) as engine:
+        told, code = await trio.to_thread.run_sync(client, engine.addresses[0])
+    assert (told, code) == (100, grpc.StatusCode.RESOURCE_EXHAUSTED)

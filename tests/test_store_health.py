@@ -1,0 +1,273 @@
+"""Health and the pages of an engine whose store fails, and recovers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from trio.testing import MockClock
+
+import headway
+from headway import _store_health, events, field
+from headway.errors import NotStored, StoreUnusable, Unavailable
+from headway.observe import Pages, open_pages
+from headway.resource import Key, Kind, decode, pb
+from headway.rpc import RemoteChannel, open_channel
+from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
+from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
+from headway.testing._conformance_tools import KIND, names, put, thing
+from tests.controller.test_store_went_back import went_back
+
+WATCH = "/grpc.health.v1.Health/Watch"
+SERVING, NOT_SERVING = 1, 2
+DECODERS: Any = {WATCH: lambda: lambda bodies: [decode(HealthCheckResponse, body) for body in bodies]}
+app = headway.App("staff")
+
+
+@headway.message
+class Team:
+    note: str = field(1)
+
+
+TEAM = app.type("staff", "v1", "Team", Team)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at stores more often than every two seconds."""
+    monkeypatch.setattr(_store_health, "EVERY", 0.02)
+
+
+class Watched:
+    """What one watch of health has been told, and the two pages."""
+
+    def __init__(self, engine: headway.Engine, stream: Any, http: httpx.AsyncClient, heard: list[object]) -> None:
+        self.engine = engine
+        self.heard = heard
+        self._stream = stream
+        self._http = http
+
+    async def status(self) -> int:
+        """The next one that is told."""
+        told: int = (await anext(self._stream)).status
+        return told
+
+    async def pages(self) -> tuple[int, int, str]:
+        """The codes of /healthz and /readyz, and the first line of that."""
+        ready = await self._http.get("/readyz")
+        return (await self._http.get("/healthz")).status_code, ready.status_code, ready.text.splitlines()[0]
+
+    def reported(self) -> list[str]:
+        wanted = events.StoreFailed, events.StoreRecovered
+        return [type(each).__name__ + " " + each.problem for each in self.heard if isinstance(each, wanted)]
+
+
+@asynccontextmanager
+async def watched(store: Any, service: str = "headway.resource.v1.ResourceService") -> AsyncIterator[Watched]:
+    heard: list[object] = []
+    with trio.fail_after(40):
+        async with (
+            headway.open_engine(store, app, listen=["127.0.0.1:0"], insecure=True, report=heard.append) as engine,
+            open_pages("127.0.0.1:0", engine.status, store=lambda: engine.store_problem) as address,
+            httpx.AsyncClient(base_url=f"http://{address}") as http,
+            open_channel(engine.addresses, decoders=DECODERS) as channel,
+            channel.stream(WATCH, HealthCheckRequest(service=service)) as stream,
+        ):
+            it = Watched(engine, stream, http, heard)
+            assert await it.status() == SERVING
+            await engine.wait_settled()
+            assert await it.pages() == (200, 200, "ok")
+            yield it
+
+
+async def test_a_store_that_must_be_opened_again_is_not_serving_and_not_healthy(tmp_path: Path) -> None:
+    """Its file was taken away: a restart may mend that."""
+    async with watched(f"sqlite:{tmp_path}/a.db") as it:
+        (tmp_path / "a.db").rename(tmp_path / "elsewhere.db")
+        with pytest.raises(Unavailable, match="moved or removed"):
+            await it.engine.client.write(TEAM.new("core"))
+        assert await it.status() == NOT_SERVING
+        assert await it.pages() == (503, 503, StoreProblem.UNUSABLE.value)
+        assert it.reported() == ["StoreFailed unusable"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A file system of its own with 1 MB, where this process may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this process may mount nothing")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+async def test_a_store_on_a_full_disk_is_not_serving_and_serves_again_when_there_is_room(small_disk: Path) -> None:
+    """Nobody has to write for that. A restart would mend nothing: the process is healthy."""
+    async with watched(f"sqlite:{small_disk}/a.db") as it:
+        ballast = small_disk / "ballast"
+        with pytest.raises(OSError, match="No space"):
+            ballast.write_bytes(bytes(2_000_000))
+        with pytest.raises(NotStored):
+            await it.engine.client.write(TEAM.new("large", Team(note="x" * 1_000_000)))
+        assert await it.status() == NOT_SERVING
+        assert (await it.pages())[0] == 200
+        ballast.unlink()
+        # A controller's own note may have found room in between.
+        while await it.status() != SERVING:
+            pass
+        assert it.reported()[:2] == ["StoreFailed away", "StoreRecovered away"]
+
+
+async def test_a_full_disk_is_a_problem_until_a_write_is_stored(small_disk: Path) -> None:
+    """Smaller writes may still find room in what SQLite has taken of the disk. A look makes no revision."""
+    async with open_sqlite(small_disk / "a.db") as backend:
+        await put(backend, thing("small"))
+        with pytest.raises(NotStored):
+            await put(backend, thing("large", "x" * 1_500_000))
+        here = backend.position
+        found = await find_problem(backend)
+        assert found is not None
+        assert found[0] is StoreProblem.AWAY
+        assert "bytes of room on its disk" in str(found[1])
+        assert backend.position == here
+        await put(backend, thing("other"))
+        assert await find_problem(backend) is None
+        assert await names(backend) == ["other", "small"]
+
+
+async def test_a_damaged_file_is_a_problem_as_long_as_it_can_not_be_read(tmp_path: Path) -> None:
+    """It is tried again with the read that has failed."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        for index in range(60):
+            await put(backend, thing(f"n{index:02}", f"{index:02}" * 300))
+    content = path.read_bytes()
+    page = content.index(b"32" * 300) // 4096 * 4096
+    last = content.rindex(b"32" * 300) // 4096 * 4096
+    async with open_sqlite(path) as backend:
+        assert await find_problem(backend) is None
+        for place in {page, last}:
+            _overwrite(path, place, b"\xaa" * 4096)
+        with pytest.raises(StoreUnusable, match="malformed"):
+            await backend.read(KIND, ("default", "default", "n32"))
+        for _ in range(2):
+            found = await find_problem(backend)
+            assert found is not None
+            assert found[0] is StoreProblem.AWAY
+            assert "malformed" in str(found[1])
+        for place in {page, last}:
+            _overwrite(path, place, content[place : place + 4096])
+        # A connection reads its pages anew when something was committed.
+        await put(backend, thing("new"))
+        assert await find_problem(backend) is None
+
+
+def _overwrite(path: Path, place: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(data)
+
+
+class Away(MemoryBackend):
+    """A store on a network: it can be cut off, answer late, and be closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut_off = False
+        self.silent = False
+        self.back = trio.Event()
+        self.closed = False
+
+    async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Any]:
+        if self.cut_off:
+            raise Unavailable("no leader")
+        if self.silent:
+            await self.back.wait()
+        return await super().read(kind, key)
+
+    @property
+    def position(self) -> Any:
+        if self.closed:
+            raise StoreUnusable("the store is closed")
+        return super().position
+
+
+@pytest.mark.parametrize(
+    ("how", "problem", "healthy"),
+    [
+        ("cut_off", StoreProblem.AWAY, 200),
+        ("silent", StoreProblem.AWAY, 200),
+        ("closed", StoreProblem.UNUSABLE, 503),
+    ],
+)
+async def test_a_store_that_is_away_is_not_serving_until_it_is_back(
+    how: str, problem: StoreProblem, healthy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a leader, silent, or closed; the whole server and every service alike."""
+    if how == "silent":
+        monkeypatch.setattr(_store_health, "PATIENCE", 0.1)
+    for service in ("", "grpc.health.v1.Health"):
+        store = Away()
+        async with watched(store, service) as it:
+            setattr(store, how, True)
+            assert await it.status() == NOT_SERVING
+            assert (await it.pages())[:2] == (healthy, 503)
+            assert it.engine.store_problem is problem
+            setattr(store, how, False)
+            store.back.set()
+            assert await it.status() == SERVING
+            name = problem.name.lower()
+            assert it.reported() == [f"StoreFailed {name}", f"StoreRecovered {name}"]
+
+
+async def test_a_watch_hears_of_a_server_that_stops(tmp_path: Path) -> None:
+    """Before it is ended."""
+    told: list[object] = []
+    where = f"unix:{tmp_path}/server"
+
+    async def follow(channel: RemoteChannel, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            async with channel.stream(WATCH, HealthCheckRequest()) as stream:
+                async for each in stream:
+                    told.append(each.status)
+                    if each.status == SERVING:
+                        task_status.started()
+        except GRPCError as error:
+            told.append(error.status)
+
+    with trio.fail_after(20):
+        async with (
+            open_channel(where, decoders=DECODERS) as channel,
+            trio.open_nursery() as nursery,
+            headway.open_engine("memory:", app, listen=[where], insecure=True),
+        ):
+            await nursery.start(follow, channel)
+    assert told == [SERVING, NOT_SERVING, Status.UNAVAILABLE]
+
+
+async def test_a_store_that_was_rolled_back_is_healthy_and_not_ready(autojump_clock: MockClock) -> None:  # noqa: ARG001  # the test runs by it
+    """A restart would forget what an operator has to accept."""
+    async with went_back() as it:
+        assert it.engine.store_problem is StoreProblem.ROLLED_BACK
+        pages = Pages(it.engine.status, store=lambda: it.engine.store_problem)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(pages), base_url="http://engine") as http:
+            assert (await http.get("/healthz")).status_code == 200
+            ready = await http.get("/readyz")
+            assert (ready.status_code, ready.text.splitlines()[0]) == (503, StoreProblem.ROLLED_BACK.value)
+        assert it.engine.accept_store()
+        await trio.sleep(10)
+        assert it.engine.store_problem is None
+        failed = [each for each in it.reported if isinstance(each, events.StoreFailed)]
+        assert [each.problem for each in failed] == ["rolled_back"]
