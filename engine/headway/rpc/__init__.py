@@ -20,6 +20,7 @@ from headway.rpc._limits import Rate as Rate
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
 from headway.rpc._wire import PIECE as PIECE
+from headway.rpc._wire import Encoded as Encoded
 from headway.rpc._wire import MessageParser as MessageParser
 from headway.rpc._wire import StreamDecoder as StreamDecoder
 from headway.rpc._wire import StreamEncoder as StreamEncoder

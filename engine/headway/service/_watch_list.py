@@ -19,6 +19,7 @@ from headway.resource import (
 from headway.service._access import Access
 from headway.service._admission import admit_within, resolve
 from headway.service._bookmarks import SpacedBookmarks, bookmark_interval
+from headway.service._bounds import check_position
 from headway.service._known import check_known
 from headway.service._refusals import STORE_ERRORS, refusal
 from headway.storage import Backend
@@ -30,10 +31,12 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
     It sends from inside no cancel scope and no nursery of its own, so that a channel inside the process may drive it.
     """
     request: pb.WatchListRequest = await stream.recv_message()
-    type = resolve(registry, request.type, "type")
+    type = resolve(registry, access, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
-    interval = bookmark_interval(request.bookmark_interval_ms)
     access.check_list(type.name, within)
+    interval = bookmark_interval(request.bookmark_interval_ms)
+    check_position(request.resume_after, "resume_after")
+    check_position(request.known, "known")
     version = type.name.version
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
