@@ -11,6 +11,7 @@ from headway.service._access import Decision as Decision
 from headway.service._lease import LeaseAuthorizer as LeaseAuthorizer
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
+from headway.service._metadata_filter import metadata_terms as metadata_terms
 from headway.service._refusals import FENCED as FENCED
 from headway.service._refusals import LEASE_LOST as LEASE_LOST
 from headway.service._refusals import NOT_STORED as NOT_STORED

@@ -17,8 +17,10 @@ TURN = 250
 
 # Bytes that are encoded in one go.
 _AT_ONCE = 1 << 20
-# What a stored resource takes besides its names and what it says: tags and lengths, uid, version and generation.
-_LEAST = 80
+# What a stored resource takes besides its names and what it says: tags and lengths, version and generation.
+_LEAST = 40
+# Likewise an entry of a map.
+_ENTRY = 4
 _RESOURCES = b"\x0a"
 _SHORT = 0x80
 
@@ -86,15 +88,24 @@ class Kept:
 
 def _least_size(resource: pb.Resource) -> int:
     """About how many bytes a resource takes on the wire, and certainly no more than that."""
-    size = _LEAST + len(resource.id.name)  # type: ignore[union-attr]  # stored ids are whole
+    size = _LEAST + _id_size(resource.id) + _id_size(resource.owner)
     if resource.data is not None:
-        size += len(resource.data.value)
+        size += len(resource.data.type_url) + len(resource.data.value)
     for key, value in resource.metadata.items():
-        size += len(key) + len(value)
-    for status in resource.status.values():
+        size += _ENTRY + len(key) + len(value)
+    for key, status in resource.status.items():
+        size += _ENTRY + len(key)
         for condition in status.conditions:
-            size += len(condition.type) + len(condition.message)
+            size += len(condition.type) + len(condition.reason) + len(condition.message)
     return size
+
+
+def _id_size(id: pb.Id | None) -> int:
+    if id is None or id.type is None or id.tenancy is None:
+        return 0
+    type, tenancy = id.type, id.tenancy
+    units = len(tenancy.partition) + len(tenancy.namespace)
+    return len(id.uid) + len(id.name) + len(type.group) + len(type.group_version) + len(type.kind) + units
 
 
 def _varint(value: int) -> bytes:

@@ -21,7 +21,7 @@ from headway.service._admission import admit_within, resolve
 from headway.service._bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._bounds import check_position
 from headway.service._known import check_known
-from headway.service._refusals import STORE_ERRORS, refusal
+from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.storage import Backend
 
 
@@ -37,6 +37,8 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
     interval = bookmark_interval(request.bookmark_interval_ms)
     check_position(request.resume_after, "resume_after")
     check_position(request.known, "known")
+    if request.snapshot_only and request.resume_after is not None:
+        raise invalid("snapshot_only must be false with resume_after: what goes on after a position has no snapshot")
     version = type.name.version
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
@@ -64,6 +66,8 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
             while True:
                 item = await upcoming()
                 await stream.send_message(_of_version(item, version))
+                if request.snapshot_only and isinstance(item, EndOfSnapshot):
+                    break
         finally:
             watch.close()
     except STORE_ERRORS as error:

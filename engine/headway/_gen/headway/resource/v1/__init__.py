@@ -480,6 +480,11 @@ class WatchListRequest(betterproto2.Message):
     that in its history, as one that was put back, answers DATA_LOSS.
     """
 
+    snapshot_only: "bool" = betterproto2.field(104, betterproto2.TYPE_BOOL)
+    """
+    End the stream after EndOfSnapshot: a list, however large, of one revision.
+    """
+
 
 default_message_pool.register_message("headway.resource.v1", "WatchListRequest", WatchListRequest)
 
