@@ -12,7 +12,7 @@ from grpclib.const import Status
 
 from headway.resource import FINALIZERS, AnyMessage, Position, pb
 from headway.storage import MemoryBackend
-from tests.helpers.calls import Calls, refused
+from tests.helpers.calls import Calls, over_the_network, refused
 from tests.helpers.declared import ULID, a_note, a_status, a_type, an_id, id_of, registry
 
 LONG = "x" * 4_000_000
@@ -64,6 +64,9 @@ NESTED = base64.urlsafe_b64encode(b"[" * 700).decode()
 FENCE: dict[str, Any] = {"controller": "painter", "term": 1}
 
 
+FULL = a_status(ULID, *"abcdefghij")
+
+
 async def watched(calls: Calls, **rest: Any) -> object:
     async with calls.watch(a_type(), **rest) as items:
         return await anext(items)
@@ -77,6 +80,9 @@ FIELDS: dict[str, Callable[[Calls], Awaitable[object]]] = {
     "finalizers": lambda calls: calls.write(a_note(metadata={FINALIZERS: "x " * 101})),
     "a mark": lambda calls: calls.write(a_note(metadata={"deletionTimestamp": "2" * 1000})),
     "statuses": lambda calls: calls.write(a_note(status={str(each): a_status() for each in range(101)})),
+    "conditions in all": lambda calls: calls.write(
+        a_note(status={str(n): a_status(ULID, *"abcdef") for n in range(84)})
+    ),
     "a status key": lambda calls: calls.write(a_note(status={"k" * 256: a_status()})),
     "a type URL": lambda calls: calls.write(pb.Resource(id=an_id(), data=AnyMessage(type_url=LONG))),
     "store_id": lambda calls: calls.write(a_note(), store_id=LONG),
@@ -140,14 +146,20 @@ async def test_a_field_beyond_its_bound_is_refused(calls: Calls, field: str) -> 
 
 
 async def test_what_is_at_its_bound_is_taken(calls: Calls) -> None:
-    """As much metadata, and as many statuses and conditions, as a resource may have; and not one status more."""
+    """As much metadata, and as many statuses and conditions, as a resource may have; over the network and back, too."""
     metadata = {f"{each:0255}": "v" for each in range(1000)}
     stored = await calls.stored(a_note(metadata=metadata))
-    full = a_status(stored.generation, *["c" * 255] * 100)
+    full = a_status(stored.generation, *["c" * 255] * 5)
+    for condition in full.conditions:
+        condition.reason, condition.message = "reason", "message"
+        condition.resource = pb.Reference(type=a_type(), name="other", section="part")
     for each in range(100):
         await calls.write_status(id_of(stored), full, key=f"{each:0255}")
-    await refused(
-        calls.write_status(id_of(stored), full, key="more"), Status.FAILED_PRECONDITION, "has 100 statuses, and may"
-    )
-    stored = (await calls.read(an_id())).resource  # type: ignore[assignment]  # it is there
-    await calls.write(stored)
+    short = a_status(stored.generation)
+    said = "it has 100 other statuses, and may have 100 in all"
+    await refused(calls.write_status(id_of(stored), short, key="more"), Status.FAILED_PRECONDITION, said)
+    more = a_status(stored.generation, *["c"] * 6)
+    said = "it would have 501 conditions, and may have 500 in all"
+    await refused(calls.write_status(id_of(stored), more, key=f"{7:0255}"), Status.FAILED_PRECONDITION, said)
+    async with over_the_network(calls.backend, registry()) as remote:
+        await remote.write((await remote.read(an_id())).resource)

@@ -19,6 +19,7 @@ from headway.resource._builtin import NAMESPACE as NAMESPACE
 from headway.resource._builtin import PARTITION as PARTITION
 from headway.resource._builtin import TOMBSTONE as TOMBSTONE
 from headway.resource._describe import describe as describe
+from headway.resource._field_count import check_field_count as check_field_count
 from headway.resource._ids import Key as Key
 from headway.resource._ids import Kind as Kind
 from headway.resource._ids import ResourceId as ResourceId

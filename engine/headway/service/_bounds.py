@@ -23,6 +23,10 @@ MAX_STATUSES = 100
 MAX_CONDITIONS = 100
 """Conditions of one status."""
 
+MAX_ALL_CONDITIONS = 500
+"""Conditions of all statuses of one resource. With them, and with its metadata, it has fewer fields than a server
+decodes of one request, so that what has been read can be written back."""
+
 MAX_STATUS_SIZE = 64 << 10
 """Characters of one status."""
 
@@ -77,6 +81,8 @@ def check_statuses(statuses: Mapping[str, pb.Status]) -> None:
     """Refuse more statuses than a resource may have, and any that is too large by itself."""
     if len(statuses) > MAX_STATUSES:
         raise invalid(f"resource.status has {len(statuses)} statuses: it must have at most {MAX_STATUSES}")
+    if (count := sum(len(status.conditions) for status in statuses.values())) > MAX_ALL_CONDITIONS:
+        raise invalid(f"resource.status has {count} conditions: it must have at most {MAX_ALL_CONDITIONS} in all")
     for key, status in statuses.items():
         check_text("resource.status: key", key)
         check_status(status, f"resource.status[{key!r}]")
@@ -97,6 +103,17 @@ def check_status(status: pb.Status, field: str) -> None:
         size += len(condition.type) + len(condition.reason) + len(condition.message)
     if size > MAX_STATUS_SIZE:
         raise invalid(f"{field} has {size} characters: it must have at most {MAX_STATUS_SIZE} in all")
+
+
+def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -> str | None:
+    """What keeps a resource that has these statuses from having this one, too, or None."""
+    others = [each for other, each in stored.items() if other != key]
+    if len(others) >= MAX_STATUSES:
+        return f"it has {len(others)} other statuses, and may have {MAX_STATUSES} in all"
+    count = sum(len(each.conditions) for each in others) + len(status.conditions)
+    if count > MAX_ALL_CONDITIONS:
+        return f"it would have {count} conditions, and may have {MAX_ALL_CONDITIONS} in all statuses"
+    return None
 
 
 def check_position(message: pb.Position | None, field: str) -> None:

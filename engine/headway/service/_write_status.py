@@ -12,7 +12,7 @@ from grpclib import GRPCError
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
 from headway.service._access import Access
 from headway.service._admission import admit_id, admit_reference
-from headway.service._bounds import MAX_STATUSES, check_status, check_text
+from headway.service._bounds import check_status, check_text, room_problem
 from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
@@ -42,11 +42,8 @@ async def write_status(
             raise not_found(f"{resource_id(wanted)} with uid {wanted.uid} is not there")
         known = stored.status.get(request.key)
         try:
-            if known is None and len(stored.status) >= MAX_STATUSES:
-                raise precondition(
-                    f"{resource_id(wanted)} has {len(stored.status)} statuses, and may have {MAX_STATUSES}: "
-                    "keep this one under the key of another"
-                )
+            if problem := room_problem(stored.status, request.key, status):
+                raise precondition(f"{resource_id(wanted)}: {problem}")
             _check(stored, type, request)
             if known is not None:
                 _check_not_older(known, status, request)
