@@ -57,12 +57,12 @@ async def test_denied_is_the_same_whether_the_resource_is_there_or_not() -> None
             f"{SERVICE}/Write", request, pb.WriteResponse
         )
 
-    denied = "Note theirs may not be read by you"
+    unknown = "permission denied: no rule of yours is about type tests.v1.Note"
     missing = 'verbs: [read], type: tests.v1.Note, partition: "default", namespace: "default", name_prefix: "theirs"'
-    hint = f"{denied}: no rule of yours covers all of it; ask for one such as {{{missing}}}"
+    hint = f"Note theirs may not be read by you: no rule of yours covers all of it; ask for one such as {{{missing}}}"
     assert before == [
         (Status.UNAUTHENTICATED, REFUSED),
-        (Status.PERMISSION_DENIED, denied),
+        (Status.PERMISSION_DENIED, unknown),
         (Status.PERMISSION_DENIED, hint),
     ]
     assert [await said(each, authorizer, backend, "theirs") for each in callers] == before
@@ -93,6 +93,7 @@ class Recording:
             answers = {
                 "read": self._caller.may_read(name) is Decision.ALLOWED,
                 "write": self._caller.may_write(name),
+                "delete": self._caller.may_delete(name),
                 "list": self._caller.may_list(type, tenancy.partition, tenancy.namespace),
             }
             self.meanwhile()
@@ -130,11 +131,11 @@ async def answers(channel: InProcessChannel, method: str, request: object, text:
         ("Write", "write", "write"),
         ("MutateAndValidate", "write", "write"),
         ("WriteStatus", "write", "write_status"),
-        ("Delete", "write", "delete"),
+        ("Delete", "delete", "delete"),
     ],
 )
 async def test_the_method_called_tells_which_verb_is_meant(method: str, question: str, verb: str) -> None:
-    """A service that only knows reading, writing and listing is answered by all six verbs."""
+    """A service that only knows reading, writing, deleting and listing is answered by all six verbs."""
     asked = {}
     for each in VERBS:
         text, access = token_for(rule(each))
@@ -203,7 +204,7 @@ async def test_a_token_that_ends_in_a_call_hides_no_write_and_cuts_no_list(metho
     channel = recording(authorizer, lambda: authorizer.replace(Access()))
     is_write = method in ("Write", "WriteStatus", "Delete")
     if is_write:
-        assert (await answers(channel, method, pb.ListRequest(), text))["write"]
+        assert (await answers(channel, method, pb.ListRequest(), text))["delete"]
     else:
         with pytest.raises(GRPCError, match=REFUSED):
             await answers(channel, method, pb.ListRequest(), text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -56,7 +56,16 @@ class Failing:
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        raise NotImplementedError
+        assert (path[0], metadata) == ("/", None)
+        self.requests.append(request)
+        return self._fail()
+
+    @asynccontextmanager
+    async def _fail(self) -> AsyncIterator[AsyncIterator[Any]]:
+        await trio.lowlevel.checkpoint()
+        assert isinstance(self.ending, BaseException)
+        raise self.ending
+        yield  # It is a generator, as the decorator wants.
 
 
 class Heard:
@@ -170,7 +179,7 @@ async def test_a_store_that_cannot_be_read_is_unavailable(broken: str) -> None:
         async def _fail(self, *_: object, **__: object) -> Any:
             raise StoreUnusable("the store is closed")
 
-        read = list = list_by_owner = _fail  # every way to read
+        read = watch = list_by_owner = _fail  # every way to read: a list is the beginning of a watch
 
     calls = Calls(Broken(), registry())
     with pytest.raises(Unavailable, match="the store is closed"):

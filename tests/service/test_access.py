@@ -32,12 +32,18 @@ EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
 
 class Guard:
-    """Denies by name: ``denied`` anything, ``secret`` what says "secret", ``unlisted`` and ``unread`` types."""
+    """Denies by name: ``denied`` anything, ``secret`` what says "secret", ``unlisted`` and ``unread`` types, and
+    nothing that is ``kept`` may be deleted. Nothing is known of ``unknown`` types.
+    """
 
     def __init__(self) -> None:
         self.unlisted: set[TypeName] = set()
         self.unread: set[TypeName] = set()
+        self.unknown: set[TypeName] = set()
         self.asked: list[tuple[str, str]] = []
+
+    def may_know(self, type: TypeName) -> bool:
+        return type not in self.unknown
 
     def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:
         self.asked.append(("read", id.name))
@@ -52,6 +58,10 @@ class Guard:
     def may_write(self, id: ResourceId, resource: Resource[Any] | None) -> bool:
         self.asked.append(("write", id.name))
         return not id.name.startswith("denied") and (resource is None or resource.data.text != "forbidden")
+
+    def may_delete(self, id: ResourceId) -> bool:
+        self.asked.append(("delete", id.name))
+        return not id.name.startswith(("denied", "kept"))
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
         self.asked.append(("list", f"{partition}/{namespace}"))

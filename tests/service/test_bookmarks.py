@@ -136,10 +136,16 @@ async def test_a_bookmark_of_another_incarnation_waits_for_nothing(autojump_cloc
 class NothingToSee:
     """Hides everything."""
 
+    def may_know(self, type: TypeName) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
     def may_read(self, id: ResourceId, resource: Resource[object] | None) -> Decision:  # type: ignore[type-var]  # noqa: ARG002
         return Decision.DENIED
 
     def may_write(self, id: ResourceId, resource: object) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
+    def may_delete(self, id: ResourceId) -> bool:  # noqa: ARG002 - likewise
         return True
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise

@@ -26,6 +26,9 @@ class WriteOnly:
     def __init__(self, by: str) -> None:
         self._by = by
 
+    def may_know(self, type: TypeName) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
     def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:
         if self._by == "name":
             return Decision.ALLOWED if id.name == "boss" else Decision.DENIED
@@ -34,6 +37,9 @@ class WriteOnly:
         return Decision.DENIED if SECRET in str(resource.metadata) else Decision.ALLOWED
 
     def may_write(self, id: ResourceId, resource: Resource[Any] | None) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
+    def may_delete(self, id: ResourceId) -> bool:  # noqa: ARG002 - likewise
         return True
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise

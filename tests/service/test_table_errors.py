@@ -269,10 +269,16 @@ class Gate:
     def __init__(self, *denied: str) -> None:
         self._denied = denied
 
+    def may_know(self, type: TypeName) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
     def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:  # noqa: ARG002 - the protocol's
         return Decision.DENIED if "read" in self._denied else Decision.ALLOWED
 
     def may_write(self, id: ResourceId, resource: Resource[Any] | None) -> bool:  # noqa: ARG002 - likewise
+        return "write" not in self._denied
+
+    def may_delete(self, id: ResourceId) -> bool:  # noqa: ARG002 - likewise
         return "write" not in self._denied
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise

@@ -19,7 +19,7 @@ from headway.resource import Registry, ResourceId, Scope, TypeName
 from headway.service import Decision
 
 # The service asks whether something may be written or listed; the method that was called tells which verb that is.
-_WRITES: dict[str, Verb] = {"WriteStatus": "write_status", "Delete": "delete"}
+_WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
 # What these have done is done: their reply, whatever has happened meanwhile, is the only word of it.
 _DONE = ("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled")
@@ -45,8 +45,12 @@ class Caller:
         return Decision.ALLOWED if allowed else Decision.DENIED
 
     def may_write(self, id: ResourceId, resource: object = None) -> bool:  # noqa: ARG002  # likewise
-        """Whether this resource may be written or deleted, or its status written, whichever was called."""
+        """Whether this resource may be written, or its status, whichever was called."""
         return self._identity.allows(self._write_verb, id.type, id.partition, id.namespace, id.name)
+
+    def may_delete(self, id: ResourceId) -> bool:
+        """Whether this resource may be deleted, or marked for deletion."""
+        return self._identity.allows("delete", id.type, id.partition, id.namespace, id.name)
 
     def may_know(self, type: TypeName) -> bool:
         """Whether the type may be described: to who may do anything with it."""

@@ -19,6 +19,7 @@ from headway.client._arguments import (
 )
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
+from headway.client._snapshot import Snapshot, read_snapshot
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
 from headway.errors import Conflict, Fenced, HeadwayError, InvalidArgument, NotFound, OutcomeUnknown, Unavailable
@@ -129,7 +130,9 @@ class Client:
         """All resources of a type, in order of partition, namespace and name; ``*`` is any.
 
         ``filter`` is of the metadata: ``"colour=red, size!=big, urgent, !done"`` lets through what meets all terms.
-        ``min_revision`` is as for `read`.
+        ``min_revision`` is as for `read`. The list is of one revision. Over a network it comes in pieces, as the
+        beginning of a watch does; a caller who may list and not watch gets it as one reply, of at most 64 MiB, and
+        reads a larger one by `pages`.
         """
         request = pb.ListRequest(
             type=type.name.message(),
@@ -138,9 +141,20 @@ class Client:
             metadata_filter=filter,
             min_revision=min_revision,
         )
+        if not self._channel.settles_writes and (found := await self._snapshot(request)) is not None:
+            check_position(found.position.message(), min_revision)
+            return [type.view(resource) for resource in found.resources]
         reply = await self._call("List", request, pb.ListResponse)
         check_position(reply.position, min_revision)
         return [type.view(resource) for resource in reply.resources]
+
+    async def _snapshot(self, request: pb.ListRequest) -> Snapshot | None:
+        if self._allow is not None:
+            self._allow("List", request)
+        try:
+            return await read_snapshot(self._channel, request, self._metadata)
+        except GRPCError as error:
+            raise client_error(error) from error
 
     async def pages(
         self,

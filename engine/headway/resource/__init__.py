@@ -19,6 +19,7 @@ from headway.resource._builtin import NAMESPACE as NAMESPACE
 from headway.resource._builtin import PARTITION as PARTITION
 from headway.resource._builtin import TOMBSTONE as TOMBSTONE
 from headway.resource._describe import describe as describe
+from headway.resource._field_count import check_field_count as check_field_count
 from headway.resource._ids import Key as Key
 from headway.resource._ids import Kind as Kind
 from headway.resource._ids import ResourceId as ResourceId
@@ -33,8 +34,10 @@ from headway.resource._markers import is_marked as is_marked
 from headway.resource._markers import set_finalizers as set_finalizers
 from headway.resource._message import field as field
 from headway.resource._message import message as message
+from headway.resource._names import MAX_NAME as MAX_NAME
 from headway.resource._names import did_you_mean as did_you_mean
 from headway.resource._names import name_problem as name_problem
+from headway.resource._names import quoted as quoted
 from headway.resource._names import type_problem as type_problem
 from headway.resource._payload import Payload as Payload
 from headway.resource._payload import copy_message as copy_message

@@ -7,11 +7,22 @@ import re
 from collections.abc import Iterable
 
 MAX_NAME = 63
+"""Characters of a name, a tenancy unit, and each part of a type's name."""
+
+_QUOTED = 100
+"""Characters of a value that an error quotes: what a caller sends may have millions."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _GROUP = re.compile(r"[a-z][a-z0-9_]+\Z")
 _VERSION = re.compile(r"v[a-z0-9]*[0-9]\Z")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]+\Z")
+
+
+def quoted(value: object) -> str:
+    """Return the value as an error quotes it: of a long text no more than its beginning."""
+    if isinstance(value, str) and len(value) > _QUOTED:
+        return f"{value[:_QUOTED]!r}…"
+    return repr(value)
 
 
 def name_problem(field: str, value: object) -> str | None:
@@ -22,7 +33,7 @@ def name_problem(field: str, value: object) -> str | None:
         return f"{field} is required"
     if len(value) > MAX_NAME or not _NAME.match(value):
         return (
-            f"{field} {value!r} is not a valid name: use 1 to {MAX_NAME} lower-case letters, digits "
+            f"{field} {quoted(value)} is not a valid name: use 1 to {MAX_NAME} lower-case letters, digits "
             "and hyphens, with a letter or digit at both ends"
         )
     return None
@@ -33,6 +44,8 @@ def type_problem(group: object, version: object, kind: object) -> str | None:
     for part, value in (("group", group), ("version", version), ("kind", kind)):
         if not isinstance(value, str):
             return f"{part} must be a string, not {value!r}"
+        if len(value) > MAX_NAME:
+            return f"{part} {quoted(value)} must have at most {MAX_NAME} characters"
     group, version, kind = str(group), str(version), str(kind)
     if not _GROUP.match(group):
         return f"group {group!r} must be snake_case and at least two characters, such as 'staff' or 'my_group'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headway.errors import DeclarationError, InvalidArgument
@@ -47,11 +47,19 @@ class Registry:
                 )
         self._types[type.name] = type
 
-    def resolve(self, name: TypeName) -> ResourceType[Any]:
-        """The type of this name. Raises InvalidArgument, which names what is known, when there is none."""
+    def find(self, name: TypeName) -> ResourceType[Any] | None:
+        """Return the type of this name, or None."""
+        return self._types.get(name)
+
+    def resolve(self, name: TypeName, may_know: Callable[[TypeName], bool] | None = None) -> ResourceType[Any]:
+        """The type of this name. Raises InvalidArgument when there is none.
+
+        The error names the types that are registered, but none for which ``may_know`` is false.
+        """
         found = self._types.get(name)
         if found is None:
-            hint = did_you_mean(str(name), [str(known) for known in self._types if known.group != "internal"])
+            named = [known for known in self._types if known.group != "internal"]
+            hint = did_you_mean(str(name), [str(each) for each in named if may_know is None or may_know(each)])
             raise InvalidArgument(f"type {name} is not registered{hint}")
         return found
 

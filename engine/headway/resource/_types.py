@@ -13,7 +13,7 @@ from headway._gen.headway.resource import v1 as pb
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import _message
 from headway.resource._ids import ResourceId, TypeName, type_name
-from headway.resource._names import name_problem, type_problem
+from headway.resource._names import name_problem, quoted, type_problem
 from headway.resource._payload import Payload, encode
 from headway.resource._resource import Resource
 from headway.resource._tenancy import DEFAULT_TENANCY, Scope, tenancy_within
@@ -151,9 +151,10 @@ class ResourceType(Generic[T]):
             # By far the most usual ones, and valid.
             return None
         if scope is Scope.CLUSTER and (partition or namespace):
-            return f"partition {partition!r} and namespace {namespace!r} must be empty: the type is cluster-scoped"
+            units = f"partition {quoted(partition)} and namespace {quoted(namespace)}"
+            return f"{units} must be empty: the type is cluster-scoped"
         if scope is Scope.PARTITION and namespace:
-            return f"namespace {namespace!r} must be empty: the type is partition-scoped"
+            return f"namespace {quoted(namespace)} must be empty: the type is partition-scoped"
         if scope is Scope.UNDEFINED:
             return (name_problem("partition", partition) if partition or namespace else None) or (
                 name_problem("namespace", namespace) if namespace else None

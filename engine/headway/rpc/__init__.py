@@ -24,6 +24,7 @@ from headway.rpc._plain_text import readable as readable
 from headway.rpc._services import Interceptor as Interceptor
 from headway.rpc._services import Services as Services
 from headway.rpc._wire import PIECE as PIECE
+from headway.rpc._wire import Encoded as Encoded
 from headway.rpc._wire import MessageParser as MessageParser
 from headway.rpc._wire import StreamDecoder as StreamDecoder
 from headway.rpc._wire import StreamEncoder as StreamEncoder

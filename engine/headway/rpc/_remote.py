@@ -51,6 +51,9 @@ class RemoteChannel:
 
     A failed connection is a GRPCError of status UNAVAILABLE. A call that a server certainly has not begun is sent
     again, to the next server if need be; one that it may have begun never is.
+
+    Attributes:
+        timeout: seconds for a unary call.
     """
 
     settles_writes = False
@@ -68,7 +71,7 @@ class RemoteChannel:
         self._watches = watches
         self._codec = codec
         self._decoders = decoders
-        self._timeout = timeout
+        self.timeout = timeout
         # Another host that is asked over plain TCP, to which no token may be sent.
         self._plain_text = plain_text
 
@@ -80,7 +83,7 @@ class RemoteChannel:
         """
         self._check_metadata(metadata)
         body = self._codec.encode(request)
-        ends = min(trio.current_time() + self._timeout, trio.current_effective_deadline())
+        ends = min(trio.current_time() + self.timeout, trio.current_effective_deadline())
         with trio.CancelScope(deadline=ends):
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
@@ -92,7 +95,7 @@ class RemoteChannel:
                         raise NotBegun(Status.UNAVAILABLE, str(error)) from error
         # A deadline of the caller's own raises its Cancelled here; this one is the channel's.
         await trio.lowlevel.checkpoint()
-        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} has not been answered in {self._timeout} s")
+        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} has not been answered in {self.timeout} s")
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None

@@ -18,7 +18,7 @@ from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._limits import Limits
 from headway.rpc._services import Services
-from headway.rpc._wire import Codec, MessageParser, StreamEncoder, framed
+from headway.rpc._wire import Codec, Encoded, MessageParser, StreamEncoder, framed
 
 
 class _Subtype(CodecBase):
@@ -44,7 +44,13 @@ _HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
 
 
 class ServerStream(Stream[Any, Any]):
-    """grpclib's server stream, in a Trio task: messages by our codec, within limits."""
+    """grpclib's server stream, in a Trio task: messages by our codec, within limits.
+
+    Attributes:
+        encodes: True: what is sent becomes bytes, as it doesn't inside a process.
+    """
+
+    encodes = True
 
     def __init__(
         self,
@@ -138,16 +144,19 @@ class ServerStream(Stream[Any, Any]):
     async def send_message(self, message: Any) -> None:
         """Send a message, or whatever the method's encoder takes. Waits while the client doesn't read."""
         await trio.lowlevel.checkpoint()
-        only = self._encoder is None and not self._cardinality.server_streaming
+        parts = message.pieces if isinstance(message, Encoded) else None
+        only = parts is None and self._encoder is None and not self._cardinality.server_streaming
         if only and not self._send_initial_metadata_done and self._held(message):
             return
         if not self._send_initial_metadata_done:
             await self.send_initial_metadata()
         self._send_message_done = True
-        if self._encoder is None:
+        if parts is None and self._encoder is not None:
+            parts = self._encoder(message)
+        if parts is None:
             await self.send_data(framed(self._message_codec.encode(message)))
         else:
-            for piece in self._encoder(message):
+            for piece in parts:
                 await self.send_data(piece)
                 await trio.lowlevel.checkpoint()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from grpclib.const import Cardinality, Handler
 
-from headway.resource import decode, encode
+from headway.resource import check_field_count, decode, encode
 from headway.rpc._wire import Codec, StreamEncoder
 
 Function = Callable[[Any], Awaitable[None]]
@@ -20,6 +20,24 @@ class FastCodec:
 
     encode = staticmethod(encode)
     decode = staticmethod(decode)
+
+
+MOST_FIELDS = 12_000
+"""Fields of one request, with those of all messages in it. A payload counts as one: it is bytes to the service."""
+
+# Bytes that are decoded without counting: they can't have more fields than are decoded in some milliseconds.
+_SHORT_REQUEST = 16 << 10
+
+
+class RequestCodec(FastCodec):
+    """The codec of a server: nobody makes it decode for long, before it is known who asks."""
+
+    @staticmethod
+    def decode(cls: type[Any], data: bytes) -> Any:
+        """The request. Raises PayloadError when it has more than MOST_FIELDS fields."""
+        if len(data) > _SHORT_REQUEST:
+            check_field_count(cls, data, MOST_FIELDS)
+        return decode(cls, data)
 
 
 class Services:
@@ -41,7 +59,7 @@ class Services:
         codec: Codec | None = None,
         otherwise: Function | None = None,
     ) -> None:
-        self.codec: Codec = codec or FastCodec()
+        self.codec: Codec = codec or RequestCodec()
         self.handlers: dict[str, Handler] = {}
         self.encoders: dict[str, StreamEncoder] = dict(encoders or {})
         self._interceptors = tuple(interceptors)

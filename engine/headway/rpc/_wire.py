@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import grpclib
@@ -23,6 +23,16 @@ StreamDecoder = Callable[[list[bytes]], list[Any]]
 PIECE = 64 << 10
 
 
+class Encoded:
+    """A message that a handler has encoded by itself, in pieces: a large one is never made in one go."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        size = sum(map(len, pieces))
+        self.pieces = [_head(size), *pieces]
+
+
 class Codec(Protocol):
     """How one message becomes bytes, and a message again."""
 
@@ -37,7 +47,11 @@ class Codec(Protocol):
 
 def framed(body: bytes) -> bytes:
     """A message as it stands in a stream: whether it is compressed (no), its length, itself."""
-    return len(body).to_bytes(_PREFIX, "big") + body
+    return _head(len(body)) + body
+
+
+def _head(size: int) -> bytes:
+    return size.to_bytes(_PREFIX, "big")
 
 
 class MessageParser:

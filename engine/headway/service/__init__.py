@@ -13,6 +13,7 @@ from headway.service._access import Decision as Decision
 from headway.service._lease import LeaseAuthorizer as LeaseAuthorizer
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
+from headway.service._metadata_filter import metadata_terms as metadata_terms
 from headway.service._origin import OriginService as OriginService
 from headway.service._origin import watch_encoders as watch_encoders
 from headway.service._refusals import FENCED as FENCED

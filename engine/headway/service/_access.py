@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.errors import PayloadError
 from headway.resource import (
     Registry,
     Resource,
@@ -16,7 +17,7 @@ from headway.resource import (
     pb,
     resource_id,
 )
-from headway.service._refusals import not_found
+from headway.service._refusals import invalid, not_found
 from headway.storage import Within
 
 
@@ -32,16 +33,30 @@ class Decision(enum.Enum):
 class Authorizer(Protocol):
     """Decides for the caller of the request that is being handled; who that is, it knows by itself.
 
-    It is asked after a request's shape was found right and before anything is looked up, so that its answer tells
-    nobody what there is. It must not wait.
+    It is asked once the names in a request are found valid, and before any other work: before further fields are
+    looked at, hooks run, or the store is read. Its answer tells nobody what there is. It must not wait.
     """
+
+    def may_know(self, type: TypeName) -> bool:
+        """Return True if the caller may do anything at all with a type of this name, registered or not.
+
+        To other callers a registered type looks like one that isn't: every verb refuses both in the same words.
+        """
+        ...
 
     def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:
         """Whether the resource may be read, by its id alone at first. With the resource NEEDS_RESOURCE is a denial."""
         ...
 
     def may_write(self, id: ResourceId, resource: Resource[Any] | None) -> bool:
-        """Whether it may be written, as given (None for a status) or deleted (None)."""
+        """Return True if the caller may write it. ``resource`` is as given, or None for a status.
+
+        Where a mutate hook has changed what was given, this is asked again with the result.
+        """
+        ...
+
+    def may_delete(self, id: ResourceId) -> bool:
+        """Return True if the caller may delete it, or mark it for deletion by a write."""
         ...
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
@@ -57,6 +72,15 @@ class Access:
         self._registry = registry
         # Whether there is anything to ask.
         self.restricted = authorizer is not None
+
+    def check_known(self, type: TypeName) -> None:
+        """Refuse a caller who may do nothing with a type of this name, whether or not it is registered."""
+        if not self.knows(type):
+            raise _denied(f"permission denied: no rule of yours is about type {type}")
+
+    def knows(self, type: TypeName) -> bool:
+        """Return True if the caller may do anything with a type of this name."""
+        return self._authorizer is None or self._authorizer.may_know(type)
 
     def check_read(self, id: pb.Id) -> None:
         """Refuse one who may not read what is called so, whether it is there or not."""
@@ -75,8 +99,21 @@ class Access:
         if self._authorizer is not None:
             name = resource_id(id)
             view = None if resource is None else self._registry.resolve(name.type).view(resource)
-            if not self._authorizer.may_write(name, view):
+            try:
+                allowed = self._authorizer.may_write(name, view)
+            except PayloadError as error:
+                raise invalid(f"resource.data of {name}: {error}") from None
+            if not allowed:
                 raise _denied(f"{name} may not be written by you")
+
+    def may_delete(self, id: pb.Id) -> bool:
+        """Return True if the caller may delete what is called so."""
+        return self._authorizer is None or self._authorizer.may_delete(resource_id(id))
+
+    def check_delete(self, id: pb.Id) -> None:
+        """Refuse one who may not delete what is called so, whether it is there or not."""
+        if not self.may_delete(id):
+            raise _denied(f"{resource_id(id)} may not be deleted by you")
 
     def check_list(self, type: TypeName, within: Within) -> None:
         """Refuse one who may not list a type there."""

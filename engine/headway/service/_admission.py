@@ -9,6 +9,7 @@ from grpclib.const import Status
 
 from headway.errors import HeadwayError, PayloadError
 from headway.resource import (
+    MAX_NAME,
     Key,
     Registry,
     Resource,
@@ -16,32 +17,48 @@ from headway.resource import (
     Scope,
     name_problem,
     pb,
+    quoted,
     resource_id,
     tenancy_within,
     type_name,
     type_problem,
 )
+from headway.service._access import Access
+from headway.service._bounds import MAX_TEXT, check_metadata, check_prefix, check_statuses, check_text
 from headway.service._refusals import invalid
 from headway.storage import Within
 
 Type = ResourceType[Any]
 
 
-def resolve(registry: Registry, message: pb.Type | None, field: str) -> Type:
-    """The registered type that a request names in ``field``."""
+def resolve(registry: Registry, access: Access, message: pb.Type | None, field: str) -> Type:
+    """The registered type that a request names in ``field``.
+
+    A caller who may do nothing with a type of this name is told so, in the same words whether or not it is registered.
+    """
     if message is None:
         raise invalid(f"{field} is required")
+    name = type_name(message)
+    type = registry.find(name)
+    if type is not None:
+        access.check_known(name)
+        return type
+    for part in ("group", "group_version", "kind"):
+        text = getattr(message, part)
+        if not text:
+            raise invalid(f"{field}.{part} is required")
+        if len(text) > MAX_NAME:
+            raise invalid(f"{field}.{part} {quoted(text)} must have at most {MAX_NAME} characters")
+    if not type_problem(*name):
+        access.check_known(name)
     try:
-        return registry.resolve(type_name(message))
+        return registry.resolve(name, access.knows)
     except HeadwayError as error:
-        for part in ("group", "group_version", "kind"):
-            if not getattr(message, part):
-                raise invalid(f"{field}.{part} is required") from None
         raise invalid(f"{field}: {error}") from None
 
 
 def admit_id(
-    registry: Registry, id: pb.Id | None, field: str, parent: tuple[str, str] | None = None
+    registry: Registry, access: Access, id: pb.Id | None, field: str, parent: tuple[str, str] | None = None
 ) -> tuple[Type, Key]:
     """Check an id, fill in the tenancy units that its type's scope has, and return its type and key.
 
@@ -51,7 +68,7 @@ def admit_id(
     """
     if id is None:
         raise invalid(f"{field} is required")
-    type = resolve(registry, id.type, f"{field}.type")
+    type = resolve(registry, access, id.type, f"{field}.type")
     id.type = type.message
     partition, namespace = type.default_units
     tenancy = id.tenancy
@@ -60,6 +77,8 @@ def admit_id(
         partition, namespace = tenancy_within(type.scope, given, parent)
     if tenancy is not None:
         partition, namespace = tenancy.partition or partition, tenancy.namespace or namespace
+    if id.uid:
+        check_text(f"{field}.uid", id.uid)
     problem = name_problem("name", id.name)
     if (partition, namespace) == type.default_units:
         id.tenancy = type.tenancy
@@ -83,8 +102,7 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
     for field, unit in (("partition", partition), ("namespace", namespace)):
         if unit not in ("", "*") and (problem := name_problem(field, unit)):
             raise invalid(f"tenancy of {type.name}: {problem}")
-    if name_prefix != name_prefix.lower():
-        raise invalid(f"name_prefix {name_prefix!r} must be lower case, as names are")
+    check_prefix(name_prefix)
     if type.scope is Scope.CLUSTER:
         if (partition, namespace) not in (("", ""), ("*", "*")):
             raise invalid(
@@ -101,13 +119,26 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
     return Within(partition, namespace, name_prefix)
 
 
-def admit_resource(registry: Registry, resource: pb.Resource | None) -> tuple[Type, Key, pb.Resource]:
-    """Everything that Write checks before it looks at the store. Returns the resource as mutated by its hooks."""
+def admit_resource(registry: Registry, access: Access, resource: pb.Resource | None) -> tuple[Type, Key, pb.Resource]:
+    """Everything that Write checks before it looks at the store. Returns the resource as mutated by its hooks.
+
+    The caller's rights come before the hooks, which are a program's own code, and before the fields that are no part
+    of a name.
+    """
     if resource is None:
         raise invalid("resource is required")
-    type, key = admit_id(registry, resource.id, "resource.id")
+    type, key = admit_id(registry, access, resource.id, "resource.id")
+    assert resource.id is not None
+    access.check_write(resource.id, resource)
     if resource.owner is not None:
-        admit_id(registry, resource.owner, "resource.owner", key[:2])
+        admit_id(registry, access, resource.owner, "resource.owner", key[:2])
+        # What is answered tells whether the owner is there.
+        access.check_read(resource.owner)
+    check_text("resource.version", resource.version)
+    if resource.metadata:
+        check_metadata(resource.metadata)
+    if resource.status:
+        check_statuses(resource.status)
     if resource.data is not None and resource.data.type_url != type.type_url:
         if _short(resource.data.type_url) != _short(type.type_url):
             raise invalid(
@@ -116,29 +147,40 @@ def admit_resource(registry: Registry, resource: pb.Resource | None) -> tuple[Ty
         # What precedes the name says nothing; without one form of it, equal payloads would not compare equal.
         resource.data.type_url = type.type_url
     if type.hooks.mutate is not None or type.hooks.validate is not None:
-        resource = _run_hooks(type, resource)
+        given = resource
+        resource = _mutated(type, given)
+        if resource is not given and access.restricted:
+            # An authorizer may decide by what the resource says, and the hook may have made it say something else.
+            assert resource.id is not None
+            access.check_write(resource.id, resource)
+            check_metadata(resource.metadata)
+        _validate(type, resource)
     return type, key, resource
 
 
-def _run_hooks(type: Type, resource: pb.Resource) -> pb.Resource:
-    hooks = type.hooks
-    if hooks.mutate is not None:
-        view: Resource[Any] = type.view(resource)
-        try:
-            hooks.mutate(view)
-            mutated = view.message()
-        except Exception as error:
-            _check_decodes(type, resource)
-            raise GRPCError(Status.INTERNAL, f"the mutate hook of {type.name} raised {error!r}") from error
-        resource = mutated
-    if hooks.validate is not None:
-        try:
-            # A view of its own: what is stored is what mutate has left, whatever validate does to it.
-            hooks.validate(type.view(resource))
-        except Exception as error:
-            _check_decodes(type, resource)
-            raise invalid(f"{resource_id(resource.id)}: {error}") from error
-    return resource
+def _mutated(type: Type, resource: pb.Resource) -> pb.Resource:
+    mutate = type.hooks.mutate
+    if mutate is None:
+        return resource
+    view: Resource[Any] = type.view(resource)
+    try:
+        mutate(view)
+        return view.message()
+    except Exception as error:
+        _check_decodes(type, resource)
+        raise GRPCError(Status.INTERNAL, f"the mutate hook of {type.name} raised {error!r}") from error
+
+
+def _validate(type: Type, resource: pb.Resource) -> None:
+    validate = type.hooks.validate
+    if validate is None:
+        return
+    try:
+        # A view of its own: what is stored is what mutate has left, whatever validate does to it.
+        validate(type.view(resource))
+    except Exception as error:
+        _check_decodes(type, resource)
+        raise invalid(f"{resource_id(resource.id)}: {error}") from error
 
 
 def _check_decodes(type: Type, resource: pb.Resource) -> None:
@@ -149,18 +191,21 @@ def _check_decodes(type: Type, resource: pb.Resource) -> None:
         raise invalid(f"resource.data of {resource_id(resource.id)}: {error}") from None
 
 
-def admit_reference(registry: Registry, reference: pb.Reference, field: str, parent: tuple[str, str]) -> str | None:
+def admit_reference(
+    registry: Registry, access: Access, reference: pb.Reference, field: str, parent: tuple[str, str]
+) -> str | None:
     """Fill in, in place, the tenancy of what a resource in ``parent`` refers to; says why it can name nothing, or None.
 
-    Its type need not be registered here; where it isn't, its tenancy is left as it is.
+    Its type need not be registered here. Where it isn't, or the caller may not know of it, its tenancy is left as it
+    is.
     """
     if reference.type is None:
         return f"{field}.type is required"
     name = type_name(reference.type)
     given = reference.tenancy or pb.Tenancy()
     partition, namespace = given.partition, given.namespace
-    if name in registry:
-        type = registry.resolve(name)
+    type = registry.find(name)
+    if type is not None and access.knows(name):
         partition, namespace = tenancy_within(type.scope, (partition, namespace), parent)
         problem = type.tenancy_problem(partition, namespace)
         reference.tenancy = pb.Tenancy(partition=partition, namespace=namespace)
@@ -173,4 +218,5 @@ def admit_reference(registry: Registry, reference: pb.Reference, field: str, par
 
 
 def _short(type_url: str) -> str:
-    return type_url.rpartition("/")[2] or "(no type)"
+    last = type_url[-MAX_TEXT:].rpartition("/")[2]
+    return last or "(no type)"

@@ -18,6 +18,7 @@ from headway.resource import (
 )
 from headway.service._access import Access
 from headway.service._admission import admit_id
+from headway.service._bounds import check_text
 from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._generation import generation_after
 from headway.service._read import check_version
@@ -34,9 +35,10 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
     Answers with a position and with what bears the name at that position: nothing, the resource marked for deletion
     where finalizers hold it, or another incarnation where the request named one that is gone.
     """
-    type, key = admit_id(registry, request.id, "id")
+    type, key = admit_id(registry, access, request.id, "id")
     assert request.id is not None
-    access.check_write(request.id, None)
+    access.check_delete(request.id)
+    check_text("version", request.version)
     check_deletable(type.kind, request.id.name)
     wanted_uid, name = request.id.uid, resource_id(request.id)
     fence = fence_of(request.fence)

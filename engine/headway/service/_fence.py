@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.resource import pb
+from headway.service._bounds import check_text
 from headway.service._lease_bounds import MAX_NUMBER, check_range, check_scope
 from headway.service._refusals import invalid, precondition
 from headway.storage import Backend, Fence, FenceLowered, lease_of
@@ -26,6 +27,7 @@ def fence_of(message: pb.Fence | None) -> Fence | None:
 
 def check_store(backend: Backend, store_id: str) -> None:
     """Refuse a write whose writer looks at another store, such as the one that this one was restored from."""
+    check_text("store_id", store_id)
     if store_id and store_id != (here := backend.position.store_id):
         raise precondition(f"store_id: the write is for store {store_id}, and this is {here}; read again from this one")
 

@@ -20,7 +20,7 @@ from grpclib import GRPCError
 from grpclib.const import Handler, Status
 
 from headway._gen.headway.lease import v1 as lease_pb
-from headway.resource import pb
+from headway.resource import pb, quoted
 from headway.service._fence import check_fence, check_granted, fence_of
 from headway.service._handlers import unary_handlers
 from headway.service._lease_bounds import (
@@ -33,7 +33,6 @@ from headway.service._lease_bounds import (
     check_scope,
     check_term,
     check_text,
-    shown,
 )
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
@@ -200,7 +199,7 @@ class LeaseService:
         if not message.controller:
             raise invalid("controller is required")
         if "#" in message.controller:
-            raise invalid(f"controller {shown(message.controller)} must have no #: what follows it is a field, member")
+            raise invalid(f"controller {quoted(message.controller)} must have no #: what follows it is a field, member")
         check_scope(message.controller, message.member)
         check_range("term", message.term, 0, MAX_NUMBER)
         check_range("number", message.number, 0, MAX_NUMBER)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from headway.resource import quoted
 from headway.service._refusals import invalid
 
 MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
@@ -20,7 +21,6 @@ MAX_NUMBER = 2**63 - 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*(#[A-Za-z0-9._/:-]+)?\Z")
 _CONTROLLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*\Z")
 _MEMBER = re.compile(r"[A-Za-z0-9._/:-]*\Z")
-_SHOWN = 60
 
 
 def check_lease(name: str, holder: str) -> None:
@@ -29,7 +29,7 @@ def check_lease(name: str, holder: str) -> None:
         raise invalid("name is required")
     if len(name) > MAX_TEXT or not _NAME.match(name):
         raise invalid(
-            f"name {shown(name)} is not a lease's: use up to {MAX_TEXT} letters, digits and - . _ / : that begin with "
+            f"name {quoted(name)} is not a lease's: use up to {MAX_TEXT} letters, digits and - . _ / : that begin with "
             "a letter or digit, and at most one #, before a controller's member"
         )
     if not holder:
@@ -40,7 +40,7 @@ def check_lease(name: str, holder: str) -> None:
 def check_text(field: str, text: str) -> None:
     """Refuse a text that is too long or that can't be printed."""
     if len(text) > MAX_TEXT or not text.isprintable():
-        raise invalid(f"{field} {shown(text)} must be at most {MAX_TEXT} printable characters")
+        raise invalid(f"{field} {quoted(text)} must be at most {MAX_TEXT} printable characters")
 
 
 def check_range(field: str, value: int, least: int, most: int, hint: str = "") -> None:
@@ -62,9 +62,4 @@ def check_scope(controller: str, member: str, message: str = "") -> None:
         field, text, rest = "member", member, "its controller and a # included"
     else:
         return
-    raise invalid(f"{message}{field} {shown(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rest}")
-
-
-def shown(text: str) -> str:
-    """Return a text as an error quotes it: what is behind the first characters of a long one is left out."""
-    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+    raise invalid(f"{message}{field} {quoted(text)} must be up to {MAX_TEXT} letters, digits and - . _ / :, {rest}")

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-from headway.resource import Registry, name_problem, pb, position, type_name, type_problem
+from collections.abc import Callable, Sequence
+
+import trio
+
+from headway.resource import (
+    EndOfSnapshot,
+    Position,
+    Registry,
+    SnapshotChunk,
+    name_problem,
+    pb,
+    position,
+    resource_key,
+    type_name,
+    type_problem,
+)
 from headway.service._access import Access
 from headway.service._admission import admit_id, admit_within, resolve
+from headway.service._bounds import check_position, check_text
 from headway.service._known import check_known
+from headway.service._list_reply import TURN, Kept
 from headway.service._metadata_filter import metadata_terms
-from headway.service._page import Pages
+from headway.service._page import Pages, check_page
 from headway.service._read import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
-from headway.storage import Backend
+from headway.storage import Backend, Within, in_order
 
 
-async def list_type(backend: Backend, registry: Registry, access: Access, request: pb.ListRequest) -> pb.ListResponse:
+async def list_type(
+    backend: Backend, registry: Registry, access: Access, request: pb.ListRequest, kept: Kept
+) -> pb.ListResponse:
     """The resources of a type within a tenancy, all or a page of them, by their names and metadata.
 
-    Those stored as another version of the kind are left out.
+    Those stored as another version of the kind are left out. All of them are one cut.
     """
-    type = resolve(registry, request.type, "type")
+    type = resolve(registry, access, request.type, "type")
     if request.tenancy is None:
         raise invalid("tenancy is required; its units may be '*' for any")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=False)
-    terms = metadata_terms(request.metadata_filter)
     access.check_list(type.name, within)
+    terms = metadata_terms(request.metadata_filter)
+    check_page(request.page_size, request.page_token)
     version = type.name.version
 
     def wanted(resource: pb.Resource) -> bool:
@@ -33,31 +53,64 @@ async def list_type(backend: Backend, registry: Registry, access: Access, reques
             and access.shows(resource)
         )
 
-    pages = Pages(backend, type.kind, within, f"{type.name} {within} {request.metadata_filter}")
+    next_page = ""
     try:
-        resources, next_page, here = await pages.read(request.page_size, request.page_token, wanted)
+        if request.page_size or request.page_token:
+            pages = Pages(backend, type.kind, within, f"{type.name} {within} {request.metadata_filter}")
+            next_page, here = await pages.read(request.page_size, request.page_token, wanted, kept)
+        else:
+            here = await _read_cut(backend, type.kind, within, wanted, kept)
     except STORE_ERRORS as error:
         raise refusal(error) from error
     check_revision(here, request.min_revision)
-    return pb.ListResponse(resources=resources, position=here.message(), next_page_token=next_page)
+    return pb.ListResponse(resources=kept.resources, position=here.message(), next_page_token=next_page)
+
+
+async def _read_cut(
+    backend: Backend, kind: tuple[str, str], within: Within, wanted: Callable[[pb.Resource], bool], kept: Kept
+) -> Position:
+    """Keep all that is wanted of one revision, in order of key; the position of that."""
+    # The beginning of a watch is one cut that comes in pieces: what is not wanted is let go of again.
+    watch = await backend.watch(kind, within)
+    try:
+        while True:
+            item = await watch.next()
+            if isinstance(item, SnapshotChunk):
+                await _keep(item.resources, wanted, kept)
+            elif isinstance(item, EndOfSnapshot):
+                break
+    finally:
+        watch.close()
+    kept.resources = await in_order(kept.resources, resource_key)
+    return item.position
+
+
+async def _keep(resources: Sequence[pb.Resource], wanted: Callable[[pb.Resource], bool], kept: Kept) -> None:
+    for index, resource in enumerate(resources, 1):
+        if wanted(resource):
+            kept.add(resource)
+        if index % TURN == 0:
+            await trio.lowlevel.checkpoint()
 
 
 async def list_by_owner(
-    backend: Backend, registry: Registry, access: Access, request: pb.ListByOwnerRequest
+    backend: Backend, registry: Registry, access: Access, request: pb.ListByOwnerRequest, kept: Kept
 ) -> pb.ListByOwnerResponse:
     """All resources that this incarnation of an owner owns, of every type; the owner need not be there any more."""
-    _admit_owner(registry, request.owner)
+    _admit_owner(registry, access, request.owner)
     assert request.owner is not None
     if not request.owner.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
     access.check_read(request.owner)
+    check_position(request.known, "known")
     try:
         owned, here = await backend.list_by_owner(request.owner.uid)
         await check_known(backend, ("", ""), position(request.known))
     except STORE_ERRORS as error:
         raise refusal(error) from error
-    owned_by_it = [each for each in owned if _names_owner(request.owner, each.owner)]
-    return pb.ListByOwnerResponse(resources=access.shown(owned_by_it), position=here.message())
+    asked = request.owner
+    await _keep(owned, lambda each: _names_owner(asked, each.owner) and access.shows(each), kept)
+    return pb.ListByOwnerResponse(resources=kept.resources, position=here.message())
 
 
 def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
@@ -76,10 +129,13 @@ def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
     )
 
 
-def _admit_owner(registry: Registry, owner: pb.Id | None) -> None:
+def _admit_owner(registry: Registry, access: Access, owner: pb.Id | None) -> None:
     name = type_name(owner.type if owner is not None else None)
     if owner is None or name in registry or type_problem(*name):
-        admit_id(registry, owner, "owner")
-    elif problem := name_problem("name", owner.name):
+        admit_id(registry, access, owner, "owner")
+        return
+    access.check_known(name)
+    check_text("owner.uid", owner.uid)
+    if problem := name_problem("name", owner.name):
         # Its type is not registered (any more), and it is its uid that owns.
         raise invalid(f"owner of {name}: {problem}")

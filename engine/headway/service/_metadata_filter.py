@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from headway.resource import quoted
+from headway.service._bounds import MAX_FILTER, MAX_TERMS, check_text
 from headway.service._refusals import invalid
 
 Term = Callable[[Mapping[str, str]], bool]
@@ -16,7 +18,13 @@ def metadata_terms(text: str) -> list[Term]:
 
     A key has none of the characters ``=!,``, a value no comma; blanks around them don't count.
     """
-    return [_term(part.strip(), text) for part in text.split(",")] if text.strip() else []
+    check_text("metadata_filter", text, MAX_FILTER)
+    if not text.strip():
+        return []
+    parts = text.split(",")
+    if len(parts) > MAX_TERMS:
+        raise invalid(f"metadata_filter has {len(parts)} terms: it must have at most {MAX_TERMS}")
+    return [_term(part.strip(), text) for part in parts]
 
 
 def _term(part: str, text: str) -> Term:
@@ -25,7 +33,7 @@ def _term(part: str, text: str) -> Term:
     if negated:
         key = (key[:-1] if equals else key[1:]).strip()
     if not key or "!" in key:
-        raise invalid(f"metadata_filter {text!r}: {part!r} is no term: {_FORMS}")
+        raise invalid(f"metadata_filter {quoted(text)}: {quoted(part)} is no term: {_FORMS}")
     if equals:
         return lambda metadata: (metadata.get(key) == value) is not negated
     return lambda metadata: (key in metadata) is not negated

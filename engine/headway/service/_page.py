@@ -8,12 +8,29 @@ import hashlib
 import json
 from collections.abc import Callable
 
-from headway.resource import Key, Kind, Position, pb, resource_key
+import trio
+
+from headway.resource import Key, Kind, Position, pb, quoted, resource_key
+from headway.service._bounds import MAX_PAGE, MAX_TOKEN, check_text
+from headway.service._list_reply import TURN, Kept
 from headway.service._refusals import invalid
 from headway.storage import Backend, Within
 
 _LEAST_READ = 256
 """A filter may leave little of what is read, so at least so much is read at once."""
+
+_MOST_READ = 5000
+"""Resources that are read at once, however large a page is: a store may have to decode them."""
+
+# The store's id, the query's digest, and the key.
+_PARTS = 5
+
+
+def check_page(size: int, token: str) -> None:
+    """Refuse a page that no list has."""
+    if not 0 <= size <= MAX_PAGE:
+        raise invalid(f"page_size {size} must be from 1 to {MAX_PAGE}, or 0 for everything at once")
+    check_text("page_token", token, MAX_TOKEN)
 
 
 class Pages:
@@ -33,23 +50,28 @@ class Pages:
         self._query = hashlib.sha256(query.encode()).hexdigest()[:16]
 
     async def read(
-        self, size: int, token: str, wanted: Callable[[pb.Resource], bool]
-    ) -> tuple[list[pb.Resource], str, Position]:
-        """The next ``size`` resources that are wanted (0: all), the next page's token, and where the first stood."""
+        self, size: int, token: str, wanted: Callable[[pb.Resource], bool], kept: Kept
+    ) -> tuple[str, Position]:
+        """Keep the next ``size`` resources that are wanted (0: all); the next page's token, and where the first stood.
+
+        A page ends early where a reply would become too large.
+        """
         after = self._after(token)
-        read_at_once = max(size + 1, _LEAST_READ) if size else 0
-        page: list[pb.Resource] = []
+        read_at_once = min(max(size + 1, _LEAST_READ), _MOST_READ) if size else 0
+        page = kept.resources
         position: Position | None = None
         while True:
             stored, here = await self._backend.list(self._kind, self._within, after=after, limit=read_at_once)
             position = position or here
-            for resource in stored:
+            for index, resource in enumerate(stored, 1):
+                if index % TURN == 0:
+                    await trio.lowlevel.checkpoint()
                 if wanted(resource):
-                    if size and len(page) == size:
-                        return page, self._token(resource_key(page[-1]), position), position
-                    page.append(resource)
+                    if size and page and (len(page) == size or kept.is_full()):
+                        return self._token(resource_key(page[-1]), position), position
+                    kept.add(resource)
             if not read_at_once or len(stored) < read_at_once:
-                return page, "", position
+                return "", position
             after = resource_key(stored[-1])
 
     def _token(self, last: Key, position: Position) -> str:
@@ -59,11 +81,14 @@ class Pages:
         if not token:
             return None
         try:
-            store_id, query, partition, namespace, name = json.loads(base64.urlsafe_b64decode(token))
-        except (binascii.Error, ValueError, TypeError):
-            raise invalid(f"page_token {token!r} is none: send the next_page_token of the page before") from None
+            parts = json.loads(base64.urlsafe_b64decode(token))
+        except (binascii.Error, ValueError, RecursionError):
+            parts = None
+        if not isinstance(parts, list) or len(parts) != _PARTS or not all(isinstance(part, str) for part in parts):
+            raise invalid(f"page_token {quoted(token)} is none: send the next_page_token of the page before")
+        store_id, query, partition, namespace, name = parts
         if query != self._query:
             raise invalid("page_token is of another query: send the same type, tenancy, prefix and filter with it")
         if store_id != (here := self._backend.position.store_id):
             raise invalid(f"page_token is of store {store_id}, and this is {here}: begin with the first page again")
-        return (str(partition), str(namespace), str(name))
+        return (partition, namespace, name)

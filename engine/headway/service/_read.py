@@ -14,7 +14,7 @@ from headway.storage import Backend
 
 async def read(backend: Backend, registry: Registry, access: Access, request: pb.ReadRequest) -> pb.ReadResponse:
     """Answer with the resource, or NOT_FOUND; with a uid only that incarnation is found."""
-    type, key = admit_id(registry, request.id, "id")
+    type, key = admit_id(registry, access, request.id, "id")
     assert request.id is not None
     access.check_read(request.id)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from grpclib.const import Cardinality, Handler
@@ -12,12 +12,16 @@ from headway.service import _delete, _list, _read, _watch_list, _write, _write_s
 from headway.service._access import Access, Authorizer
 from headway.service._admission import admit_resource
 from headway.service._handlers import unary_handlers
+from headway.service._list_reply import MAX_REPLY, Kept
 from headway.service._refusals import STORE_ERRORS, refusal
 from headway.service._tenancy import check_staying, check_units
 from headway.storage import Backend
 
 RESOURCE_SERVICE = "headway.resource.v1.ResourceService"
 WATCH_LIST = f"/{RESOURCE_SERVICE}/WatchList"
+
+PAGES = "ask for pages (page_size), or for less by name_prefix (--prefix); or watch the type, which comes in pieces"
+BY_TYPE = "list or watch the types that it owns, and look for its uid in their owners"
 
 
 class ResourceService:
@@ -51,12 +55,18 @@ class ResourceService:
         return await _write_status.write_status(self._backend, self._registry, self._access, message)
 
     async def list(self, message: pb.ListRequest) -> pb.ListResponse:
-        """See `_list.py`."""
-        return await _list.list_type(self._backend, self._registry, self._access, message)
+        """See `_list.py`. As inside a process: however large it is."""
+        return await self._list(message, Kept(None, PAGES))
+
+    def _list(self, message: pb.ListRequest, kept: Kept) -> Coroutine[Any, Any, pb.ListResponse]:
+        return _list.list_type(self._backend, self._registry, self._access, message, kept)
+
+    def _list_by_owner(self, message: pb.ListByOwnerRequest, kept: Kept) -> Coroutine[Any, Any, pb.ListByOwnerResponse]:
+        return _list.list_by_owner(self._backend, self._registry, self._access, message, kept)
 
     async def list_by_owner(self, message: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
-        """See `_list.py`."""
-        return await _list.list_by_owner(self._backend, self._registry, self._access, message)
+        """See `_list.py`. Likewise."""
+        return await self._list_by_owner(message, Kept(None, BY_TYPE))
 
     async def delete(self, message: pb.DeleteRequest) -> pb.DeleteResponse:
         """See `_delete.py`."""
@@ -64,9 +74,7 @@ class ResourceService:
 
     async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
         """What Write would store, as far as that can be said without its own place in the store."""
-        _, key, resource = admit_resource(self._registry, message.resource)
-        assert resource.id is not None
-        self._access.check_write(resource.id, resource)
+        _, key, resource = admit_resource(self._registry, self._access, message.resource)
         try:
             check_staying(await check_units(self._backend.read, key), resource.id)
         except STORE_ERRORS as error:
@@ -80,13 +88,36 @@ class ResourceService:
             Read=(self.read, pb.ReadRequest, pb.ReadResponse),
             Write=(self.write, pb.WriteRequest, pb.WriteResponse),
             WriteStatus=(self.write_status, pb.WriteStatusRequest, pb.WriteStatusResponse),
-            List=(self.list, pb.ListRequest, pb.ListResponse),
-            ListByOwner=(self.list_by_owner, pb.ListByOwnerRequest, pb.ListByOwnerResponse),
             Delete=(self.delete, pb.DeleteRequest, pb.DeleteResponse),
             MutateAndValidate=(self.mutate_and_validate, pb.MutateAndValidateRequest, pb.MutateAndValidateResponse),
+        )
+        # Lists know whether their replies are encoded: then they are bounded, and encoded in turns.
+        mapping[f"/{RESOURCE_SERVICE}/List"] = Handler(
+            _listing(self._list, PAGES), Cardinality.UNARY_UNARY, pb.ListRequest, pb.ListResponse
+        )
+        mapping[f"/{RESOURCE_SERVICE}/ListByOwner"] = Handler(
+            _listing(self._list_by_owner, BY_TYPE),
+            Cardinality.UNARY_UNARY,
+            pb.ListByOwnerRequest,
+            pb.ListByOwnerResponse,
         )
         mapping[WATCH_LIST] = Handler(self._watch_list, Cardinality.UNARY_STREAM, pb.WatchListRequest, pb.WatchEvent)
         return mapping
 
     def _watch_list(self, stream: Any) -> Coroutine[Any, Any, None]:
         return _watch_list.watch_list(self._backend, self._registry, self._access, stream)
+
+
+def _listing(
+    answer: Callable[[Any, Kept], Coroutine[Any, Any, Any]], instead: str
+) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """A handler of a list. ``instead`` is what to ask for where the reply would be too large."""
+
+    async def serve(stream: Any) -> None:
+        kept = Kept(MAX_REPLY if getattr(stream, "encodes", False) else None, instead)
+        reply = await answer(await stream.recv_message(), kept)
+        if kept.is_large:
+            reply = await kept.encoded(reply)
+        await stream.send_message(reply)
+
+    return serve

@@ -16,8 +16,9 @@ from headway.resource import (
 from headway.service._access import Access
 from headway.service._admission import admit_within, resolve
 from headway.service._bookmarks import SpacedBookmarks, bookmark_interval
+from headway.service._bounds import check_position
 from headway.service._known import check_known
-from headway.service._refusals import STORE_ERRORS, refusal
+from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._shown import is_of_version, told_of
 from headway.storage import Backend
 
@@ -28,10 +29,14 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
     It sends from inside no cancel scope and no nursery of its own, so that a channel inside the process may drive it.
     """
     request: pb.WatchListRequest = await stream.recv_message()
-    type = resolve(registry, request.type, "type")
+    type = resolve(registry, access, request.type, "type")
     within = admit_within(type, request.tenancy, request.name_prefix, absent_is_any=True)
-    interval = bookmark_interval(request.bookmark_interval_ms)
     access.check_list(type.name, within)
+    interval = bookmark_interval(request.bookmark_interval_ms)
+    check_position(request.resume_after, "resume_after")
+    check_position(request.known, "known")
+    if request.snapshot_only and request.resume_after is not None:
+        raise invalid("snapshot_only must be false with resume_after: what goes on after a position has no snapshot")
     # To a client that knows nothing of bookmarks each would be an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
     version = type.name.version
@@ -65,9 +70,11 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
                 item = await upcoming()
                 if not directly or is_of_version(item, version):
                     await stream.send_message(item)
-                    continue
-                for each in told(item):
-                    await stream.send_message(each)
+                else:
+                    for each in told(item):
+                        await stream.send_message(each)
+                if request.snapshot_only and isinstance(item, EndOfSnapshot):
+                    break
         finally:
             watch.close()
     except STORE_ERRORS as error:

@@ -37,12 +37,9 @@ async def write(
 
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul.
     """
-    type, key, resource = admit_resource(registry, request.resource)
+    type, key, resource = admit_resource(registry, access, request.resource)
     assert resource.id is not None
-    access.check_write(resource.id, resource)
-    if resource.owner is not None:
-        # What is answered tells whether the owner is there.
-        access.check_read(resource.owner)
+    may_mark = not is_marked(resource.metadata) or access.may_delete(resource.id)
     fence = fence_of(request.fence)
     as_stored: Read = functools.partial(read_for_commit, backend)
 
@@ -50,6 +47,10 @@ async def write(
         check_store(backend, request.store_id)
         units = await check_units(read, key)
         stored, _ = await read(type.kind, key)
+        if not may_mark and (stored is None or not is_marked(stored.metadata)):
+            # To mark a resource is to delete it. Who only carries a mark along that is there deletes nothing.
+            assert resource.id is not None
+            access.check_delete(resource.id)
         if stored is None:
             _check_creation(resource, recreates=recreates)
             assert resource.id is not None

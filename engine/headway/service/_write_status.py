@@ -12,9 +12,10 @@ from grpclib import GRPCError
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
 from headway.service._access import Access
 from headway.service._admission import admit_id, admit_reference
+from headway.service._bounds import check_status, check_text, room_problem
 from headway.service._fence import check_fence, check_store, fence_of
 from headway.service._read import check_version
-from headway.service._refusals import conflict, invalid, not_found
+from headway.service._refusals import conflict, invalid, not_found, precondition
 from headway.service._retry import attempt
 from headway.service._tenancy import check_units
 from headway.storage import Backend, Put
@@ -26,11 +27,11 @@ async def write_status(
     backend: Backend, registry: Registry, access: Access, request: pb.WriteStatusRequest
 ) -> pb.WriteStatusResponse:
     """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
-    type, key = admit_id(registry, request.id, "id")
-    status = _admitted(registry, request, key[:2])
+    type, key = admit_id(registry, access, request.id, "id")
     wanted = request.id
     assert wanted is not None
     access.check_write(wanted, None)
+    status = _admitted(registry, access, request, key[:2])
     fence = fence_of(request.fence)
 
     async def once() -> pb.WriteStatusResponse:
@@ -41,6 +42,8 @@ async def write_status(
             raise not_found(f"{resource_id(wanted)} with uid {wanted.uid} is not there")
         known = stored.status.get(request.key)
         try:
+            if problem := room_problem(stored.status, request.key, status):
+                raise precondition(f"{resource_id(wanted)}: {problem}")
             _check(stored, type, request)
             if known is not None:
                 _check_not_older(known, status, request)
@@ -60,7 +63,7 @@ async def write_status(
     return reply
 
 
-def _admitted(registry: Registry, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:
+def _admitted(registry: Registry, access: Access, request: pb.WriteStatusRequest, parent: tuple[str, str]) -> pb.Status:
     status = request.status
     assert request.id is not None
     if not request.id.uid:
@@ -69,6 +72,9 @@ def _admitted(registry: Registry, request: pb.WriteStatusRequest, parent: tuple[
         raise invalid("key is required: the name under which this controller keeps its status")
     if status is None:
         raise invalid("status is required: what is to be stored under the key")
+    check_text("key", request.key)
+    check_text("version", request.version)
+    check_status(status, "status")
     if not _ULID.match(status.observed_generation):
         raise invalid(
             f"status.observed_generation {status.observed_generation!r} must be a generation of the resource: "
@@ -79,7 +85,7 @@ def _admitted(registry: Registry, request: pb.WriteStatusRequest, parent: tuple[
     problems = [
         problem
         for index, condition in enumerate(status.conditions)
-        for problem in _condition_problems(registry, condition, f"status.conditions[{index}]", parent)
+        for problem in _condition_problems(registry, access, condition, f"status.conditions[{index}]", parent)
     ]
     if problems:
         raise invalid("; ".join(problems))
@@ -87,12 +93,12 @@ def _admitted(registry: Registry, request: pb.WriteStatusRequest, parent: tuple[
 
 
 def _condition_problems(
-    registry: Registry, condition: pb.Condition, field: str, parent: tuple[str, str]
+    registry: Registry, access: Access, condition: pb.Condition, field: str, parent: tuple[str, str]
 ) -> Iterator[str]:
     if not condition.type:
         yield f"{field}.type is required"
     if condition.resource is not None and (
-        problem := admit_reference(registry, condition.resource, f"{field}.resource", parent)
+        problem := admit_reference(registry, access, condition.resource, f"{field}.resource", parent)
     ):
         yield problem
 

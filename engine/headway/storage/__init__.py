@@ -44,6 +44,7 @@ from headway.storage._open import open_store as open_store
 from headway.storage._open import store_exists as store_exists
 from headway.storage._problem import StoreProblem as StoreProblem
 from headway.storage._problem import find_problem as find_problem
+from headway.storage._tables_read import in_order as in_order
 from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
 
 if TYPE_CHECKING:

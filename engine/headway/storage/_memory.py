@@ -29,6 +29,7 @@ from headway.storage._leases import Acquired, HeldLease, Lease, check_raise, lea
 from headway.storage._log import CommitLog, LogChange
 from headway.storage._resume import check_resumable
 from headway.storage._tables import ResourceTables
+from headway.storage._tables_read import list_owned, list_within
 from headway.storage._tail import ListSnapshot, LogWatch, Pulse
 
 
@@ -87,12 +88,14 @@ class MemoryBackend:
     ) -> tuple[Sequence[pb.Resource], Position]:
         """See `Backend.list`."""
         await trio.lowlevel.checkpoint()
-        return self._tables.in_order(kind, within, after=after, limit=limit), self.position
+        here = self.position
+        return await list_within(self._tables, kind, within, after, limit), here
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         """See `Backend.list_by_owner`."""
         await trio.lowlevel.checkpoint()
-        return self._tables.owned(owner_uid), self.position
+        here = self.position
+        return await list_owned(self._tables, owner_uid), here
 
     async def kinds(self) -> Sequence[Kind]:
         """See `Backend.kinds`."""
@@ -137,9 +140,9 @@ class MemoryBackend:
             check_resumable(resume_after, here, {self._incarnation: None})
             cursor = self._log.cursor(kind, resume_after.revision)
             return LogWatch(self._log, self._pulse, self._at, cursor, within, None)
-        snapshot = self._tables.within(kind, within)
+        snapshot = ListSnapshot(self._tables.values(kind), within)
         cursor = self._log.cursor(kind, self._log.head)
-        return LogWatch(self._log, self._pulse, self._at, cursor, within, ListSnapshot(snapshot))
+        return LogWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         """See `Backend.raise_fence`."""

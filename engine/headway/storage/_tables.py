@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
 from headway.resource import Key, Kind, pb
 from headway.storage._backend import Within
+from headway.storage._sorted_keys import SortedKeys
 
 
 class ResourceTables:
     """The resources of one store."""
 
-    __slots__ = ("_owned", "_tables")
+    __slots__ = ("_keys", "_owned", "_tables")
 
     def __init__(self) -> None:
         self._tables: dict[Kind, dict[Key, pb.Resource]] = {}
+        # Invariant: the keys of each table.
+        self._keys: dict[Kind, SortedKeys] = {}
         # Invariant: holds exactly the stored resources that have an owner with a uid, by that uid.
         self._owned: dict[str, dict[tuple[Kind, Key], pb.Resource]] = {}
 
@@ -29,9 +31,12 @@ class ResourceTables:
         table = self._tables.get(kind)
         if table is None:
             table = self._tables[kind] = {}
+            self._keys[kind] = SortedKeys()
         old = table.get(key)
         if old is not None:
             self._disown(kind, key, old)
+        else:
+            self._keys[kind].add(key)
         table[key] = resource
         if resource.owner is not None and resource.owner.uid:
             self._owned.setdefault(resource.owner.uid, {})[kind, key] = resource
@@ -40,6 +45,7 @@ class ResourceTables:
         """Take it away; what was there."""
         old = self._tables.get(kind, {}).pop(key, None)
         if old is not None:
+            self._keys[kind].remove(key)
             self._disown(kind, key, old)
         return old
 
@@ -50,27 +56,38 @@ class ResourceTables:
             if not owned:
                 del self._owned[old.owner.uid]
 
-    def in_order(self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0) -> list[pb.Resource]:
-        """As `Backend.list`: in order of key."""
-        table = self._tables.get(kind, {})
-        keys = sorted(table if within.everything else filter(within.matches, table))
-        if after is not None:
-            keys = keys[bisect_right(keys, after) :]
-        if limit:
-            keys = keys[:limit]
-        return [table[key] for key in keys]
+    def scan(
+        self, kind: Kind, within: Within, *, after: Key | None, limit: int, most: int
+    ) -> tuple[list[pb.Resource], Key | None]:
+        """Up to ``limit`` resources within, in order of key, behind ``after``, of at most ``most`` that are looked at.
 
-    def within(self, kind: Kind, within: Within) -> list[pb.Resource]:
-        """Those within, in no order."""
-        table = self._tables.get(kind, {})
-        if within.everything:
-            return list(table.values())
-        return [resource for key, resource in table.items() if within.matches(key)]
+        Returns where to go on besides, or None at the end or the limit.
+        """
+        keys, table = self._keys.get(kind), self._tables.get(kind, {})
+        found: list[pb.Resource] = []
+        if keys is None:
+            return found, None
+        looked_at = 0
+        begin = _first(within)
+        behind = after is not None and after >= begin
+        for key in keys.since(after if after is not None and behind else begin, inclusive=not behind):
+            if within.matches(key):
+                found.append(table[key])
+                if len(found) == limit:
+                    return found, None
+            elif _is_behind(key, within):
+                return found, None
+            if looked_at == most:
+                return found, key
+        return found, None
+
+    def values(self, kind: Kind) -> list[pb.Resource]:
+        """All of a kind, in no order."""
+        return list(self._tables.get(kind, {}).values())
 
     def owned(self, uid: str) -> list[pb.Resource]:
-        """What a uid owns, in order of kind and key."""
-        owned = self._owned.get(uid, {})
-        return [owned[place] for place in sorted(owned)]
+        """What a uid owns, in no order."""
+        return list(self._owned.get(uid, {}).values())
 
     def owns(self, uid: str) -> bool:
         """Whether a uid owns anything."""
@@ -83,3 +100,25 @@ class ResourceTables:
     def keys(self, kind: Kind) -> Collection[Key]:
         """The keys of a kind."""
         return self._tables.get(kind, {}).keys()
+
+
+def _first(within: Within) -> Key:
+    """The lowest key that can be within."""
+    if within.partition == "*":
+        return ("", "", "")
+    if within.namespace == "*":
+        return (within.partition, "", "")
+    return (within.partition, within.namespace, within.name_prefix)
+
+
+def _is_behind(key: Key, within: Within) -> bool:
+    """True if no key from this one on can be within."""
+    if within.partition == "*":
+        return False
+    if key[0] != within.partition:
+        return key[0] > within.partition
+    if within.namespace == "*":
+        return False
+    if key[1] != within.namespace:
+        return key[1] > within.namespace
+    return key[2] > within.name_prefix and not key[2].startswith(within.name_prefix)

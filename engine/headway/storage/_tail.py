@@ -25,6 +25,9 @@ SNAPSHOT_CHUNK = 1000
 """Resources in one chunk of a snapshot."""
 
 
+EVERYTHING = Within()
+
+
 class Snapshot(Protocol):
     """What was read for a watch and is still to be handed out."""
 
@@ -34,17 +37,26 @@ class Snapshot(Protocol):
 
 
 class ListSnapshot:
-    """Meets `Snapshot` over resources that are there already."""
+    """Meets `Snapshot` over resources that are there already, of which those within are handed out."""
 
-    def __init__(self, resources: Sequence[pb.Resource]) -> None:
+    def __init__(self, resources: Sequence[pb.Resource], within: Within = EVERYTHING) -> None:
         self._resources = resources
+        self._within = None if within.everything else within
         self._taken = 0
 
     async def next(self) -> list[pb.Resource]:
         """See `Snapshot.next`."""
-        chunk = list(self._resources[self._taken : self._taken + SNAPSHOT_CHUNK])
-        self._taken += len(chunk)
-        return chunk
+        while True:
+            chunk = list(self._resources[self._taken : self._taken + SNAPSHOT_CHUNK])
+            self._taken += len(chunk)
+            if self._within is None or not chunk:
+                return chunk
+            matches = self._within.matches
+            shown = [resource for resource in chunk if matches(resource_key(resource))]
+            if shown:
+                return shown
+            # What is looked for may be far behind what is not: others run meanwhile.
+            await trio.lowlevel.checkpoint()
 
 
 class Pulse:

@@ -33,6 +33,7 @@ from headway.storage._etcd._layout import Layout
 from headway.storage._etcd._opened import Opened, closed
 from headway.storage._leases import Acquired, HeldLease
 from headway.storage._resume import check_resumable
+from headway.storage._tables_read import list_owned, list_within
 from headway.storage._tail import ListSnapshot, LogWatch
 
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
@@ -131,13 +132,17 @@ class EtcdBackend:
         """See `Backend.list`."""
         opened = self._use()
         await opened.confirm()
-        return opened.mirror.tables.in_order(kind, within, after=after, limit=limit), opened.mirror.position
+        mirror = opened.mirror
+        here = mirror.position
+        return await list_within(mirror.tables, kind, within, after, limit), here
 
     async def list_by_owner(self, owner_uid: str) -> tuple[Sequence[pb.Resource], Position]:
         """See `Backend.list_by_owner`."""
         opened = self._use()
         await opened.confirm()
-        return opened.mirror.tables.owned(owner_uid), opened.mirror.position
+        mirror = opened.mirror
+        here = mirror.position
+        return await list_owned(mirror.tables, owner_uid), here
 
     async def kinds(self) -> Sequence[Kind]:
         """See `Backend.kinds`."""
@@ -211,7 +216,7 @@ class EtcdBackend:
         mirror = opened.mirror
         if resume_after is None:
             cursor = mirror.log.cursor(kind, mirror.log.head)
-            snapshot = ListSnapshot(mirror.tables.within(kind, within))
+            snapshot = ListSnapshot(mirror.tables.values(kind), within)
             return LogWatch(mirror.log, opened.pulse, mirror.at, cursor, within, snapshot)
         check_resumable(resume_after, mirror.position, mirror.timeline.lefts(), mirror.timeline.oldest)
         cursor = mirror.log.cursor(kind, resume_after.revision)

@@ -488,6 +488,11 @@ class WatchListRequest(betterproto2.Message):
     that doesn't know them would take each for an event without content.
     """
 
+    snapshot_only: "bool" = betterproto2.field(104, betterproto2.TYPE_BOOL)
+    """
+    End the stream after EndOfSnapshot: a list, however large, of one revision.
+    """
+
 
 default_message_pool.register_message("headway.resource.v1", "WatchListRequest", WatchListRequest)
 

@@ -1,0 +1,94 @@
+"""How many fields some bytes have, before they are decoded: decoding takes time for each, however small it is. Pure."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from headway.errors import PayloadError
+from headway.resource._payload_plan import UnsupportedClassError, plan_class
+from headway.resource._payload_wire import (
+    DELIMITED,
+    FIXED32,
+    FIXED64,
+    FIXED_FORMATS,
+    VARINT,
+    VARINT_KINDS,
+    WireError,
+    read_varint,
+    wire_type,
+)
+
+# What the bytes of a delimited field are: a message of a class, an entry of a map with values of a class (or of none),
+# or packed values that take so many bytes at least.
+_Held = tuple[str, Any]
+_NOTHING: dict[int, _Held] = {}
+
+
+def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
+    """Raise PayloadError when the message that the bytes are has more than ``most`` fields, with those that it holds.
+
+    Bytes that are no message pass: decoding them says what is wrong, and meets no more fields than were counted.
+    """
+    count = 0
+    waiting: list[tuple[dict[int, _Held], int, int]] = [(_held_by(cls), 0, len(data))]
+    try:
+        while waiting:
+            held_by, at, end = waiting.pop()
+            while at < end:
+                count += 1
+                if count > most:
+                    raise _too_many(cls, most)
+                tag, at = read_varint(data, at)
+                wire = tag & 7
+                if wire == VARINT:
+                    _, at = read_varint(data, at)
+                elif wire == DELIMITED:
+                    length, at = read_varint(data, at)
+                    begin, at = at, at + length
+                    held = held_by.get(tag >> 3)
+                    if at > end:
+                        return
+                    if held is not None:
+                        what, which = held
+                        if what == "packed":
+                            count += length // which
+                        else:
+                            waiting.append((_in_entry(which) if what == "entry" else _held_by(which), begin, at))
+                elif wire in (FIXED64, FIXED32):
+                    at += 8 if wire == FIXED64 else 4
+                # What a group holds follows it, and is counted as if it stood here.
+    except (IndexError, WireError):
+        return
+    # Packed values at the very end.
+    if count > most:
+        raise _too_many(cls, most)
+
+
+def _too_many(cls: type[Any], most: int) -> PayloadError:
+    return PayloadError(f"not a {cls.__qualname__}: it has more than {most} fields")
+
+
+@cache
+def _held_by(cls: type[Any]) -> dict[int, _Held]:
+    try:
+        plan = plan_class(cls)
+    except UnsupportedClassError:
+        return _NOTHING
+    found: dict[int, _Held] = {}
+    for field in plan.fields:
+        kind = field.value.kind
+        if field.shape == "map":
+            found[field.number] = ("entry", field.value.message)
+        elif field.value.message is not None:
+            found[field.number] = ("message", field.value.message)
+        elif field.shape == "repeated" and kind in VARINT_KINDS:
+            found[field.number] = ("packed", 1)
+        elif field.shape == "repeated" and kind in FIXED_FORMATS:
+            found[field.number] = ("packed", 8 if wire_type(kind) == FIXED64 else 4)
+    return found
+
+
+@cache
+def _in_entry(value: type[Any] | None) -> dict[int, _Held]:
+    return _NOTHING if value is None else {2: ("message", value)}

@@ -1,0 +1,117 @@
+"""How large a list's reply may be, and its bytes in pieces: no list holds up other callers while it is made."""
+
+from __future__ import annotations
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import encode, pb
+from headway.rpc import PIECE, Encoded
+
+MAX_REPLY = 64 << 20
+"""Bytes of a list's reply over a network: what a client of ours takes as one message."""
+
+TURN = 250
+"""Resources that are looked at, or encoded, between two checkpoints: a few milliseconds, with filters and rules."""
+
+# Bytes that are encoded in one go.
+_AT_ONCE = 1 << 20
+# What a stored resource takes besides its names and what it says: tags and lengths, version and generation.
+_LEAST = 40
+# Likewise an entry of a map.
+_ENTRY = 4
+_RESOURCES = b"\x0a"
+_SHORT = 0x80
+
+
+class Kept:
+    """The resources of a list so far.
+
+    Args:
+        most: bytes of the reply that they may make up; None inside a process, where nothing is encoded.
+        instead: what to ask for instead of what would be larger.
+    """
+
+    def __init__(self, most: int | None, instead: str) -> None:
+        self.resources: list[pb.Resource] = []
+        self._most = most
+        self._instead = instead
+        self._size = 0
+
+    @property
+    def is_large(self) -> bool:
+        """True if the reply will be encoded, and not in one go."""
+        return self._most is not None and (len(self.resources) > TURN or self._size > _AT_ONCE)
+
+    def add(self, resource: pb.Resource) -> None:
+        """Keep one more. Raises RESOURCE_EXHAUSTED when the reply would be too large."""
+        self.resources.append(resource)
+        if self._most is not None:
+            self._size += _least_size(resource)
+            if self._size > self._most:
+                raise self._exhausted()
+
+    def is_full(self) -> bool:
+        """Return True if there may be no room for one more resource."""
+        # What one resource is at most: a message that a server takes.
+        return self._most is not None and self._size > self._most // 2
+
+    async def encoded(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> Encoded:
+        """The bytes of the reply that holds the resources."""
+        pieces: list[bytes] = []
+        held: list[bytes] = []
+        size = total = 0
+        for index, resource in enumerate(reply.resources, 1):
+            body = encode(resource)
+            head = _RESOURCES + _varint(len(body))
+            held += (head, body)
+            size += len(head) + len(body)
+            if size >= PIECE:
+                pieces.append(b"".join(held))
+                total += size
+                held, size = [], 0
+                if self._most is not None and total > self._most:
+                    raise self._exhausted()
+            if index % TURN == 0:
+                await trio.lowlevel.checkpoint()
+        reply.resources = []
+        pieces.append(b"".join([*held, encode(reply)]))
+        return Encoded(pieces)
+
+    def _exhausted(self) -> GRPCError:
+        return GRPCError(
+            Status.RESOURCE_EXHAUSTED,
+            f"the list would take more than {(self._most or 0) >> 20} MiB in one reply: {self._instead}",
+        )
+
+
+def _least_size(resource: pb.Resource) -> int:
+    """About how many bytes a resource takes on the wire, and certainly no more than that."""
+    size = _LEAST + _id_size(resource.id) + _id_size(resource.owner)
+    if resource.data is not None:
+        size += len(resource.data.type_url) + len(resource.data.value)
+    for key, value in resource.metadata.items():
+        size += _ENTRY + len(key) + len(value)
+    for key, status in resource.status.items():
+        size += _ENTRY + len(key)
+        for condition in status.conditions:
+            size += len(condition.type) + len(condition.reason) + len(condition.message)
+    return size
+
+
+def _id_size(id: pb.Id | None) -> int:
+    if id is None or id.type is None or id.tenancy is None:
+        return 0
+    type, tenancy = id.type, id.tenancy
+    units = len(tenancy.partition) + len(tenancy.namespace)
+    return len(id.uid) + len(id.name) + len(type.group) + len(type.group_version) + len(type.kind) + units
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= _SHORT:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,156 @@
+"""A client's list over a network: a snapshot of one revision, or what a caller who may not watch is given instead."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.client import Client
+from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, Unavailable
+from headway.resource import ResourceId, TypeName, pb, resource_key
+from headway.rpc import Services, open_channel, open_server
+from headway.service import WATCH_LIST, Decision, ResourceService, WatchDecoder, WatchEncoder
+from headway.storage import MemoryBackend, Put
+from tests.helpers.declared import NOTE, NOTE_V2, a_note, an_id, registry
+
+COUNT = 1500
+
+
+class Rights:
+    """Allows all but some verbs, and notes what has been called."""
+
+    def __init__(self) -> None:
+        self.denied: set[str] = set()
+        self.called: list[str] = []
+
+    def may_know(self, type: TypeName) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
+    def may_read(self, id: ResourceId, resource: object) -> Decision:  # noqa: ARG002 - likewise
+        return Decision.ALLOWED
+
+    def may_write(self, id: ResourceId, resource: object) -> bool:  # noqa: ARG002 - likewise
+        return True
+
+    def may_delete(self, id: ResourceId) -> bool:  # noqa: ARG002 - likewise
+        return True
+
+    def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
+        return self.called[-1] not in self.denied
+
+    async def intercept(self, path: str, stream: Any, function: Any) -> None:
+        self.called.append(path.rpartition("/")[2])
+        await function(stream)
+
+
+def puts(count: int) -> list[Put]:
+    made = []
+    for number in range(count):
+        # Last names first, so that order is not that of their creation.
+        name = f"n{count - number}"
+        resource = a_note(name, metadata={"odd": str(number % 2)})
+        resource.id = an_id(name, partition="default", namespace="default", uid=name)
+        made.append(Put(NOTE.kind, resource_key(resource), resource, ""))
+    return made
+
+
+@asynccontextmanager
+async def serving(rights: Rights, count: int = COUNT) -> AsyncIterator[tuple[MemoryBackend, Client]]:
+    backend = MemoryBackend()
+    if count:
+        await backend.commit(puts(count))
+    services = Services(
+        ResourceService(backend, registry(), rights),
+        encoders={WATCH_LIST: WatchEncoder()},
+        interceptors=[rights.intercept],
+    )
+    async with (
+        open_server(services, ["127.0.0.1:0"]) as server,
+        open_channel(server.addresses, decoders={WATCH_LIST: WatchDecoder}) as channel,
+    ):
+        yield backend, Client(channel, registry())
+
+
+async def test_a_list_over_a_network_is_a_snapshot() -> None:
+    """In order, of this version of the kind alone, by filter and prefix; and the stream ends by itself."""
+    rights = Rights()
+    async with serving(rights) as (backend, client):
+        other = an_id("n", NOTE_V2, partition="default", namespace="default", uid="other")
+        await backend.commit([Put(NOTE.kind, ("default", "default", "n"), pb.Resource(id=other), "")])
+        names = [each.name for each in await client.list(NOTE)]
+        assert names == sorted(f"n{number + 1}" for number in range(COUNT))
+        odd = [each.name for each in await client.list(NOTE, filter="odd=1", name_prefix="n12")]
+        assert odd == [name for name in names if name.startswith("n12") and (COUNT - int(name[1:])) % 2]
+        assert rights.called == ["WatchList", "WatchList"]
+        with pytest.raises(InvalidArgument, match="is no term"):
+            await client.list(NOTE, filter="!!")
+
+
+async def test_a_list_that_is_older_than_its_caller_asks_for_is_refused() -> None:
+    """As by List."""
+    async with serving(Rights()) as (backend, client):
+        here = backend.position.revision
+        assert len(await client.list(NOTE, min_revision=here)) == COUNT
+        with pytest.raises(Unavailable, match=f"stands at revision {here}"):
+            await client.list(NOTE, min_revision=here + 1)
+
+
+async def test_a_caller_who_may_not_watch_lists_all_the_same() -> None:
+    """By List; who may do neither is told that a list is denied."""
+    rights = Rights()
+    rights.denied = {"WatchList"}
+    async with serving(rights) as (_, client):
+        assert len(await client.list(NOTE)) == COUNT
+        assert rights.called == ["WatchList", "List"]
+        rights.denied = {"WatchList", "List"}
+        with pytest.raises(PermissionDenied, match="may not be listed"):
+            await client.list(NOTE)
+
+
+async def test_a_list_that_one_reply_can_not_hold_says_what_to_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before it is built; by pages, and as a snapshot, all of it is there."""
+    monkeypatch.setattr("headway.service._service.MAX_REPLY", 64 << 10)
+    rights = Rights()
+    rights.denied = {"WatchList"}
+    async with serving(rights) as (_, client):
+        with pytest.raises(HeadwayError, match=r"RESOURCE_EXHAUSTED: .*page_size.*--prefix"):
+            await client.list(NOTE)
+        sizes = [len(page) async for page in client.pages(NOTE, size=COUNT)]
+        assert sum(sizes) == COUNT
+        assert len(sizes) > 2
+        assert len(await client.list(NOTE, name_prefix="n12")) == 111
+        rights.denied = set()
+        assert len(await client.list(NOTE)) == COUNT
+
+
+class Silent:
+    """A channel to a server that answers nothing."""
+
+    settles_writes = False
+    timeout = 30.0
+
+    async def unary(self, *_: Any, **__: Any) -> Any:
+        raise GRPCError(Status.UNIMPLEMENTED, "only watches here")
+
+    @asynccontextmanager
+    async def stream(self, path: str, request: object, *, metadata: Any = None) -> AsyncIterator[AsyncIterator[Any]]:  # noqa: ARG002
+        async def nothing() -> AsyncIterator[Any]:
+            await trio.sleep_forever()
+            yield
+
+        yield nothing()
+
+
+async def test_a_list_of_which_nothing_comes_ends(autojump_clock: trio.testing.MockClock) -> None:
+    """After the channel's timeout, however long the whole may take."""
+    client = Client(Silent(), registry())
+    began = autojump_clock.current_time()
+    with pytest.raises(Unavailable, match=r"nothing more of the list has come in 30.0 s"):
+        await client.list(NOTE)
+    assert autojump_clock.current_time() - began == pytest.approx(30.0)

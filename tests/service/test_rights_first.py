@@ -1,0 +1,188 @@
+"""Rights come before work: before hooks, filters and other fields, and before a type is known to exist."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, Hooks, Resource, ResourceType, pb
+from headway.storage import MemoryBackend
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import (
+    CHILD,
+    HOOKED,
+    NOTE,
+    PLANET,
+    ULID,
+    UNKNOWN,
+    Note,
+    a_note,
+    a_status,
+    a_type,
+    an_id,
+    id_of,
+    registry,
+)
+from tests.service.test_access import EVERYWHERE, Guard
+
+MARK = {DELETION_TIMESTAMP: "2024-02-02T10:00:00Z"}
+
+
+@pytest.fixture
+def guard() -> Guard:
+    return Guard()
+
+
+@pytest.fixture
+def both(guard: Guard) -> tuple[Calls, Calls]:
+    """A service that trusts its callers, and one over the same store with the guard at its door."""
+    backend = MemoryBackend()
+    return Calls(backend, registry()), Calls(backend, registry(), guard)
+
+
+async def first(calls: Calls, type: pb.Type, **rest: Any) -> object:
+    async with calls.watch(type, **rest) as items:
+        return await anext(items)
+
+
+OF_A_TYPE: dict[str, Callable[[Calls, ResourceType[Any]], Awaitable[object]]] = {
+    "Read": lambda calls, of: calls.read(an_id("one", of)),
+    "Read in a tenancy": lambda calls, of: calls.read(an_id("one", of, partition="east", namespace="Up")),
+    "Read of a bad name": lambda calls, of: calls.read(an_id("Bad Name", of)),
+    "Write": lambda calls, of: calls.write(a_note("one", type=of)),
+    "Write of no payload": lambda calls, of: calls.write(pb.Resource(id=an_id("one", of))),
+    "Write with an owner": lambda calls, of: calls.write(a_note("mine", owner=an_id("one", of))),
+    "WriteStatus": lambda calls, of: calls.write_status(an_id("one", of, uid=ULID), a_status()),
+    "WriteStatus of nothing": lambda calls, of: calls.write_status(an_id("one", of), None),
+    "List": lambda calls, of: calls.list_type(a_type(of), EVERYWHERE),
+    "List of a namespace": lambda calls, of: calls.list_type(a_type(of), pb.Tenancy(namespace="Up")),
+    "List with a filter": lambda calls, of: calls.list_type(a_type(of), EVERYWHERE, metadata_filter="!!"),
+    "ListByOwner": lambda calls, of: calls.list_by_owner(an_id("one", of, uid=ULID)),
+    "ListByOwner without uid": lambda calls, of: calls.list_by_owner(an_id("one", of)),
+    "Delete": lambda calls, of: calls.delete(an_id("one", of)),
+    "MutateAndValidate": lambda calls, of: calls.mutate_and_validate(a_note("one", type=of)),
+    "WatchList": lambda calls, of: first(calls, a_type(of)),
+    "WatchList of a namespace": lambda calls, of: first(calls, a_type(of), tenancy=pb.Tenancy(namespace="Up")),
+}
+
+
+async def answer(call: Awaitable[object]) -> tuple[Status, str]:
+    with pytest.raises(GRPCError) as caught:
+        await call
+    return caught.value.status, caught.value.message or ""
+
+
+@pytest.mark.parametrize("verb", OF_A_TYPE)
+async def test_a_type_that_no_rule_is_about_looks_like_one_that_is_not_registered(
+    both: tuple[Calls, Calls], guard: Guard, verb: str
+) -> None:
+    """The same status and the same words, whatever the type's scope and whatever else is wrong."""
+    said = set()
+    for type in (UNKNOWN, CHILD, PLANET):
+        guard.unknown.add(type.name)
+        status, message = await answer(OF_A_TYPE[verb](both[1], type))
+        said.add((status, message.replace(str(type.name), "TYPE")))
+    assert said == {(Status.PERMISSION_DENIED, "permission denied: no rule of yours is about type TYPE")}
+    assert [each for each in guard.asked if each[1] == "one"] == []
+
+
+async def test_an_error_names_no_type_that_its_reader_may_not_know(both: tuple[Calls, Calls], guard: Guard) -> None:
+    """Neither as the type that may have been meant nor among those that are known."""
+    guard.unknown.update(each.name for each in (NOTE, CHILD))
+    for type in (a_type(kind="note"), a_type(group="zzzz", kind="Qqqq")):
+        said = await refused(both[1].read(pb.Id(name="one", type=type)), Status.INVALID_ARGUMENT, "is not registered")
+        assert "tests.v1.Note" not in said
+        assert "Child" not in said
+    assert "tests.v1.Hooked" in said
+
+
+async def test_a_reference_tells_nothing_of_a_type_that_its_writer_may_not_know(
+    both: tuple[Calls, Calls], guard: Guard
+) -> None:
+    """It is neither filled in nor refused by the type's scope: it is stored as one to an unregistered type is."""
+    _, guarded = both
+    stored = await guarded.stored(a_note("one"))
+    for type in (UNKNOWN, NAMESPACE):
+        guard.unknown.add(type.name)
+        status = a_status(stored.generation)
+        tenancy = pb.Tenancy(partition="east", namespace="up")
+        status.conditions[0].resource = pb.Reference(type=a_type(type), name="other", tenancy=tenancy)
+        reply = await guarded.write_status(id_of(stored), status)
+        assert reply.resource is not None
+        kept = reply.resource.status["mine"].conditions[0].resource
+        assert kept is not None
+        assert kept.tenancy == tenancy
+
+
+async def test_hooks_run_for_nobody_who_may_not_write(both: tuple[Calls, Calls]) -> None:
+    """A stranger neither runs a program's code nor reads what it says."""
+    _, guarded = both
+    for text in ("crash", "bad", "fine"):
+        for call in (guarded.write, guarded.mutate_and_validate):
+            await refused(call(a_note("denied", text, HOOKED)), Status.PERMISSION_DENIED, "may not be written by you")
+    await refused(guarded.write(a_note("mine", "bad", HOOKED)), Status.INVALID_ARGUMENT, "must be something good")
+
+
+def _forbid(resource: Resource[Note]) -> None:
+    resource.data.text = "forbidden"
+
+
+async def test_what_a_hook_has_made_of_a_resource_is_decided_on_again() -> None:
+    """A rule that depends on content holds for what is stored."""
+    forbidding = ResourceType("tests", "v1", "Forbidding", Note, hooks=Hooks(mutate=_forbid))
+    known = registry()
+    known.register(forbidding)
+    guarded = Calls(MemoryBackend(), known, Guard())
+    for call in (guarded.write, guarded.mutate_and_validate):
+        await refused(call(a_note("one", "fine", forbidding)), Status.PERMISSION_DENIED, "may not be written by you")
+
+
+DENIED_WORK: list[Callable[[Calls], Awaitable[object]]] = [
+    lambda calls: calls.list_type(a_type(), EVERYWHERE, metadata_filter="!!" * 2_000_000),
+    lambda calls: calls.list_type(a_type(), EVERYWHERE, metadata_filter=",".join("a" * 1_000_000)),
+    lambda calls: calls.list_type(a_type(), EVERYWHERE, page_token="!" * 4_000_000),
+    lambda calls: calls.list_type(a_type(), EVERYWHERE, page_size=-1),
+    lambda calls: first(calls, a_type(), bookmark_interval_ms=1 << 31),
+    lambda calls: first(calls, a_type(), resume_after=pb.Position(store_id="x" * 4_000_000)),
+    lambda calls: calls.write(a_note("denied", metadata={str(each): "" for each in range(2000)})),
+    lambda calls: calls.write_status(an_id("denied", uid="x"), a_status("x"), key="k" * 1000),
+    lambda calls: calls.delete(an_id("denied"), version="7" * 1000),
+]
+
+
+@pytest.mark.parametrize("call", DENIED_WORK)
+async def test_a_stranger_learns_nothing_of_further_fields(
+    both: tuple[Calls, Calls], guard: Guard, call: Callable[[Calls], Awaitable[object]]
+) -> None:
+    """A List's filter held the loop for seconds before its caller was asked for rights."""
+    guard.unlisted.add(NOTE.name)
+    await refused(call(both[1]), Status.PERMISSION_DENIED, "by you")
+
+
+async def test_to_mark_a_resource_takes_the_right_to_delete_it(both: tuple[Calls, Calls]) -> None:
+    """In the same words whether it is there or not; the Delete verb takes it too."""
+    calls, guarded = both
+    denied = "Note kept may not be deleted by you"
+    await refused(guarded.write(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
+    await calls.write(a_note("kept", metadata={FINALIZERS: "x"}))
+    await refused(guarded.write(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
+    await refused(guarded.delete(an_id("kept")), Status.PERMISSION_DENIED, denied)
+    stored = (await calls.read(an_id("kept"))).resource
+    assert stored is not None
+    assert DELETION_TIMESTAMP not in stored.metadata
+
+
+async def test_a_mark_that_is_carried_along_takes_no_right_to_delete(both: tuple[Calls, Calls]) -> None:
+    """A controller that lets go of its finalizer writes what it has read; who marked it had the right."""
+    calls, guarded = both
+    await calls.write(a_note("kept", metadata={FINALIZERS: "x y"}))
+    await calls.delete(an_id("kept"))
+    for left in ("y", ""):
+        stored = (await guarded.read(an_id("kept"))).resource
+        assert stored is not None
+        changed = a_note("kept", version=stored.version, metadata={**stored.metadata, FINALIZERS: left})
+        await guarded.write(changed)

@@ -1,0 +1,98 @@
+"""Tables in memory: a page is what sorting all of them would give, and a long read lets others run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import trio
+
+from headway.resource import Key, pb, resource_key
+from headway.storage import MemoryBackend, Put, Remove, Within
+from headway.storage._sorted_keys import SortedKeys
+from tests.helpers.declared import NOTE, an_id
+
+PLACES = [("default", "default"), ("default", "east"), ("west", "default"), ("west", "east")]
+WITHINS = [
+    Within(partition, namespace, prefix)
+    for partition in ("*", "default", "west", "none")
+    for namespace in ("*", "east", "none")
+    for prefix in ("", "1", "23", "9z")
+]
+
+
+def a_resource(key: Key, owner: str = "") -> pb.Resource:
+    id = an_id(key[2], partition=key[0], namespace=key[1], uid="-".join(key))
+    return pb.Resource(id=id, owner=an_id("boss", uid=owner) if owner else None)
+
+
+async def filled(keys: Sequence[Key], owner: str = "") -> MemoryBackend:
+    backend = MemoryBackend(max_changes=1)
+    await backend.commit([Put(NOTE.kind, key, a_resource(key, owner), "") for key in keys])
+    return backend
+
+
+def test_keys_are_in_order_whatever_comes_and_goes() -> None:
+    """As a sorted set of them is, from every place, over many lists."""
+    chance = random.Random(7)
+    keys, there = SortedKeys(), set[Key]()
+    for _ in range(6000):
+        key = ("", "", str(chance.randrange(2500)))
+        if key in there:
+            keys.remove(key)
+            there.remove(key)
+        else:
+            keys.add(key)
+            there.add(key)
+    assert len(keys._lists) > 1
+    for name in ("", "1", "1249", "77", "zz", *list(zip(*there, strict=True))[2][:20]):
+        place = ("", "", name)
+        assert list(keys.since(place, inclusive=True)) == sorted(key for key in there if key >= place)
+        assert list(keys.since(place, inclusive=False)) == sorted(key for key in there if key > place)
+    for key in list(there):
+        keys.remove(key)
+    assert list(keys.since(("", "", ""), inclusive=True)) == []
+
+
+async def test_pages_are_parts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within every tenancy and prefix, from every place, with turns that are shorter than a page."""
+    monkeypatch.setattr("headway.storage._tables_read.TURN", 7)
+    backend = await filled([(*place, str(number)) for place in PLACES for number in range(30)])
+    await backend.commit([Remove(NOTE.kind, ("west", "east", "23"), "west-east-23", "1")])
+    for within in WITHINS:
+        whole, _ = await backend.list(NOTE.kind, within)
+        keys = [resource_key(each) for each in whole]
+        assert keys == sorted(keys)
+        assert all(map(within.matches, keys))
+        for after in (None, ("", "", ""), ("default", "east", "15"), ("default", "east", "151"), ("zz", "", "")):
+            rest = [key for key in keys if after is None or key > after]
+            for limit in (1, 2, 10, 1000):
+                page, _ = await backend.list(NOTE.kind, within, after=after, limit=limit)
+                assert [resource_key(each) for each in page] == rest[:limit], (within, after, limit)
+
+
+async def test_a_whole_list_is_of_one_moment_whatever_others_do_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lets others run while it sorts, and shows nothing of what they do; so does what an owner owns."""
+    monkeypatch.setattr("headway.storage._tables_read.TURN", 10)
+    keys = [("default", "default", str(number)) for number in range(100)]
+    backend = await filled(keys, owner="BOSS")
+    turns = 0
+
+    async def change() -> None:
+        nonlocal turns
+        for number in range(50):
+            await trio.lowlevel.checkpoint()
+            key = ("default", "default", f"new-{backend.position.revision}-{number}")
+            await backend.commit([Put(NOTE.kind, key, a_resource(key, "BOSS"), "")])
+            turns += 1
+
+    for read in (lambda: backend.list(NOTE.kind, Within()), lambda: backend.list_by_owner("BOSS")):
+        turns = 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(change)
+            listed, at = await read()
+            assert turns > 1
+            nursery.cancel_scope.cancel()
+        assert max(int(each.version) for each in listed) == at.revision
+        assert len(listed) == 99 + at.revision
