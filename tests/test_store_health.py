@@ -1,4 +1,4 @@
-"""What health and the pages say of an engine whose store fails in one way or another, and when it is mended."""
+"""Health and the pages of an engine whose store fails, and recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the store of an engine can be used, looked at every two seconds."""
+"""Look every two seconds whether the store of an engine can be used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 5.0
 
 
 class StoreHealth:
-    """Looks at a store until cancelled.
+    """The health of a store, as of the last look.
 
     Args:
         hubs: know if the store was rolled back.
@@ -40,7 +40,7 @@ class StoreHealth:
         changed(self.problem)
 
     async def watch(self) -> None:
-        """Look again and again."""
+        """Look at the store until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 looked = trio.Event()

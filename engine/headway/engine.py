@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 _PACE = 0.02
 """Seconds at which the engine's own controllers look at their streams."""
-_TELLING = 0.5
-"""Seconds for those who watch the health of a server that stops."""
+_LAST_STATUS = 0.5
+"""Seconds in which the watches of health can send that the server stops."""
 
 
 class Engine:
@@ -318,9 +318,9 @@ async def _listening(
             yield server.addresses
         finally:
             health.end()
-            # The server ends the watches at once. A client that reads hears why before.
-            with trio.move_on_after(_TELLING, shield=True):
-                await health.wait_told()
+            # The server ends the watches at once. A client that reads hears first that nothing serves any longer.
+            with trio.move_on_after(_LAST_STATUS, shield=True):
+                await health.wait_sent()
 
 
 def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:

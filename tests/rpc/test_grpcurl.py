@@ -1,4 +1,4 @@
-"""grpcurl, which knows nothing but what reflection tells it: it lists, describes, calls and writes."""
+"""grpcurl, which knows only the answers of reflection: it lists, describes, calls and writes."""
 
 from __future__ import annotations
 

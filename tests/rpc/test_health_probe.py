@@ -1,4 +1,4 @@
-"""A health probe written with Go's gRPC, and grpcio's own health client: what both are told, without a token."""
+"""Health as a probe in Go and the health client of grpcio see it, without a token."""
 
 from __future__ import annotations
 

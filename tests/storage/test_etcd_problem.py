@@ -1,4 +1,4 @@
-"""What an open store in etcd says when it can't be used."""
+"""Problems of an open store in etcd."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from headway.errors import HeadwayError
 from headway.events import ignore
 
 _AFTER_THE_ENGINE = 0.5
-"""Seconds that an engine has to end the process first: it says more of what blocks it."""
+"""Seconds in which an engine can end the process first: its report names more."""
 
 
 def run(
@@ -31,8 +31,9 @@ def run(
     What is cancelled has unwound by then: a store is closed, a connection too.
 
     Args:
-        hard_exit: of a server, the seconds after the signal at which the process is ended all the same, with the stack
-            of what blocks it on standard error. A server goes on without its standard streams, too. None: it is none.
+        hard_exit: for a server, the seconds from the signal until the process is ended. The stack of the task that
+            blocks it is written to standard error. A server also goes on without its standard streams. None: the
+            command is not a server.
     """
     if hard_exit is not None:
         keep_standard_streams()
@@ -85,8 +86,8 @@ async def _until_interrupted(function: Callable[[], Awaitable[None]], hard_exit:
 def _begin_at_signal(watch: ShutdownWatch) -> None:
     """Begin the watch at a signal itself.
 
-    Trio hears of a signal in its next turn, and there is none while a task spins. What Python calls at a signal is run
-    in the midst of that task.
+    Trio handles a signal in its next turn, and there is no next turn while a task spins. Python runs a signal handler
+    in the middle of that task.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, partial(_signaled, watch, signal.getsignal(number)))

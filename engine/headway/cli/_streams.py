@@ -10,8 +10,8 @@ from typing import Any
 def keep_standard_streams() -> None:
     """Let writes to standard output and standard error succeed for as long as the process lives.
 
-    What nobody can read is thrown away. A descriptor that is closed is opened on the null device: a file of the store
-    would get its number otherwise, and whatever is printed by mistake would be written into it.
+    Output that cannot be written is thrown away. A closed descriptor is opened on the null device: otherwise a file of
+    the store would get its number, and anything printed by mistake would be written into that file.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -55,7 +55,7 @@ class Lasting:
             self._lose()
 
     def _lose(self) -> None:
-        # What the stream still holds goes there too, when the process ends.
+        # The stream still holds some text. It is flushed to the null device when the process ends.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._number)
         os.close(null)

@@ -1,4 +1,4 @@
-"""The messages in which protobuf describes a .proto file, as far as a payload needs them."""
+"""Protobuf's own messages that describe a .proto file, as far as payloads need them."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from headway.resource._payload_proto import Described
 
 
 def payload_files(description: types_pb.ListResponse, known: Mapping[str, str]) -> list[bytes]:
-    """Return file descriptors of all messages and enums that a description of types has.
+    """Return file descriptors of all messages and enums in a description of types.
 
-    An enum ``Rank`` is described as ``RankEnum.Rank``: protobuf puts the values of an enum beside it, where two enums
-    may have a value of one name.
+    An enum ``Rank`` is described as ``RankEnum.Rank``: protobuf puts the values of an enum into
+    the scope of the enum, where two enums may have a value of the same name.
 
     Args:
         known: the names of files that exist already, by the full names of what is in them. The result imports them.
@@ -79,8 +79,8 @@ def _protos(described: Described, nodes: Mapping[str, _Node], files: Mapping[str
     reached = {name: _reached(name, nodes) for name in nodes}
     for file in dict.fromkeys(files.values()):
         roots = [name for name in nodes if files[name] == file]
-        # A file has one package. What two packages hold of each other can only be imported in one direction, so that
-        # neither describes it: in a field of bytes it is what it is on the wire.
+        # A file has one package, and two packages can't import each other. So neither describes messages of the other:
+        # a field of bytes is the same on the wire.
         opaque = {
             need for name in roots for need in nodes[name].needs if files[need] != file and reached[need] & set(roots)
         }

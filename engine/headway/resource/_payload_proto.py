@@ -23,18 +23,18 @@ _SHAPE = types_pb.Shape
 
 
 class Described:
-    """What a description of types has, by the full names under which it will be found.
+    """The messages and enums in a description of types, by their full names.
 
     Attributes:
         known: the names of files that exist already, by the full names of what is in them.
-        messages: those that are in none of these files.
-        enums: likewise.
+        messages: the messages that are in none of these files.
+        enums: the enums that are in none of these files.
     """
 
     def __init__(self, description: types_pb.ListResponse, known: Mapping[str, str]) -> None:
         self.known = known
         self._all = description.messages
-        # Of two classes with one name the first is described: a type URL can't tell them apart either.
+        # If two classes have the same name, the first is described. A type URL does not distinguish them either.
         self.messages: dict[str, types_pb.Message] = {}
         for each in description.messages:
             if each.full_name not in known:
@@ -76,7 +76,7 @@ class Described:
         return _WELL_KNOWN.get(field.kind, "")
 
     def message(self, name: str, opaque: set[str]) -> MessageProto:
-        """A message without those within it. What its fields hold of ``opaque`` is told as bytes."""
+        """Return a message without its nested messages. A field that holds one of ``opaque`` is described as bytes."""
         made = MessageProto(name=name.rpartition(".")[2])
         made.enums = [_enum(each, enum) for each, enum in self.enums.items() if each.rpartition(".")[0] == name]
         fields = self.messages[name].fields if name in self.messages else []
@@ -109,7 +109,7 @@ class Described:
         )
 
     def _type(self, field: types_pb.Field, opaque: set[str]) -> tuple[int, str]:
-        """The number of a field's kind, or of its values', and the full name of what it holds."""
+        """Return the number of a field's kind, or of its map values' kind, and the full name of the type it holds."""
         held = self._held(field)
         if not held:
             return KINDS[field.kind], ""

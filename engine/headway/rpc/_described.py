@@ -1,4 +1,4 @@
-"""Files of protobuf's as their descriptors: found by name and by what is in them."""
+"""Descriptors of .proto files, found by the names of the files and by the full names in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.resource import decode, field, message
 
 @message(name="google.protobuf.FileDescriptorSet")
 class DescriptorSet:
-    """What protoc writes with --descriptor_set_out. Each file is kept as its bytes, which are what is asked for."""
+    """The output of protoc's --descriptor_set_out. Each file is kept as bytes, because reflection sends bytes."""
 
     file: list[bytes] = field(1)
 
@@ -58,10 +58,10 @@ class File:
 
 
 class DescribedFiles:
-    """Some files, and those of ``beneath``, which they may import.
+    """Files, which may import each other and the files of ``beneath``.
 
     Attributes:
-        symbols: the name of the file of each full name, without those of ``beneath``.
+        symbols: the name of the file of each full name. Those in ``beneath`` are not among them.
     """
 
     def __init__(self, files: Iterable[bytes], beneath: DescribedFiles | None = None) -> None:

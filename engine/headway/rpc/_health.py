@@ -31,10 +31,10 @@ class HealthCheckResponse:
 
 
 class Health:
-    """Answers Check and Watch. All services serve until `set` or `set_all` says otherwise.
+    """The health of a server. All services serve until `set` or `set_all` says otherwise.
 
     Args:
-        services: the names that are known, besides the empty one.
+        services: the known names. The empty one is always known.
         streams: bounds how many watches there are.
     """
 
@@ -43,10 +43,10 @@ class Health:
         self._streams = streams or OpenStreams()
         self._changed = trio.Event()
         self._ended = False
-        # Watches that have not been told the last change.
-        self._untold: set[object] = set()
+        # Watches that have not sent the last change.
+        self._behind: set[object] = set()
         self._watches: set[object] = set()
-        self._told = trio.Event()
+        self._sent = trio.Event()
 
     def add(self, services: Iterable[str]) -> None:
         """Know further services. They serve."""
@@ -70,15 +70,15 @@ class Health:
         if self._ended:
             return
         self._statuses |= dict.fromkeys(services, SERVING if serving else NOT_SERVING)
-        self._untold = set(self._watches)
+        self._behind = set(self._watches)
         self._changed.set()
         self._changed = trio.Event()
 
-    async def wait_told(self) -> None:
-        """Wait until every watch has been told the last change. Bound it: a client that does not read never is."""
-        while self._untold:
-            self._told = trio.Event()
-            await self._told.wait()
+    async def wait_sent(self) -> None:
+        """Wait until every watch has sent the last change. Bound it: a client may never read."""
+        while self._behind:
+            self._sent = trio.Event()
+            await self._sent.wait()
 
     def __mapping__(self) -> dict[str, Handler]:
         """The two methods."""
@@ -102,24 +102,24 @@ class Health:
             watch = object()
             self._watches.add(watch)
             try:
-                await self._tell(stream, request.service, watch)
+                await self._send(stream, request.service, watch)
             finally:
                 self._watches.discard(watch)
-                self._told_one(watch)
+                self._caught_up(watch)
 
-    async def _tell(self, stream: Any, service: str, watch: object) -> None:
-        told = None
+    async def _send(self, stream: Any, service: str, watch: object) -> None:
+        sent = None
         while True:
             changed = self._changed
             status = self._statuses.get(service, SERVICE_UNKNOWN)
-            if status != told:
+            if status != sent:
                 await stream.send_message(HealthCheckResponse(status=status))
-                told = status
+                sent = status
             if changed is self._changed:
-                self._told_one(watch)
+                self._caught_up(watch)
                 await changed.wait()
 
-    def _told_one(self, watch: object) -> None:
-        self._untold.discard(watch)
-        if not self._untold:
-            self._told.set()
+    def _caught_up(self, watch: object) -> None:
+        self._behind.discard(watch)
+        if not self._behind:
+            self._sent.set()

@@ -1,4 +1,4 @@
-"""Bounds for the streams of services that anybody may call, without a token."""
+"""Bounds for the streams of services that can be called without a token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REQUEST_SIZE = 4096
 
 
 class OpenStreams:
-    """Counts the streams that are open, and refuses those beyond.
+    """The open streams, counted. Those beyond a bound are refused.
 
     Args:
         per_connection: how many one connection may have.

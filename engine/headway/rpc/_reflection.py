@@ -44,7 +44,7 @@ class Listed:
 
 @message(name="grpc.reflection.v1.ErrorResponse")
 class Refused:
-    """Why there is no answer."""
+    """The reason for which there is no answer."""
 
     error_code: int = field(1)
     error_message: str = field(2)
@@ -62,12 +62,12 @@ class ServerReflectionResponse:
 
 
 class Reflection:
-    """Lists the services of a registry, and describes what is in some files.
+    """A list of the services of a registry, and descriptions from files.
 
     Args:
-        services: what is listed.
-        files: what is described: of a server, all of its services.
-        payloads: the files of what else the caller may know of; asked for once a stream.
+        services: the services to list.
+        files: the files of the services.
+        payloads: returns the files of further things that the caller may know; called once a stream.
         streams: bounds how many streams there are.
     """
 
@@ -98,7 +98,7 @@ class Reflection:
                 with trio.move_on_after(IDLE):
                     request = await stream.recv_message()
                 if request is None:
-                    # The client has nothing more to ask, or nothing to ask by now: either way all is answered.
+                    # The client has ended its side, or has been silent for too long. Every request is answered.
                     return
                 if files is None:
                     files = self._files if self._payloads is None else self._payloads()

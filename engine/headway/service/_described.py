@@ -12,7 +12,7 @@ _KEPT = 32
 
 
 class DescribedPayloads:
-    """The files of the payloads of a registry, with those of the services beneath them."""
+    """The files of a registry's payloads, on top of the files of the services."""
 
     def __init__(self, registry: Registry, services: DescribedFiles) -> None:
         self._registry = registry
@@ -20,7 +20,7 @@ class DescribedPayloads:
         self._files: dict[frozenset[TypeName], DescribedFiles] = {}
 
     def files(self, may_know: Callable[[TypeName], bool] | None = None) -> DescribedFiles:
-        """Return the files of the types that a caller may know of. Without ``may_know`` these are all types."""
+        """Return the files of all types, or with ``may_know`` of those types that the caller may know."""
         types = [type for type in self._registry if may_know is None or may_know(type.name)]
         names = frozenset(type.name for type in types)
         files = self._files.pop(names, None)
@@ -28,7 +28,7 @@ class DescribedPayloads:
             made = payload_files(describe(types), self._services.symbols)
             files = DescribedFiles(made, self._services)
             if len(self._files) >= _KEPT:
-                # What was asked for longest ago.
+                # The set that has not been used for the longest time.
                 del self._files[next(iter(self._files))]
         self._files[names] = files
         return files

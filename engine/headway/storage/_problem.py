@@ -1,4 +1,4 @@
-"""Find out what keeps a store from being used now."""
+"""Find out why a store cannot be used now."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoreProblem(enum.Enum):
 
 
 async def find_problem(backend: Backend) -> tuple[StoreProblem, HeadwayError] | None:
-    """Return what is wrong with an open store, and the error that says so; None if it can be read and written."""
+    """Return the problem of an open store, and the error that shows it. Return None if it can be read and written."""
     try:
         backend.position  # noqa: B018  # it raises once the store refuses everything
         probe = prober(backend)
