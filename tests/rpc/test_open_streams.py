@@ -104,6 +104,24 @@ async def test_another_connection_has_room_of_its_own() -> None:
             await watching(stack, await stack.enter_async_context(connected(address)))
 
 
+async def test_a_connection_that_has_most_gives_one_to_a_connection_that_has_few() -> None:
+    """A stranger who holds all streams of a server keeps nobody from watching."""
+    streams = OpenStreams(9, 3)
+    async with serving(streams) as (address, _), AsyncExitStack() as stack:
+        greedy = await stack.enter_async_context(connected(address))
+        held = [await stack.enter_async_context(greedy.stream(WATCH, HealthCheckRequest())) for _ in range(3)]
+        for each in held:
+            assert (await anext(each)).status == 1
+        honest = await stack.enter_async_context(connected(address))
+        await watching(stack, honest)
+        with pytest.raises(GRPCError, match="this server has 3 open streams") as ended:
+            await anext(held[2])
+        assert ended.value.status is Status.RESOURCE_EXHAUSTED
+        with pytest.raises(GRPCError, match="this server has 3 open streams"):
+            await watching(stack, honest)
+        assert streams.open == 3
+
+
 async def test_a_stream_of_reflection_without_a_request_ends(autojump_clock: MockClock, tmp_path: Path) -> None:  # noqa: ARG001  # the test runs by it
     """A minute after the last one; a watch of health stays."""
     streams = OpenStreams()

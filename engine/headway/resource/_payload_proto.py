@@ -109,7 +109,7 @@ class Described:
         )
 
     def _type(self, field: types_pb.Field, opaque: set[str]) -> tuple[int, str]:
-        """Return the kind number of a field, or of a map's values, and the full name of the type that it holds."""
+        """Return the number of a field's kind, or of its map values' kind, and the full name of the type it holds."""
         held = self._held(field)
         if not held:
             return KINDS[field.kind], ""
