@@ -44,6 +44,8 @@ class Witness:
         self.broken: list[str] = []
         # The starting revision of the present run, and of the first one that began.
         self.started = self.began = 0
+        # The last change that was stored when the first run began.
+        self._stored = 0
         self._running: list[tuple[int, str]] = []
         # The lowest version at which a key may be seen from now on.
         self._lowest: dict[tuple[TypeName, Key], int] = {}
@@ -58,6 +60,8 @@ class Witness:
         self.events.append(event)
         if isinstance(event, RunStarted):
             self.started = event.starting_revision
+            if not self.began and self.store.commits:
+                self._stored = self.store.commits[-1].revision
             self.began = self.began or self.started
 
     def heard(self, kind: type[Any]) -> list[Any]:
@@ -184,8 +188,10 @@ class Witness:
             if self.channel.opened.count((commit.kind, False)) > 1 and not self._held_before(commit):
                 # A state that came and went where a stream could not resume is in no snapshot: nobody ever held it.
                 before = set()
-            if commit.new is not None and commit.revision <= self.began:
-                # No run had begun that could have acted on the old state: it had become another before one did.
+            early = commit.revision <= self._stored and not self._held_before(commit)
+            if commit.new is not None and (commit.revision <= self.began or early):
+                # No run had begun that could have acted on the old state: it had become another before one did. A run's
+                # caches may be further on than its starting revision when it begins.
                 before = set()
             for name in now | before:
                 assert any(

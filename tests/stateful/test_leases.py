@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headway.client import LeaseAnswer, LeaseClient, LeaseInfo, LeaseTerm
-from headway.errors import LeaseLost
+from headway.errors import Fenced, LeaseLost
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService
-from headway.storage import Backend, Fence, FenceLowered, MemoryBackend, SqliteBackend
+from headway.storage import Backend, Fence, FenceLowered, MemoryBackend, SqliteBackend, scope_of
 from headway.testing import LiveRun
 from headway.testing._conformance_tools import put, thing
 
@@ -61,6 +61,8 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
         self.ended: set[int] = set()
         # The terms that the server knows to be in use, and the highest term that each holder has heard of.
         self.used: set[int] = set()
+        # The number to which each term's fence was raised.
+        self.raised: dict[int, int] = {}
         self.heard = dict.fromkeys(HOLDERS, 0)
 
     def start(self) -> None:
@@ -97,7 +99,7 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
                 self.attempts[holder] = f"{holder} {self.made}"
             self.send("acquire", holder, attempt=self.attempts[holder])
 
-    @rule(holder=holders, kind=st.sampled_from(["keep", "keep", "write", "release"]))
+    @rule(holder=holders, kind=st.sampled_from(["keep", "keep", "write", "raise", "release"]))
     def use(self, holder: str, kind: str) -> None:
         term = self.believes(holder)
         if term is not None:
@@ -170,10 +172,12 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
                     await self.client.keep_alive(NAME, request.holder, term)
                 elif request.kind == "release":
                     await self.client.release(NAME, request.holder, term)
+                elif request.kind == "raise":
+                    await self.client.raise_fence(*scope_of(NAME), term=term, number=request.number)
                 else:
                     fence = Fence("staff/accounts", "3", term, request.number)
                     await put(self.server, thing(f"by-{request.number}"), fence=fence)
-            except (LeaseLost, FenceLowered) as error:
+            except (LeaseLost, Fenced, FenceLowered) as error:
                 return error
             return None
 
@@ -192,17 +196,22 @@ class LeaseMachine(LiveRun, RuleBasedStateMachine):
                 self.granted[reply.term] = whose
         elif request.term is not None:
             number = request.term.number
-            refused = isinstance(reply, LeaseLost | FenceLowered)
+            refused = isinstance(reply, LeaseLost | Fenced | FenceLowered)
             if request.kind == "release":
                 self.ended.add(number)
                 return
-            assert refused == (held != number), f"{request.kind} in term {number} while {before} was held: {reply!r}"
-            if refused:
+            # Requests overtake each other: a raise, and what was written before it, may come after a higher raise.
+            low = request.kind in ("write", "raise") and request.number < self.raised.get(number, 0)
+            over = held != number
+            assert refused == (over or low), f"{request.kind} in term {number} while {before} was held: {reply!r}"
+            if over:
                 self.ended.add(number)
             else:
                 assert number not in self.ended, f"{request.kind} of term {number} after its end"
-                if request.kind == "keep":
-                    self.used.add(number)
+            if not refused and request.kind != "write":
+                self.used.add(number)
+            if not refused and request.kind == "raise":
+                self.raised[number] = request.number
 
     @invariant()
     def who_believes_to_hold_it_holds_it(self) -> None:
@@ -230,8 +239,8 @@ class RestartedMachine(LeaseMachine):
         before = self.listed()
         self.call(self.server.__aexit__, None, None, None)
         self.start()
-        # What was renewed isn't stored; a late request costs the holder its term then, and nobody gets it besides.
-        self.used.clear()
+        # Renewals aren't stored, as raises are. After them a late request costs the holder its term, and no more.
+        self.used.intersection_update(self.raised)
         after = self.listed()
         if before is not None:
             assert after is not None

@@ -213,4 +213,20 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
         return self.pools.types[kind]
 
 
+def test_a_state_that_was_over_before_the_first_run_began_is_nobodys() -> None:
+    """The resumed stream brings both changes at once, after the starting revision and before the run (seed 121001)."""
+    machine = RunMachine()
+    machine.open(concurrency=2)
+    machine.let_pass(kind=1, count=1)
+    machine.harm_stream(kind=1, harm="drop", back=0)
+    machine.write_member("m2", "b")
+    machine.pass_time(6.0)
+    machine.write_member("m2", "c")
+    assert not machine.witness.began
+    machine.teardown()
+    changed = [commit.revision for commit in machine.store.commits if commit.key[2] == "m2"]
+    assert machine.witness.began < changed[-1]
+    assert {seen.name for seen in machine.witness.reconciles} >= {"a", "c"}
+
+
 TestRun = RunMachine.TestCase
