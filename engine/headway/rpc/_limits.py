@@ -27,7 +27,8 @@ class Limits:
         message_size: bytes of one message that is received; refused when its length is read, before its body is.
         requests_size: bytes of requests on one connection that have come in part; over it the largest is refused.
             At least two messages' size.
-        server_requests_size: likewise on all connections of a server.
+        server_requests_size: bytes of memory that such requests may take on all connections of a server: an eighth of
+            it is for what Python needs beside them.
         streams: calls open at once on one connection.
         connections: connections open at once to one server.
         stream_window: bytes that a peer may send on one stream ahead of who reads it.
