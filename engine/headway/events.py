@@ -268,6 +268,17 @@ class ConnectionEnded(Record):
     suppressed: int = 0
 
 
+class ConnectionRefused(Record):
+    """A server has refused a connection of a ``peer``, or closed it without a call on it; ``why`` names the limit.
+
+    It is reported at most once a second. ``suppressed`` is the number of such connections since the last report.
+    """
+
+    peer: str
+    why: str
+    suppressed: int = 0
+
+
 class ShutdownBlocked(Record):
     """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
 

@@ -208,7 +208,7 @@ async def test_calls_without_a_request_are_bounded_too() -> None:
         raw.h2.send_data(61, rpc.framed(b"\x0a\x01a"), end_stream=True)
         await raw.flush()
         await raw.until(lambda event: isinstance(event, ResponseReceived) and event.stream_id == 61)
-        await raw.until(lambda _: len(_statuses(raw)) == 11)
+        await raw.until(lambda _: len(_statuses(raw)) >= 11)
         assert it.server._budget.taken <= 20 * _CALL
 
 

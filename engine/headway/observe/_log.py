@@ -19,6 +19,7 @@ _WARNINGS = (
     events.CallDelayed,
     events.CallbackFailed,
     events.ConnectionEnded,
+    events.ConnectionRefused,
     events.DeletionsUnknown,
     events.HandlerFailed,
     events.IndexFailed,
