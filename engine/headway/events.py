@@ -279,6 +279,19 @@ class ConnectionRefused(Record):
     suppressed: int = 0
 
 
+class CertificateRenewed(Record):
+    """The files of a server's ``certificate`` have changed on disk, and the server uses what they hold now."""
+
+    certificate: str
+
+
+class CertificateRefused(Record):
+    """The files of a server's ``certificate`` have changed on disk and cannot be used; what they held before is."""
+
+    certificate: str
+    error: BaseException
+
+
 class ShutdownBlocked(Record):
     """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
 

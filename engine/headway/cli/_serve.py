@@ -14,12 +14,13 @@ import click
 
 from headway.access import Authorizer, load_access
 from headway.cli._exits import Exit, Usage, fail_by
+from headway.cli._limit_options import limit_options
 from headway.cli._running import run
 from headway.cli._serving import Forwarding, Serving
 from headway.controller import App
 from headway.errors import InvalidArgument, ManifestError
 from headway.observe import check_pages_address
-from headway.rpc import Address, address, client_tls, server_tls
+from headway.rpc import Address, Limits, ServerTls, address, client_tls, server_tls
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
 
@@ -30,7 +31,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
     "--store", default="memory:", show_default=True, help="memory:, sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX."
 )
 @click.option("--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="May be repeated.")
-@click.option("--tls-certificate", type=_EXISTING, help="The certificate to show.")
+@click.option("--tls-certificate", type=_EXISTING, help="The certificate to show; used anew when it is renewed.")
 @click.option("--tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Who must have signed the certificates of clients.")
 @click.option("--access", type=_EXISTING, help="The file that says who may do what. SIGHUP has it read again.")
@@ -41,6 +42,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--forward-tls-authority", type=_EXISTING, help="Whom to believe instead; implies --forward-tls.")
 @click.option("--forward-tls-certificate", type=_EXISTING, help="The certificate to show to it.")
 @click.option("--forward-tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
+@limit_options
 @click.pass_context
 def serve(
     context: click.Context,
@@ -58,6 +60,7 @@ def serve(
     forward_tls_authority: str | None,
     forward_tls_certificate: str | None,
     forward_tls_key: str | None,
+    limits: Limits,
 ) -> None:
     """Run the controllers of APP (module:attribute), and offer its resources to clients.
 
@@ -81,7 +84,7 @@ def serve(
         upstream = None
         if forward_tls or forward_tls_authority or forward_tls_certificate:
             upstream = _upstream_tls(forward_tls_authority, forward_tls_certificate, forward_tls_key)
-        run(Forwarding(forward, upstream, listen, tls).serve, interrupted=Exit.DONE)
+        run(Forwarding(forward, upstream, listen, tls, limits=limits).serve, interrupted=Exit.DONE)
         return
     if metrics is not None:
         try:
@@ -96,7 +99,10 @@ def serve(
             fail_by(error)
         except OSError as error:
             raise Usage(f"--access: {error}") from error
-    run(Serving(apps_at(app), store, listen, tls, authorizer, access, metrics).serve, interrupted=Exit.DONE)
+    run(
+        Serving(apps_at(app), store, listen, tls, authorizer, access, metrics, limits=limits).serve,
+        interrupted=Exit.DONE,
+    )
 
 
 def _check_together(context: click.Context, *, forwards: bool) -> None:
@@ -107,6 +113,8 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE and context.params[name]
     }
     if forwards:
+        if "max_message_size" in given:
+            raise Usage("--max-message-size goes with an APP: the server that is asked decides how large a message is")
         if "store" in given:
             raise Usage("--store goes with an APP: who forwards stores nothing")
         if "metrics" in given:
@@ -121,7 +129,7 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
         raise Usage("--access says who may do what, --insecure that anyone may do everything: give one of them")
 
 
-def _tls(certificate: str | None, key: str | None, client_authority: str | None) -> SSLContext | None:
+def _tls(certificate: str | None, key: str | None, client_authority: str | None) -> ServerTls | None:
     if certificate is None:
         if key or client_authority:
             raise Usage("--tls-key and --tls-client-authority go with --tls-certificate")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from ssl import SSLContext
 
@@ -18,7 +19,7 @@ from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, ManifestError
 from headway.events import HandlerFailed
 from headway.observe import Metrics, log_report, open_pages, reports
-from headway.rpc import open_forwarder
+from headway.rpc import Limits, ServerTls, open_forwarder
 
 
 class Serving:
@@ -29,10 +30,12 @@ class Serving:
         apps: Sequence[App],
         store: str,
         listen: Sequence[str],
-        tls: SSLContext | None,
+        tls: ServerTls | None,
         authorizer: Authorizer | None,
         access: str | None,
         pages: str | None = None,
+        *,
+        limits: Limits,
     ) -> None:
         self._apps = apps
         self._store = store
@@ -41,6 +44,7 @@ class Serving:
         self._authorizer = authorizer
         self._access = access
         self._pages = pages
+        self._limits = limits
 
     async def serve(self) -> None:
         """Serve until cancelled."""
@@ -57,13 +61,16 @@ class Serving:
                     tls=self._tls,
                     access=access,
                     insecure=access is None,
+                    limits=self._limits,
                     report=log_report() if metrics is None else reports(log_report(), metrics),
                 ) as engine,
                 trio.open_nursery() as nursery,
                 _watched(engine, self._pages, metrics) as pages,
             ):
+                files = _of_certificate(self._tls)
                 if access is not None and self._access is not None:
-                    await nursery.start(_read_again, access, self._access)
+                    files[self._access] = functools.partial(_replace, access, self._access)
+                await nursery.start(_read_again, files)
                 _announce(engine.addresses, pages)
                 await trio.sleep_forever()
         except (OSError, DeclarationError) as error:
@@ -85,25 +92,37 @@ class Forwarding:
     """A forwarder to some servers."""
 
     def __init__(
-        self, endpoints: Sequence[str], upstream_tls: SSLContext | None, listen: Sequence[str], tls: SSLContext | None
+        self,
+        endpoints: Sequence[str],
+        upstream_tls: SSLContext | None,
+        listen: Sequence[str],
+        tls: ServerTls | None,
+        *,
+        limits: Limits,
     ) -> None:
         self._endpoints = endpoints
         self._upstream_tls = upstream_tls
         self._listen = listen
         self._tls = tls
+        self._limits = limits
 
     async def serve(self) -> None:
         """Forward until cancelled."""
         report = log_report()
         try:
-            async with open_forwarder(
-                self._endpoints,
-                self._listen,
-                upstream_tls=self._upstream_tls,
-                tls=self._tls,
-                report=lambda path, error: report(HandlerFailed(path, error)),
-                notify=report,
-            ) as server:
+            async with (
+                open_forwarder(
+                    self._endpoints,
+                    self._listen,
+                    upstream_tls=self._upstream_tls,
+                    tls=self._tls,
+                    limits=self._limits,
+                    report=lambda path, error: report(HandlerFailed(path, error)),
+                    notify=report,
+                ) as server,
+                trio.open_nursery() as nursery,
+            ):
+                await nursery.start(_read_again, _of_certificate(self._tls))
                 _announce(server.addresses)
                 await trio.sleep_forever()
         except OSError as error:
@@ -118,16 +137,29 @@ def _announce(addresses: Sequence[str], pages: str | None = None) -> None:
     sys.stdout.flush()
 
 
-async def _read_again(authorizer: Authorizer, path: str, *, task_status: trio.TaskStatus[None]) -> None:
-    if not hasattr(signal, "SIGHUP"):
+Files = dict[str, Callable[[], None]]
+"""Files that are read again at a SIGHUP, each with how."""
+
+
+def _of_certificate(tls: ServerTls | None) -> Files:
+    return {} if tls is None else {tls.certificate: tls.renew}
+
+
+def _replace(authorizer: Authorizer, path: str) -> None:
+    authorizer.replace(load_access(path))
+
+
+async def _read_again(files: Files, *, task_status: trio.TaskStatus[None]) -> None:
+    if not files or not hasattr(signal, "SIGHUP"):
         task_status.started()
         return
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
         task_status.started()
         async for _ in signals:
-            try:
-                authorizer.replace(load_access(path))
-            except (ManifestError, OSError) as error:
-                click.echo(f"{error}\n{path}: what held before goes on", err=True)
-            else:
-                click.echo(f"{path}: read again", err=True)
+            for path, read in files.items():
+                try:
+                    read()
+                except (ManifestError, OSError) as error:
+                    click.echo(f"{error}\n{path}: what held before goes on", err=True)
+                else:
+                    click.echo(f"{path}: read again", err=True)

@@ -18,6 +18,7 @@ _WARNINGS = (
     events.BookmarkRefused,
     events.CallDelayed,
     events.CallbackFailed,
+    events.CertificateRefused,
     events.ConnectionEnded,
     events.ConnectionRefused,
     events.DeletionsUnknown,
@@ -40,6 +41,7 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
 _NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (events, trio))
 _INFOS = (
+    events.CertificateRenewed,
     events.LeaseAwaited,
     events.LeaseEnded,
     events.LeaseTaken,

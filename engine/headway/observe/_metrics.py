@@ -151,6 +151,8 @@ _COUNTERS = {
     "deletions_unknown": ("Runs that can't know what was deleted before them.", ["controller", "type"]),
     "handler_failures": ("Calls whose handler raised something that is no answer.", ["path"]),
     "connections_ended": ("Connections ended because their peer broke the protocol or flooded the server.", []),
+    "certificates_renewed": ("Certificates of the server that were read again because their files changed.", []),
+    "certificates_refused": ("Changed certificates of the server that cannot be used.", []),
     "connections_refused": ("Connections refused, or closed in their handshake, because of a limit.", []),
     "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
 }
@@ -212,6 +214,8 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
     events.ConnectionEnded: ("connections_ended", lambda _: ()),
+    events.CertificateRenewed: ("certificates_renewed", lambda _: ()),
+    events.CertificateRefused: ("certificates_refused", lambda _: ()),
     events.ConnectionRefused: ("connections_refused", lambda _: ()),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
 }

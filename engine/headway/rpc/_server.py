@@ -16,7 +16,7 @@ from grpclib.protocol import Stream
 
 from headway import events
 from headway._bounded_report import BoundedReport
-from headway.events import ConnectionRefused
+from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused
 from headway.rpc._addresses import Address, address
 from headway.rpc._admission import Admission, Visitor, peer_of
 from headway.rpc._budget import Budget
@@ -27,7 +27,7 @@ from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._memory import MemoryReturn
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._services import Services
-from headway.rpc._tls import speaking_http2
+from headway.rpc._tls import ServerTls, speaking_http2
 from headway.rpc._tls_protocol import READ_AT_ONCE, TlsProtocol
 
 Report = Callable[[str, BaseException], None]
@@ -82,12 +82,13 @@ class Server:
         addresses: where it listens, with the ports that it was given.
     """
 
-    def __init__(self, services: Services, limits: Limits, report: Report, grace: float, notify: BoundedReport) -> None:
+    def __init__(self, services: Services, limits: Limits, report: Report, grace: float, notify: events.Report) -> None:
         self.addresses: list[str] = []
         self._services = services
         self._limits = limits
         self._report = report
-        self._notify = notify
+        self._tell = notify
+        self._notify = BoundedReport(notify)
         self._grace = grace
         self._accepting: list[trio.CancelScope] = []
         self._paths: list[str] = []
@@ -155,7 +156,7 @@ class Server:
                 carrier.loop,
                 protocol,
                 tls,
-                tls,
+                self._certificate(tls),
                 handshake_size=self._limits.handshake_size,
                 handshake_timeout=self._limits.handshake_timeout,
                 buffer=self._buffer,
@@ -172,6 +173,17 @@ class Server:
 
         visitor.end = end
         self._knocked.set()
+
+    def _certificate(self, tls: ssl.SSLContext) -> ssl.SSLContext:
+        """Return the context with the certificate that the files hold now."""
+        if not isinstance(tls, ServerTls):
+            return tls
+        try:
+            if tls.follow():
+                self._tell(CertificateRenewed(tls.certificate))
+        except OSError as error:
+            self._tell(CertificateRefused(tls.certificate, error))
+        return tls.current
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start what runs beside the connections."""
@@ -285,7 +297,8 @@ async def open_server(
 
     Args:
         listen: addresses; port 0 takes a free one.
-        tls: for the TCP addresses, as `server_tls` makes it. A Unix socket is guarded by its file's permissions.
+        tls: for the TCP addresses, as `server_tls` makes it. A certificate of that kind that is renewed on disk is used
+            without a restart. A Unix socket is guarded by its file's permissions.
         limits: what clients are held to.
         report: hears, with the method's path, of handlers that raised something unexpected.
         notify: is called with the events of `headway.events` that peers cause, each kind at most once a second.
@@ -295,7 +308,7 @@ async def open_server(
     wanted = [address(each) for each in listen]
     if tls is not None:
         speaking_http2(tls)
-    server = Server(services, limits or Limits(), report, grace, BoundedReport(notify))
+    server = Server(services, limits or Limits(), report, grace, notify)
     async with open_carrier(report, server.stop) as carrier:
         with trio.fail_after(_LISTEN_TIMEOUT):
             for each in wanted:

@@ -2,19 +2,99 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import time
 from os import PathLike
+from typing import Any
 
 File = str | PathLike[str]
 
+# Seconds from one look at the files to the next.
+_LOOK = 1.0
 
-def server_tls(certificate: File, key: File | None = None, *, client_ca: File | None = None) -> ssl.SSLContext:
-    """For a server. With ``client_ca`` a client must show a certificate that one of its authorities has signed."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_ca)
-    context.load_cert_chain(certificate, key)
-    if client_ca is not None:
-        context.verify_mode = ssl.CERT_REQUIRED
-    return speaking_http2(context)
+
+class ServerTls(ssl.SSLContext):
+    """A server's TLS context whose certificate, key and authorities are those that the files hold now.
+
+    Headway's server looks at the files when a connection comes, at most once a second. When one has changed, the
+    handshakes from then on use what it holds. Files that cannot be used, such as a certificate without its key, change
+    nothing. What is set on the context itself, such as ciphers, holds throughout.
+
+    Made by `server_tls`.
+    """
+
+    def __new__(cls, *_: Any) -> ServerTls:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, certificate: File, key: File | None = None, client_ca: File | None = None) -> None:
+        self._certificate, self._key, self._client_ca = certificate, key, client_ca
+        self._seen = self._signature()
+        self._looked = time.monotonic()
+        # The context itself has them too, for any other server that it is given to.
+        self.verify_flags = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).verify_flags
+        self.load_cert_chain(certificate, key)
+        if client_ca is not None:
+            self.load_verify_locations(client_ca)
+            self.verify_mode = ssl.CERT_REQUIRED
+        speaking_http2(self)
+        self._current: ssl.SSLContext = self
+
+    @property
+    def certificate(self) -> str:
+        """The file of the certificate."""
+        return os.fspath(self._certificate)
+
+    @property
+    def current(self) -> ssl.SSLContext:
+        """A context with the certificate, the key and the authorities that were read last."""
+        return self._current
+
+    def renew(self) -> None:
+        """Read the files now. Raises OSError if they cannot be used; then what was read before stays in use."""
+        self._seen = self._signature()
+        # A whole new context: of one into which half a pair was loaded, nothing could be used any more.
+        renewed = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self._client_ca)
+        # Nobody is there to be asked for the password of a key.
+        renewed.load_cert_chain(self._certificate, self._key, password="")
+        if self._client_ca is not None:
+            renewed.verify_mode = ssl.CERT_REQUIRED
+        self._current = speaking_http2(renewed)
+
+    def follow(self) -> bool:
+        """Read the files if they have changed, and return True if they have. Raises OSError as `renew` does.
+
+        Whatever has failed is not tried again before a file changes. The files are looked at once a second at most.
+        """
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return False
+        self._looked = now
+        if self._signature() == self._seen:
+            return False
+        self.renew()
+        return True
+
+    def _signature(self) -> list[tuple[int, int, int] | None]:
+        """What tells a changed file from one that is as it was."""
+        return [_stamp(file) for file in (self._certificate, self._key, self._client_ca) if file is not None]
+
+
+def _stamp(file: File) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def server_tls(certificate: File, key: File | None = None, *, client_ca: File | None = None) -> ServerTls:
+    """Return the context of a server that shows this certificate, also when the file is renewed while it runs.
+
+    With ``client_ca`` a client must show a certificate that one of its authorities has signed. Raises OSError if a
+    file cannot be used.
+    """
+    return ServerTls(certificate, key, client_ca)
 
 
 def client_tls(ca: File | None = None, *, certificate: File | None = None, key: File | None = None) -> ssl.SSLContext:
