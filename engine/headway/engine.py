@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from headway._bounded_report import BoundedReport
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
@@ -214,7 +215,7 @@ async def open_engine(
                         # What a type looks like isn't said to those who may do nothing with it.
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry),
                     )
-                async with _listening(offered, listen, tls, failed, report, limits) as addresses:
+                async with _listening(offered, listen, tls, report, limits) as addresses:
                     try:
                         where = functools.partial(_revision, backend)
                         yield Engine(Client(channel, registry), where, supervisors, addresses, hubs)
@@ -290,7 +291,6 @@ async def _listening(
     services: Services,
     listen: Sequence[str],
     tls: SSLContext | None,
-    failed: Callable[[str, BaseException], None],
     notify: Report,
     limits: Limits | None,
 ) -> AsyncIterator[Sequence[str]]:
@@ -304,6 +304,12 @@ async def _listening(
 
     services.add(Health(*services.names))
     services.add(Reflection(services, (files("headway._gen") / "descriptors.bin").read_bytes()))
+    # Whoever may call a method that fails could else fill the log with it.
+    bounded = BoundedReport(notify)
+
+    def failed(path: str, error: BaseException) -> None:
+        bounded(HandlerFailed, path=path, error=error)
+
     async with open_server(services, listen, tls=tls, limits=limits, report=failed, notify=notify) as server:
         yield server.addresses
 

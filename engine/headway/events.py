@@ -251,10 +251,14 @@ class StaleRefused(Record):
 
 
 class HandlerFailed(Record):
-    """A service's handler raised something that is no answer; the caller got UNKNOWN."""
+    """A service's handler raised something that is no answer; the caller got UNKNOWN.
+
+    Over the network it is reported at most once a second. ``suppressed`` is the number since the last report.
+    """
 
     path: str
     error: BaseException
+    suppressed: int = 0
 
 
 class ConnectionEnded(Record):

@@ -18,19 +18,18 @@ async def _serving(terminal: Terminal, *options: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "data"),
+    ("option", "number"),
     [
-        (("--max-connections", "4"), SETTINGS),
-        (("--max-peer-connections", "3"), SETTINGS),
-        (("--max-handshakes", "3"), PREFACE),
-        (("--max-peer-handshakes", "3"), PREFACE),
+        ("--max-connections", 4),
+        ("--max-peer-connections", 3),
+        ("--max-handshakes", 3),
+        ("--max-peer-handshakes", 3),
     ],
 )
-async def test_each_number_of_connections_has_an_option(
-    terminal: Terminal, options: tuple[str, str], data: bytes
-) -> None:
+async def test_each_number_of_connections_has_an_option(terminal: Terminal, option: str, number: int) -> None:
     """The first of four goes for the last; one peer may have three quarters of four."""
-    where = await _serving(terminal, *options)
+    where = await _serving(terminal, option, str(number))
+    data = SETTINGS if "connections" in option else PREFACE
     async with AsyncExitStack() as stack:
         first, *_ = [await stack.enter_async_context(silent(where, data)) for _ in range(4)]
         with trio.fail_after(8):

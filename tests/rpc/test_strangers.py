@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 import trio
+from grpclib import GRPCError
 from hyperframe.frame import SettingsFrame
 
 import headway
 from headway import rpc
-from headway.events import ConnectionRefused
+from headway.engine import _listening
+from headway.events import ConnectionRefused, HandlerFailed
 from headway.rpc import Limits
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
 from tests.rpc.hostile_bytes import PREFACE
-from tests.rpc.rpc_kit import ECHO, Text, certificates, served
+from tests.rpc.rpc_kit import ECHO, FAIL, Echo, Text, certificates, served
 from tests.rpc.serving_kit import serving
 from tests.rpc.test_limits import tcp, until_closed
 
@@ -99,6 +101,35 @@ async def test_a_handshake_that_does_not_end_is_ended(over_tls: bool, tmp_path: 
             with trio.fail_after(20):
                 await until_closed(stream)
         assert len(it.server._admission) == 0
+
+
+async def test_a_client_whose_idle_connection_went_for_another_goes_on() -> None:
+    """It opens another one at its next call. The one that has been idle for the longest time went."""
+    heard: list[object] = []
+    async with served(limits=Limits(peer_connections=3), notify=heard.append) as it, AsyncExitStack() as stack:
+        channels = [await stack.enter_async_context(rpc.open_channel(it.where)) for _ in range(4)]
+        for channel in [*channels, channels[0]]:
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        assert len(it.server._admission) == 3
+    [refused] = heard
+    assert isinstance(refused, ConnectionRefused)
+    assert refused.why == "this peer has 3 connections open, as many as one peer may have"
+
+
+async def test_calls_that_fail_fill_no_log() -> None:
+    """A method that raises is reported once a second, however often it is called."""
+    heard: list[object] = []
+    since = time.monotonic()
+    async with (
+        _listening(rpc.Services(Echo()), ["127.0.0.1:0"], None, heard.append, None) as addresses,
+        rpc.open_channel(addresses) as channel,
+    ):
+        for _ in range(50):
+            with pytest.raises(GRPCError):
+                await channel.unary(FAIL, Text(text="unknown"), Text)
+    failed = [event for event in heard if isinstance(event, HandlerFailed)]
+    assert (failed[0].path, str(failed[0].error)) == (FAIL, "a secret of the server")
+    assert len(failed) <= time.monotonic() - since + 1
 
 
 def _endless_hello() -> bytes:

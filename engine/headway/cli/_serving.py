@@ -12,6 +12,7 @@ from ssl import SSLContext
 import click
 import trio
 
+from headway._bounded_report import BoundedReport
 from headway.access import Authorizer, load_access
 from headway.cli._exits import Exit, fail
 from headway.controller import App
@@ -109,6 +110,7 @@ class Forwarding:
     async def serve(self) -> None:
         """Forward until cancelled."""
         report = log_report()
+        bounded = BoundedReport(report)
         try:
             async with (
                 open_forwarder(
@@ -117,7 +119,7 @@ class Forwarding:
                     upstream_tls=self._upstream_tls,
                     tls=self._tls,
                     limits=self._limits,
-                    report=lambda path, error: report(HandlerFailed(path, error)),
+                    report=lambda path, error: bounded(HandlerFailed, path=path, error=error),
                     notify=report,
                 ) as server,
                 trio.open_nursery() as nursery,
