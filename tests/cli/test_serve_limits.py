@@ -1,4 +1,4 @@
-"""`headway serve` with limits of one's own."""
+"""The options of `headway serve` set limits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_size_of_a_message_has_an_option(terminal: Terminal) -> None:
 
 
 async def test_a_limit_that_cannot_be_is_wrong_usage(terminal: Terminal) -> None:
-    """None of a kind would serve nobody; a forwarder takes what its server takes."""
+    """A limit of 0 is refused, and so is a message size for a forwarder, which has none of its own."""
     for options, text in (
         (["tests.cli.served:app", "--max-connections", "0"], "--max-connections"),
         (["--forward", "127.0.0.1:1", "--max-message-size", "8"], "goes with an APP"),

@@ -31,7 +31,7 @@ class Serving:
         return resident(self.process.pid)
 
     async def read(self) -> None:
-        """Keep what it writes."""
+        """Keep the lines that it writes."""
         assert self.process.stdout is not None
         rest = ""
         async for data in self.process.stdout:
@@ -51,7 +51,7 @@ class Serving:
 
 @asynccontextmanager
 async def serving(*options: str, descriptors: int | None = None, patience: float = 50.0) -> AsyncIterator[Serving]:
-    """Serve the app of the command line's tests until the block ends; with so many descriptors, if that is given."""
+    """Serve the app of the command line's tests until the block ends. ``descriptors`` is its `ulimit -n`."""
     command = [sys.executable, "-m", "headway.cli", "serve", "tests.cli.served:app", "--listen", "127.0.0.1:0"]
     command += options
     if descriptors is not None:

@@ -1,4 +1,4 @@
-"""Which connections are admitted, and which ones go for them."""
+"""A server admits a new connection and closes another one for it, by rules."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_of_all_handshakes_the_oldest_of_the_busiest_peer_goes() -> None:
 
 
 def test_whoever_has_never_called_goes_before_whoever_is_idle() -> None:
-    """And of the idle ones the one goes that has been idle for the longest time; one with a call open never."""
+    """The longest idle connection goes first; a connection with an open call never goes."""
     house = House(dataclasses.replace(SMALL, peer_connections=4))
     for name in "1234":
         house.enter(name)
@@ -114,7 +114,7 @@ def test_one_peer_never_takes_the_last_quarter() -> None:
 
 
 def test_a_full_server_closes_what_is_idle_and_refuses_where_nothing_is() -> None:
-    """Of the peer that has the most."""
+    """The peer with the most connections loses one."""
     house = House()
     for name, peer in (("1", "a"), ("2", "b"), ("3", "b"), ("4", "b"), ("5", "c"), ("6", "d"), ("7", "e"), ("8", "f")):
         house.enter(name, peer)
@@ -137,7 +137,7 @@ def test_scarce_descriptors_make_room_like_a_full_server() -> None:
 
 
 def test_unix_sockets_have_no_limit_of_their_own() -> None:
-    """The permissions of the file say who may connect; the limits in all hold."""
+    """The permissions of the file protect it; the limits in all hold."""
     house = House()
     for name in range(8):
         assert house.enter(str(name), LOCAL) == ""

@@ -23,7 +23,7 @@ class Pair:
         self.renew()
 
     def renew(self, *, certificate: bool = True, key: bool = True) -> None:
-        """Write what a new authority has issued, or a part of it."""
+        """Write a pair that a new authority has issued, or half of it."""
         self.authority = trustme.CA()
         self.authority.cert_pem.write_to_path(str(self.ca))
         self._issued = self.authority.issue_cert("127.0.0.1")
@@ -48,7 +48,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
 
 
 async def test_a_renewed_certificate_is_served_to_the_next_client(pair: Pair) -> None:
-    """And those that are connected stay so."""
+    """Clients that are connected stay connected."""
     heard: list[object] = []
     tls = rpc.server_tls(pair.certificate, pair.key)
     async with (
@@ -66,7 +66,7 @@ async def test_a_renewed_certificate_is_served_to_the_next_client(pair: Pair) ->
 
 
 async def test_half_a_pair_changes_nothing(pair: Pair) -> None:
-    """A certificate without its key is refused once, and both are served as soon as the key is there."""
+    """A certificate without its key is refused once, and is served when the key has been written."""
     heard: list[object] = []
     async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=heard.append) as it:
         authority = pair.ca.read_bytes()
@@ -95,7 +95,7 @@ async def test_a_file_that_is_gone_changes_nothing(pair: Pair) -> None:
 
 
 async def test_renewed_authorities_of_clients_hold_for_the_next_client(pair: Pair, tmp_path: Path) -> None:
-    """One that the old authority has signed is refused then."""
+    """A certificate of the old authority is refused after that."""
     client = tmp_path / "client.pem"
     pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.write_to_path(str(client))
     async with served(tls=rpc.server_tls(pair.certificate, pair.key, client_ca=pair.ca)) as it:

@@ -1,4 +1,4 @@
-"""Connections of strangers: what they cost before anybody knows who they are, and who is served beside them."""
+"""Connections of strangers cost little, and honest clients are served meantime."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = PREFACE + SettingsFrame(0).serialize()
 
 @contextmanager
 def strangers(where: str, count: int, data: bytes, hosts: int = 1) -> Iterator[list[socket.socket]]:
-    """So many connections, from so many addresses, on each of which the data was sent and no more is."""
+    """Open ``count`` connections from ``hosts`` addresses, send the data on each, and stay silent."""
     host, port = where.split(":")
     held: list[socket.socket] = []
     try:
@@ -56,7 +56,7 @@ def strangers(where: str, count: int, data: bytes, hosts: int = 1) -> Iterator[l
 
 @asynccontextmanager
 async def silent(where: str, data: bytes) -> AsyncIterator[trio.SocketStream]:
-    """A connection on which the data was sent."""
+    """A connection that has sent the data."""
     async with tcp(where) as stream:
         await stream.send_all(data)
         yield stream
@@ -71,7 +71,7 @@ def _contexts(folder: Path, over_tls: bool) -> tuple[ssl.SSLContext | None, ssl.
 
 @pytest.mark.parametrize("over_tls", [False, True])
 async def test_the_oldest_of_too_many_handshakes_is_closed(over_tls: bool, tmp_path: Path) -> None:
-    """A client beside them is served, of the same address; and it is reported."""
+    """A client of the same address is served, and the closed connection is reported."""
     server_tls, client_tls = _contexts(tmp_path, over_tls)
     heard: list[object] = []
     limits = Limits(peer_handshakes=5)
@@ -113,7 +113,7 @@ async def test_a_client_whose_idle_connection_went_for_another_goes_on() -> None
         assert len(it.server._admission) == 3
     [refused] = heard
     assert isinstance(refused, ConnectionRefused)
-    assert refused.why == "this peer has 3 connections open, as many as one peer may have"
+    assert refused.why == "this peer has 3 connections open, the limit of one peer"
 
 
 async def test_calls_that_fail_fill_no_log() -> None:
@@ -186,14 +186,14 @@ async def test_half_open_handshakes_cost_little(count: int, tmp_path: Path) -> N
         with strangers(server.where, count, SIX_BYTES):
             await _honest_call(server.where, tmp_path / "ca.pem")
             peak = server.resident
-            # A third of what 300 took before, and a fifth of what 5,000 may take.
+            # 300 took 90 MiB before there was a limit.
             assert peak < before + 30 * MIB, f"{peak >> 20} MiB, {before >> 20} before"
         _lines(server.lines, time.monotonic() - since)
 
 
 @pytest.mark.deep
 async def test_what_a_thousand_handshakes_took_is_given_back(tmp_path: Path) -> None:
-    """Of ten addresses, a hundred each, which is as much as there may be."""
+    """A hundred from each of ten addresses is the limit."""
     certificates(tmp_path)
     async with serving("--tls-certificate", str(tmp_path / "server.pem")) as server:
         await _honest_call(server.where, tmp_path / "ca.pem")

@@ -1,4 +1,4 @@
-"""Which connections a server keeps: how many in all, for each peer and in their handshake, and which one goes. Pure."""
+"""The choice of connections that a server keeps, within limits in all, for each peer, and for handshakes. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headway.rpc._limits import Limits
 T = TypeVar("T")
 
 LOCAL = ""
-"""The peer of every Unix socket. It has no limit of its own: the file's permissions say who may connect."""
+"""The peer of every Unix socket. It has no limit of its own: the permissions of the socket's file decide."""
 
-# Of the connections that there may be, the part that one peer may have at most: others get in beside it.
+# The part of all connections that one peer may have at most, so that others are admitted too.
 _SHARE = 3 / 4
 
 
 def peer_of(address: object) -> str:
-    """Return the peer to which an accepted socket's address belongs: a host, or the /64 network of an IPv6 host."""
+    """Return the peer of an accepted socket's address: a host, or the /64 network of an IPv6 host."""
     if not isinstance(address, tuple):
         return LOCAL
     host = str(address[0]).partition("%")[0]
@@ -29,7 +29,7 @@ def peer_of(address: object) -> str:
     if isinstance(given, ipaddress.IPv6Address):
         if given.ipv4_mapped is not None:
             return str(given.ipv4_mapped)
-        # Who has one address of such a network has all of them.
+        # A host of such a network can use every address in it.
         return str(ipaddress.IPv6Network((int(given) >> 64 << 64, 64)))
     return str(given)
 
@@ -39,8 +39,8 @@ class Visitor:
 
     Attributes:
         peer: as `peer_of` names it.
-        since: the time at which it was accepted.
-        end: closes it at once, for the reason that it is called with. Whoever carries the connection sets it.
+        since: the time of its acceptance.
+        end: closes the connection at once, and is called with the reason. The server sets it.
     """
 
     __slots__ = ("calls", "end", "has_called", "peer", "settled", "since")
@@ -55,7 +55,7 @@ class Visitor:
 
 
 class Ranked:
-    """Visitors in the order in which they were added, in all and by peer, and the peers by how many they have."""
+    """Visitors in the order of their addition, in all and by peer, and the peers by their number of visitors."""
 
     def __init__(self) -> None:
         self._all: dict[Visitor, None] = {}
@@ -71,7 +71,7 @@ class Ranked:
         return len(self._of_peer.get(peer, ()))
 
     def add(self, visitor: Visitor) -> None:
-        """Add a visitor as the latest, unless it is there."""
+        """Add a visitor as the latest one. Adding it again changes nothing."""
         if visitor in self._all:
             return
         self._all[visitor] = None
@@ -80,7 +80,7 @@ class Ranked:
         self._moved(visitor.peer, len(of_peer) - 1, len(of_peer))
 
     def remove(self, visitor: Visitor) -> None:
-        """Remove a visitor, if it is there."""
+        """Remove a visitor. Removing it again changes nothing."""
         if visitor not in self._all:
             return
         del self._all[visitor]
@@ -115,14 +115,14 @@ def _first(ordered: dict[T, None]) -> T | None:
 
 
 class Admission:
-    """Decides whether a new connection is admitted, and which other one is closed in its favor.
+    """The rules that admit a new connection, and that close another one in its favor.
 
-    A connection that has a call open is never closed. Of the others those go first that have never made a call, then
-    those that have been idle for the longest time; and those of the peer that has the most before those of others.
+    A connection with an open call is never closed. The others are closed in this order: first connections without any
+    call so far, the oldest first; then idle ones, the longest idle first. The peer with the most loses one.
 
     Attributes:
-        connections: how many there may be at once.
-        of_peer: how many of them one peer may have.
+        connections: the most connections at once.
+        of_peer: the most connections at once of one peer.
     """
 
     def __init__(self, limits: Limits, descriptors: int | None = None) -> None:
@@ -137,10 +137,9 @@ class Admission:
         return self._count
 
     def enter(self, visitor: Visitor, *, scarce: bool = False) -> str:
-        """Admit a visitor and return an empty text; or say why it cannot be admitted.
+        """Admit a visitor and return an empty text, or return the reason why it is refused.
 
-        ``scarce`` says that another descriptor must become free for it. A visitor that goes in its favor is told to
-        end, and has left when this returns.
+        With ``scarce`` another connection must be closed for it. This calls ``end`` of each visitor that it closes.
         """
         peer = visitor.peer
         if peer != LOCAL:
@@ -148,14 +147,14 @@ class Admission:
                 why = f"{self._limits.peer_handshakes} connections of this peer are in their handshake"
                 self._dismiss(self._handshaking.oldest(peer), why)
             if self._open.get(peer, 0) >= self.of_peer:
-                why = f"this peer has {self.of_peer} connections open, as many as one peer may have"
+                why = f"this peer has {self.of_peer} connections open, the limit of one peer"
                 if not self._dismiss(self._unproven.oldest(peer) or self._idle.oldest(peer), why):
                     return why
         if len(self._handshaking) >= self._limits.handshakes:
             why = f"{self._limits.handshakes} connections are in their handshake"
             self._dismiss(self._handshaking.oldest_of_largest(), why)
         if (scarce or self._count >= self.connections) and not self.make_room():
-            return f"{self._count} connections are open, and this server has no room for more"
+            return f"{self._count} connections are open, the limit of this server"
         self._open[peer] = self._open.get(peer, 0) + 1
         self._count += 1
         self._handshaking.add(visitor)
@@ -163,8 +162,8 @@ class Admission:
         return ""
 
     def make_room(self) -> bool:
-        """Close a connection on which no call is open. Return False if there is none."""
-        why = f"another connection needs its place: {self._count} are open"
+        """Close a connection without an open call. Return False if every connection has one."""
+        why = f"a new connection takes its place: {self._count} are open"
         return self._dismiss(self._unproven.oldest_of_largest() or self._idle.oldest_of_largest(), why)
 
     def settle(self, visitor: Visitor) -> None:
@@ -182,12 +181,12 @@ class Admission:
     def end_call(self, visitor: Visitor) -> None:
         """Note that a call of the visitor has ended."""
         visitor.calls -= 1
-        # Negative for one that has left: its calls end after it.
+        # It is negative once the visitor has left: its calls end later.
         if visitor.calls == 0:
             self._idle.add(visitor)
 
     def leave(self, visitor: Visitor) -> None:
-        """Note that the visitor is gone. It may be noted more than once."""
+        """Note that the visitor is gone. A second note changes nothing."""
         if visitor.calls < 0:
             return
         visitor.calls = -1 << 62

@@ -1,4 +1,4 @@
-"""Listening sockets: they are bound here, and accept connections without asyncio, which logs each one that fails."""
+"""Listening sockets, without asyncio: it logs each connection that it cannot accept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.rpc._addresses import Address
 Accepted = Callable[[socket.socket, object], None]
 
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# Seconds after which a listener that got no descriptor, or no memory, asks again.
+# Seconds until a listener tries again after it got no descriptor, or no memory.
 _PAUSE = 0.1
 
 
@@ -80,9 +80,9 @@ async def accept(
     scarce: Callable[[OSError], None],
     caught_up: Callable[[], Awaitable[None]],
 ) -> None:
-    """Hand each connection that comes to ``accepted``, until cancelled; and tell ``scarce`` when none can be had.
+    """Call ``accepted`` with each new connection, until canceled, and ``scarce`` when the system gives none.
 
-    The next one is accepted when ``caught_up`` returns: a loop that is behind with closing must not be handed more.
+    It accepts the next one when ``caught_up`` returns: a loop that is behind with closing must not get more.
     """
     while True:
         await trio.lowlevel.wait_readable(listener)
@@ -100,13 +100,13 @@ async def accept(
 
 
 def free_descriptors() -> int | None:
-    """Return how many descriptors the limit of the process leaves for connections; None if there is no limit."""
+    """Return the number of descriptors that the process has for connections, or None without a limit."""
     limit = _limit()
     return None if limit is None else max(limit - _reserve(limit), 1)
 
 
 def is_scarce(descriptor: int) -> bool:
-    """Return True if a new descriptor has this number because hardly any lower one is free."""
+    """Return True if a new descriptor with this number means that few are left. The system gives the lowest."""
     limit = _limit()
     return limit is not None and descriptor >= limit - _reserve(limit)
 
@@ -121,5 +121,5 @@ def _limit() -> int | None:
 
 
 def _reserve(limit: int) -> int:
-    """What stays for everything else that the process may open: stores, their servers, files of the program."""
+    """Return the number of descriptors to leave for stores, their servers and the program's own files."""
     return min(max(limit // 8, 32), 512, limit // 2)

@@ -1,4 +1,4 @@
-"""Memory that goes back to the system: the C library keeps what many connections have freed, in pieces."""
+"""The return of freed memory to the system. The C library keeps it after a burst of small allocations."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import trio
 
-# Seconds until the rest of a burst has ended, and from one time to the next: with much memory it takes 0.1 s.
+# Seconds to wait for the rest of a burst, and between two returns: one takes 0.1 s when much is free.
 _REST, _INTERVAL = 1.0, 10.0
 
 
 class MemoryReturn:
-    """Gives freed memory back after a burst of what strangers cause, at most once in ten seconds.
+    """A task that returns freed memory after a burst of connections, at most once in ten seconds.
 
     Args:
-        worth: how many bytes must have been freed, at least.
+        worth: the number of freed bytes that make it worthwhile.
     """
 
     def __init__(self, worth: int) -> None:
@@ -24,13 +24,13 @@ class MemoryReturn:
         self._due = trio.Event()
 
     def freed(self, size: int) -> None:
-        """Note that about so many bytes have been freed."""
+        """Note that about ``size`` bytes have been freed."""
         self._freed += size
         if self._freed >= self._worth:
             self._due.set()
 
     async def run(self) -> None:
-        """Give memory back when it is due, until cancelled."""
+        """Return memory when it is due, until canceled."""
         trim = _trim()
         if trim is None:
             return

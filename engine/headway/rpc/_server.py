@@ -36,10 +36,10 @@ _BACKLOG = 1024
 _LISTEN_TIMEOUT = 30.0
 # Seconds for calls to be told that they have ended, once the grace has passed, and then for clients to read it.
 _LAST_WORDS = 1.0
-# Of the memory that unfinished requests may take, the part that is their bytes. Python's objects, the allocator and
-# the reading of frames take the rest: 60 connections that offer 32 MiB each take a sixteenth beside the bytes.
+# The part of an unfinished request's memory that is its bytes. Python's objects, the allocator and the reading of
+# frames take the rest: 60 connections that offered 32 MiB each took a sixteenth more.
 _BYTES_ALONE = 7 / 8
-# Bytes of memory that a connection takes in its handshake over TLS, as measured; and how much is worth giving back.
+# Bytes of memory of a connection in its TLS handshake, as measured; and how much is worth returning to the system.
 _HANDSHAKE, _WORTH = 64 << 10, 4 << 20
 
 
@@ -57,7 +57,7 @@ def _ignore(path: str, error: BaseException) -> None:
 
 
 class _VisitorCalls(Calls):
-    """The calls of a connection, which tell whether it is idle."""
+    """The calls of a connection. They note when it is idle."""
 
     def __init__(self, *args: Any, visitor: Visitor, admission: Admission) -> None:
         super().__init__(*args)
@@ -106,12 +106,12 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many connections are open and have TLS where it is asked for."""
+        """The number of open connections, without those in their TLS handshake."""
         return len(self._connections)
 
     @property
     def most_connections(self) -> int:
-        """How many connections there may be at once: `Limits.connections`, as far as there are descriptors."""
+        """The most connections at once: `Limits.connections`, or fewer where the process has fewer descriptors."""
         return self._admission.connections
 
     async def listen(self, carrier: Carrier, where: Address, tls: ssl.SSLContext | None) -> None:
@@ -128,7 +128,7 @@ class Server:
             carrier.nursery.start_soon(self._accept, carrier, each, tls, name="rpc listener")
 
     async def _accept(self, carrier: Carrier, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
-        # It is closed when it accepts no more, and not before: it is waited on until then.
+        # The listener must not be closed while the task waits for it.
         with listener, trio.CancelScope() as scope:
             self._accepting.append(scope)
             accepted = functools.partial(self._accepted, carrier, tls)
@@ -163,6 +163,7 @@ class Server:
                 lost=functools.partial(self._lost, visitor),
             )
         transport = carrier.loop._make_socket_transport(connection, beneath, extra={"peername": address})
+        transport.max_size = READ_AT_ONCE
 
         def end(why: str) -> None:
             if protocol in self._connections:
@@ -191,7 +192,7 @@ class Server:
         nursery.start_soon(self._memory.run, name="rpc memory")
 
     async def _end_late(self) -> None:
-        """Close the connections whose handshake takes too long, until cancelled."""
+        """Close connections whose handshake takes too long, until canceled."""
         patience = self._limits.handshake_timeout
         why = f"the handshake was not finished within {patience:g} s"
         while True:
@@ -265,6 +266,9 @@ class Server:
 
     def _ended(self, visitor: Visitor, protocol: Http2Protocol) -> None:
         self._lost(visitor)
+        budget = protocol.connection.budget if hasattr(protocol, "connection") else None
+        # Its calls hold their requests until they end, which is soon.
+        self._memory.freed(0 if budget is None else budget.taken)
         self._connections.pop(protocol, None)
         self._wake()
 
@@ -272,7 +276,7 @@ class Server:
         if not visitor.settled:
             self._memory.freed(_HANDSHAKE)
         self._admission.leave(visitor)
-        # It refers to the connection, which refers to the visitor: without it all is freed at once.
+        # It refers to the connection, which refers to the visitor. Without the cycle both are freed at once.
         visitor.end = _nothing
 
     def _wake(self) -> None:

@@ -15,11 +15,11 @@ _LOOK = 1.0
 
 
 class ServerTls(ssl.SSLContext):
-    """A server's TLS context whose certificate, key and authorities are those that the files hold now.
+    """A server's TLS context that follows its files: the certificate, the key and the authorities of clients.
 
     Headway's server looks at the files when a connection comes, at most once a second. When one has changed, the
-    handshakes from then on use what it holds. Files that cannot be used, such as a certificate without its key, change
-    nothing. What is set on the context itself, such as ciphers, holds throughout.
+    next handshake uses the new content. Files that cannot be used, such as a certificate without its key, change
+    nothing. Settings of the context itself, such as ciphers, stay.
 
     Made by `server_tls`.
     """
@@ -31,7 +31,7 @@ class ServerTls(ssl.SSLContext):
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         self._seen = self._signature()
         self._looked = time.monotonic()
-        # The context itself has them too, for any other server that it is given to.
+        # The context itself has them too: a server of another kind may use it.
         self.verify_flags = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).verify_flags
         self.load_cert_chain(certificate, key)
         if client_ca is not None:
@@ -51,11 +51,11 @@ class ServerTls(ssl.SSLContext):
         return self._current
 
     def renew(self) -> None:
-        """Read the files now. Raises OSError if they cannot be used; then what was read before stays in use."""
+        """Read the files now. Raises OSError if they cannot be used; the content that was read before stays in use."""
         self._seen = self._signature()
-        # A whole new context: of one into which half a pair was loaded, nothing could be used any more.
+        # A whole new context: loading half a pair into the one in use would break it.
         renewed = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self._client_ca)
-        # Nobody is there to be asked for the password of a key.
+        # A server cannot ask a person for the password of a key.
         renewed.load_cert_chain(self._certificate, self._key, password="")
         if self._client_ca is not None:
             renewed.verify_mode = ssl.CERT_REQUIRED
@@ -64,7 +64,7 @@ class ServerTls(ssl.SSLContext):
     def follow(self) -> bool:
         """Read the files if they have changed, and return True if they have. Raises OSError as `renew` does.
 
-        Whatever has failed is not tried again before a file changes. The files are looked at once a second at most.
+        A failure is not tried again until a file changes. It looks at the files at most once a second.
         """
         now = time.monotonic()
         if now - self._looked < _LOOK:
@@ -76,7 +76,7 @@ class ServerTls(ssl.SSLContext):
         return True
 
     def _signature(self) -> list[tuple[int, int, int] | None]:
-        """What tells a changed file from one that is as it was."""
+        """Return the stamps of the files, which differ when a file has changed."""
         return [_stamp(file) for file in (self._certificate, self._key, self._client_ca) if file is not None]
 
 

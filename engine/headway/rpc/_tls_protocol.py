@@ -8,22 +8,22 @@ from collections.abc import Callable
 from typing import Any
 
 READ_AT_ONCE = 64 << 10
-"""Bytes of TLS that are read from one connection at once."""
+"""Bytes that are read from one connection at once, with TLS and without. asyncio reads 256 KiB."""
 
 
 class TlsProtocol(SSLProtocol):
     """The server's side of TLS on one connection.
 
     Args:
-        loop: asyncio's.
-        protocol: speaks through it once the handshake is done.
-        context: how the connection is encrypted.
-        certificate: a context whose certificate and authorities count in place of those of ``context``.
-        handshake_size: bytes that the handshake may take.
-        handshake_timeout: seconds that it may take.
-        buffer: `READ_AT_ONCE` bytes that all connections of a loop read into. What is there is taken before the next
-            connection reads. asyncio has 256 KiB for each connection from its first byte on.
-        lost: called when the connection is lost, also during its handshake, of which ``protocol`` hears nothing.
+        loop: asyncio's loop.
+        protocol: the protocol that begins when the handshake is done.
+        context: the settings of the connection.
+        certificate: a context with the certificate and the authorities to use; it may be ``context``.
+        handshake_size: the most bytes of a handshake.
+        handshake_timeout: the most seconds of a handshake.
+        buffer: `READ_AT_ONCE` bytes that all connections of a loop read into. TLS takes them before the next connection
+            reads. asyncio has 256 KiB for each connection from its first byte on.
+        lost: called when the connection is lost. ``protocol`` hears nothing if that is during the handshake.
     """
 
     max_size = READ_AT_ONCE
@@ -51,11 +51,13 @@ class TlsProtocol(SSLProtocol):
             self._sslobj.context = certificate
         self._ssl_buffer = buffer
         self._ssl_buffer_view = memoryview(buffer)
+        # Bytes that wait while the protocol does not read; asyncio has 256 KiB here, too.
+        self._set_read_buffer_limits(READ_AT_ONCE)  # type: ignore[attr-defined]  # it is private
         self._left = handshake_size
         self._lost = lost
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what has been read, and give up a peer whose handshake does not end."""
+        """Decrypt the bytes in the buffer, and give up a peer whose handshake is too long."""
         super().buffer_updated(nbytes)
         if self._state is SSLProtocolState.DO_HANDSHAKE:
             self._left -= nbytes
@@ -63,12 +65,12 @@ class TlsProtocol(SSLProtocol):
                 self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It is gone, whoever ended it."""
+        """The connection is gone."""
         super().connection_lost(exc)
         self._lost()
 
     def _process_outgoing(self) -> None:
-        # asyncio logs each write to a connection that the peer has reset and that is not noted as lost yet.
+        # asyncio would log each write to a connection that was reset a moment ago.
         if self._transport is not None and self._transport.is_closing():
             self._outgoing.read()
             return
