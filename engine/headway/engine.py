@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from headway._bounded_report import BoundedReport
 from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
@@ -23,7 +24,7 @@ from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, De
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
-from headway.rpc import Channel, InProcessChannel, Services
+from headway.rpc import Channel, InProcessChannel, Limits, Services
 from headway.service import (
     LeaseService,
     LeaseWaits,
@@ -118,6 +119,7 @@ async def open_engine(
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
     insecure: bool = False,
+    limits: Limits | None = None,
     process: str | None = None,
     lease_ttl: float = LEASE_TTL,
     stall_limit: float = STALL_LIMIT,
@@ -140,9 +142,11 @@ async def open_engine(
             for a test. The engine's own client and controllers don't go through it.
         listen: addresses at which the services are offered by gRPC, under Consul's name of them too: "127.0.0.1:9000",
             "[::1]:0", "unix:/run/headway.sock".
-        tls: for those that are TCP, as `headway.rpc.server_tls` makes it.
+        tls: for those that are TCP, as `headway.rpc.server_tls` makes it. A certificate that is renewed on disk is used
+            without a restart.
         access: says who may do what there. What is in the process may do everything.
         insecure: everybody who can connect may do everything; instead of ``access``, and never by default.
+        limits: what clients are held to there: how many connections, from one host too, how large a message, and more.
         process: on a store that several engines have open at the same time (etcd): the name of this process, as for
             `open_workers`. On any other one the engine is ``server``.
         lease_ttl: seconds, from 1 to 3,600, after which another process takes over a controller that this one led when
@@ -228,7 +232,7 @@ async def open_engine(
                         # What a type looks like isn't said to those who may do nothing with it.
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry, audit),
                     )
-                async with _listening(offered, registry, access, health, listen, tls, failed, report) as addresses:
+                async with _listening(offered, registry, access, health, listen, tls, report, limits) as addresses:
                     unhear = access.hear(report) if access is not None else None
                     try:
                         where = functools.partial(_revision, backend)
@@ -311,8 +315,8 @@ async def _listening(
     store: StoreHealth,
     listen: Sequence[str],
     tls: SSLContext | None,
-    failed: Callable[[str, BaseException], None],
     notify: Report,
+    limits: Limits | None,
 ) -> AsyncIterator[Sequence[str]]:
     """Offer the services at the addresses; nothing of the network is loaded when there are none."""
     if not listen:
@@ -323,7 +327,13 @@ async def _listening(
 
     health = add_standard_services(services, registry, access)
     store.follow(lambda problem: health.set_all(serving=problem is None))
-    async with open_server(services, listen, tls=tls, report=failed, notify=notify) as server:
+    # Whoever may call a method that fails could else fill the log with it.
+    bounded = BoundedReport(notify)
+
+    def failed(path: str, error: BaseException) -> None:
+        bounded(HandlerFailed, path=path, error=error)
+
+    async with open_server(services, listen, tls=tls, limits=limits, report=failed, notify=notify) as server:
         try:
             yield server.addresses
         finally:

@@ -251,10 +251,14 @@ class StaleRefused(Record):
 
 
 class HandlerFailed(Record):
-    """A service's handler raised something that is no answer; the caller got UNKNOWN."""
+    """A service's handler raised something that is no answer; the caller got UNKNOWN.
+
+    Over the network it is reported at most once a second. ``suppressed`` is the number since the last report.
+    """
 
     path: str
     error: BaseException
+    suppressed: int = 0
 
 
 class ConnectionEnded(Record):
@@ -266,6 +270,30 @@ class ConnectionEnded(Record):
     peer: str
     why: str
     suppressed: int = 0
+
+
+class ConnectionRefused(Record):
+    """A server has refused a connection of a ``peer``, or closed it without a call on it; ``why`` names the limit.
+
+    It is reported at most once a second. ``suppressed`` is the number of such connections since the last report.
+    """
+
+    peer: str
+    why: str
+    suppressed: int = 0
+
+
+class CertificateRenewed(Record):
+    """The files of a server's ``certificate`` have changed on disk, and the server uses what they hold now."""
+
+    certificate: str
+
+
+class CertificateRefused(Record):
+    """The files of a server's ``certificate`` have changed on disk and cannot be used; what they held before is."""
+
+    certificate: str
+    error: BaseException
 
 
 class AuthenticationFailed(Record):

@@ -1,11 +1,14 @@
 """The command line over TLS."""
 
+import signal
 from pathlib import Path
 
 import pytest
 import trustme
 
+from tests.cli.conftest import Started, address_of
 from tests.cli.terminal import Terminal, address
+from tests.cli.test_serve_forward import said as ended
 from tests.helpers.secret_files import write_secret
 
 
@@ -56,3 +59,23 @@ async def test_tls_options_that_go_with_none_are_wrong_usage(terminal: Terminal,
         done = await terminal("serve", "tests.cli.served:app", *options)
         assert done.returncode == 2
         assert said in done.stderr
+
+
+@pytest.mark.usefixtures("certificates")
+def test_a_hangup_reads_the_certificate_again(start: Started, tmp_path: Path) -> None:
+    """A renewed one is served; one that cannot be used is said, and the one from before is served on."""
+    process = start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0", "--tls-certificate", "server.pem")
+    server = address_of(process)
+    assert process.stderr is not None
+    renewed = trustme.CA()
+    renewed.cert_pem.write_to_path(str(tmp_path / "renewed.pem"))
+    renewed.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    process.send_signal(signal.SIGHUP)
+    assert process.stderr.readline() == "server.pem: read again\n"
+
+    (tmp_path / "server.pem").write_text("no certificate")
+    process.send_signal(signal.SIGHUP)
+    lines = [process.stderr.readline(), process.stderr.readline()]
+    assert "PEM" in lines[0]
+    assert lines[1] == "server.pem: what held before goes on\n"
+    assert ended("--server", server, "--tls-authority", str(tmp_path / "renewed.pem"), "types")[0] == 0

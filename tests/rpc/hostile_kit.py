@@ -31,9 +31,9 @@ PATIENCE = 10.0
 MEMORY_BOUND = 96 << 20
 
 
-def resident() -> int:
-    """Bytes of memory that this process, server and all, takes now."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+def resident(pid: int | str = "self") -> int:
+    """Bytes of memory that a process takes now; this one, server and all, unless given."""
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from headway import rpc
 from headway.rpc import Limits
 from headway.rpc._budget import Budget
 from headway.rpc._inbox import Inbox
+from headway.rpc._server_stream import _CALL, ServerStream
 from tests.rpc.hostile_kit import resident
 from tests.rpc.rpc_kit import ECHO, Text, served
+from tests.rpc.serving_kit import serving
 from tests.rpc.test_limits import HEADERS, Raw, connected
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -99,12 +102,12 @@ async def test_a_refused_request_is_thrown_away_at_once() -> None:
     assert acknowledged == [90]
 
 
-async def _send_part(raw: Raw, streams: range, size: int) -> None:
+async def _send_part(raw: Raw, streams: range, size: int, path: str = ECHO) -> None:
     """Begin calls on these streams and send ``size`` bytes of a message that is one byte longer, on each."""
     part = memoryview((size + 1).to_bytes(5, "big") + b"x" * size)
     left = dict.fromkeys(streams, part)
     for id in streams:
-        raw.h2.send_headers(id, [(name, ECHO if name == ":path" else value) for name, value in HEADERS])
+        raw.h2.send_headers(id, [(name, path if name == ":path" else value) for name, value in HEADERS])
     while left:
         for id, data in list(left.items()):
             while data and not _refused(raw, id):
@@ -153,18 +156,85 @@ async def test_many_half_sent_messages_are_bounded_and_hold_nobody_up() -> None:
 
 async def test_many_connections_share_the_servers_budget() -> None:
     """None of them is over its own, and a small call beside them is answered."""
-    limits = Limits(message_size=MIB, requests_size=2 * MIB, server_requests_size=3 * MIB)
+    limits = Limits(message_size=MIB, requests_size=2 * MIB, server_requests_size=4 * MIB)
     async with served(limits=limits) as it, rpc.open_channel(it.where) as other:
         async with connected(it.where) as one, connected(it.where) as two, connected(it.where) as three:
             with trio.fail_after(30):
                 for raw in (one, two, three):
                     await _send_part(raw, range(1, 4, 2), 900 * KIB)
                 assert (await other.unary(ECHO, Text(text="a"), Text)).text == "a"
-                assert 2 * MIB < it.server._budget.taken <= 3 * MIB
+                assert 2 * MIB < it.server._budget.taken <= 4 * MIB * 7 / 8
                 for raw in (one, two):
                     await raw.until(lambda event: isinstance(event, ResponseReceived))
         while it.server._budget.taken:
             await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_refused_request_is_freed_without_the_collector() -> None:
+    """Its parts were kept in a cycle: 60 connections that were refused 400 requests took 900 MiB for minutes."""
+    limits = Limits(message_size=64 * KIB, requests_size=128 * KIB)
+    gc.collect()
+    gc.disable()
+    try:
+        async with served(limits=limits) as it, connected(it.where) as raw:
+            with trio.fail_after(30):
+                await _send_part(raw, range(1, 20, 2), 60 * KIB)
+                await raw.until(lambda event: isinstance(event, ResponseReceived))
+            # What a reader has taken is freed before the client has read that it was refused.
+            (held,) = it.server._connections.values()
+            streams = [call.stream for call in held._calls.values() if call.stream is not None]
+            assert sum(stream._parser.held for stream in streams) <= 128 * KIB
+            await trio.aclose_forcefully(raw.stream)
+            while it.server.connections:
+                await trio.testing.wait_all_tasks_blocked()
+            del streams, held
+            await trio.testing.wait_all_tasks_blocked()
+            assert [each for each in gc.get_objects() if isinstance(each, ServerStream)] == []
+    finally:
+        gc.enable()
+
+
+async def test_calls_without_a_request_are_bounded_too() -> None:
+    """A call takes memory before the first byte of its request; of too many the oldest are refused."""
+    limits = Limits(message_size=KIB, requests_size=20 * _CALL)
+    async with served(limits=limits) as it, connected(it.where) as raw:
+        headers = [(name, ECHO if name == ":path" else value) for name, value in HEADERS]
+        for id in range(1, 61, 2):
+            raw.h2.send_headers(id, headers)
+        # A whole request counts no more when it has been read, however long its answer takes.
+        raw.h2.send_headers(61, headers)
+        raw.h2.send_data(61, rpc.framed(b"\x0a\x01a"), end_stream=True)
+        await raw.flush()
+        await raw.until(lambda event: isinstance(event, ResponseReceived) and event.stream_id == 61)
+        await raw.until(lambda _: len(_statuses(raw)) >= 11)
+        assert it.server._budget.taken <= 20 * _CALL
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(240)
+async def test_sixty_connections_of_unfinished_requests_stay_within_the_documented_memory() -> None:
+    """Each offers 32 MiB to a process, which grows by less than 256 MiB and shrinks when they are gone."""
+    async with serving(patience=220) as server:
+        before = peak = server.resident
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            async with connected(server.where) as raw:
+                await _send_part(raw, range(1, 17, 2), 4 * MIB - KIB, "/headway.resource.v1.ResourceService/Write")
+                sent += 1
+                await trio.sleep_forever()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(60):
+                nursery.start_soon(send)
+            while sent < 60:  # memory has no event
+                await trio.sleep(0.05)
+                peak = max(peak, server.resident)
+            nursery.cancel_scope.cancel()
+        assert 128 * MIB < peak - before < 256 * MIB, f"{(peak - before) >> 20} MiB"
+        while server.resident > before + (peak - before) // 3:  # noqa: ASYNC110  # memory has no event
+            await trio.sleep(0.1)
 
 
 async def test_what_comes_behind_the_one_request_is_not_kept() -> None:
@@ -208,7 +278,7 @@ async def test_what_a_forwarder_has_not_passed_on_yet_counts() -> None:
             await raw.flush()
             await raw.until(lambda event: type(event).__name__ == "PingAckReceived")
             await trio.testing.wait_all_tasks_blocked(0.05)
-            assert server._budget.taken == 60_005
+            assert server._budget.taken == 60_005 + _CALL
         nursery.cancel_scope.cancel()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from asyncio import selector_events, sslproto
 from importlib.metadata import version
 from typing import Any
 
@@ -138,3 +139,24 @@ def test_h2_looks_up_what_a_frame_means_where_we_put_our_goaway() -> None:
     """Its own takes nothing more after one, not even the ends of calls that have begun."""
     assert GoAwayFrame in connection.H2Connection()._frame_dispatch_table
     assert parameters(connection.H2Connection()._receive_goaway_frame) == ["frame"]
+
+
+def test_asyncio_carries_an_accepted_socket_and_its_tls() -> None:
+    """A server makes both itself, so that neither has a task or a buffer of its own."""
+    loop: Any = selector_events.BaseSelectorEventLoop
+    transport: Any = vars(selector_events)["_SelectorSocketTransport"]
+    tls: Any = sslproto.SSLProtocol
+    assert parameters(tls._set_read_buffer_limits) == ["self", "high", "low"]
+    assert parameters(loop._make_socket_transport) == ["self", "sock", "protocol", "waiter", "extra", "server"]
+    wanted = ["self", "loop", "app_protocol", "sslcontext", "waiter", "server_side"]
+    assert parameters(tls.__init__)[:6] == wanted
+    assert "ssl_handshake_timeout" in parameters(tls.__init__)
+    for method, names in (
+        (tls.__init__, {"_ssl_buffer", "_ssl_buffer_view", "max_size", "_sslobj"}),
+        (tls.get_buffer, {"_ssl_buffer", "_ssl_buffer_view", "max_size"}),
+        (tls.buffer_updated, {"_ssl_buffer_view", "_state", "DO_HANDSHAKE"}),
+        (tls._process_outgoing, {"_outgoing", "_transport"}),
+        (tls._set_read_buffer_limits, {"_incoming_high_water"}),
+        (transport._read_ready__data_received, {"max_size"}),
+    ):
+        assert names <= set(method.__code__.co_names)

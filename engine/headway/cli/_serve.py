@@ -14,12 +14,13 @@ import click
 from headway._process import worker_name
 from headway.access import Authorizer, load_access
 from headway.cli._exits import Exit, Usage, fail_by
+from headway.cli._limit_options import limit_options
 from headway.cli._running import run
 from headway.cli._serving import Forwarding, ProcessOptions, Serving
 from headway.controller import App
 from headway.errors import DeclarationError, InvalidArgument, ManifestError
 from headway.observe import check_pages_address
-from headway.rpc import Address, address, client_tls, is_loopback, plain_text_host, server_tls
+from headway.rpc import Address, Limits, ServerTls, address, client_tls, is_loopback, plain_text_host, server_tls
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
 
@@ -30,7 +31,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
     "--store", default="memory:", show_default=True, help="memory:, sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX."
 )
 @click.option("--listen", multiple=True, default=["127.0.0.1:7070"], show_default=True, help="May be repeated.")
-@click.option("--tls-certificate", type=_EXISTING, help="The certificate to show.")
+@click.option("--tls-certificate", type=_EXISTING, help="The certificate to show; used anew when it is renewed.")
 @click.option("--tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Who must have signed the certificates of clients.")
 @click.option("--access", type=_EXISTING, help="The file that says who may do what. SIGHUP has it read again.")
@@ -53,6 +54,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--forward-tls-certificate", type=_EXISTING, help="The certificate to show to it.")
 @click.option("--forward-tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
 @click.option("--forward-insecure", is_flag=True, help="Pass tokens on to another host without TLS, too.")
+@limit_options
 @click.pass_context
 def serve(
     context: click.Context,
@@ -75,6 +77,7 @@ def serve(
     forward_tls_certificate: str | None,
     forward_tls_key: str | None,
     forward_insecure: bool,
+    limits: Limits,
 ) -> None:
     """Run the controllers of APP (module:attribute), and offer its resources to clients.
 
@@ -103,7 +106,9 @@ def serve(
                 "to this host. Say --forward-tls, or --forward-insecure",
                 err=True,
             )
-        forwarding = Forwarding(forward, upstream, listen, tls, insecure=forward_insecure, verbose=verbose)
+        forwarding = Forwarding(
+            forward, upstream, listen, tls, insecure=forward_insecure, verbose=verbose, limits=limits
+        )
         run(forwarding.serve, interrupted=Exit.DONE, hard_exit=hard_exit)
         return
     if process is not None:
@@ -120,7 +125,16 @@ def serve(
             raise Usage(f"--access: {error}") from error
     process_options = ProcessOptions(process, hard_exit, verbose)
     serving = Serving(
-        apps_at(app), store, listen, tls, authorizer, access, metrics, public=public_metrics, options=process_options
+        apps_at(app),
+        store,
+        listen,
+        tls,
+        authorizer,
+        access,
+        metrics,
+        public=public_metrics,
+        options=process_options,
+        limits=limits,
     )
     run(serving.serve, interrupted=Exit.DONE, hard_exit=hard_exit)
 
@@ -133,6 +147,8 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE and context.params[name]
     }
     if forwards:
+        if "max_message_size" in given:
+            raise Usage("--max-message-size goes with an APP: the server that is asked decides how large a message is")
         if "store" in given:
             raise Usage("--store goes with an APP: who forwards stores nothing")
         if "metrics" in given:
@@ -160,7 +176,7 @@ def _check_process(name: str, store: str) -> None:
         raise Usage(f"--process {name}: only processes that share a store in etcd need names; give --store etcd://...")
 
 
-def _tls(certificate: str | None, key: str | None, client_authority: str | None) -> SSLContext | None:
+def _tls(certificate: str | None, key: str | None, client_authority: str | None) -> ServerTls | None:
     if certificate is None:
         if key or client_authority:
             raise Usage("--tls-key and --tls-client-authority go with --tls-certificate")

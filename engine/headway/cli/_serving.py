@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from ssl import SSLContext
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import click
 import trio
 
+from headway._bounded_report import BoundedReport
 from headway.access import Authorizer, load_access
 from headway.cli._exits import Exit, fail
 from headway.controller import App
@@ -19,7 +21,7 @@ from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, ManifestError
 from headway.events import HandlerFailed
 from headway.observe import Metrics, log_report, open_pages, reports
-from headway.rpc import open_forwarder
+from headway.rpc import Limits, ServerTls, open_forwarder
 
 
 class ProcessOptions(NamedTuple):
@@ -38,13 +40,14 @@ class Serving:
         apps: Sequence[App],
         store: str,
         listen: Sequence[str],
-        tls: SSLContext | None,
+        tls: ServerTls | None,
         authorizer: Authorizer | None,
         access: str | None,
         pages: str | None = None,
         *,
         public: bool = False,
         options: ProcessOptions,
+        limits: Limits,
     ) -> None:
         self._apps = apps
         self._store = store
@@ -55,6 +58,7 @@ class Serving:
         self._pages = pages
         self._public = public
         self._options = options
+        self._limits = limits
 
     async def serve(self) -> None:
         """Serve until cancelled."""
@@ -72,6 +76,7 @@ class Serving:
                     tls=self._tls,
                     access=access,
                     insecure=access is None,
+                    limits=self._limits,
                     report=log if metrics is None else reports(log, metrics),
                     process=self._options.name,
                     hard_exit=self._options.hard_exit,
@@ -79,8 +84,10 @@ class Serving:
                 trio.open_nursery() as nursery,
                 _watched(engine, self._pages, metrics, public=self._public) as pages,
             ):
+                files = _of_certificate(self._tls)
                 if access is not None and self._access is not None:
-                    await nursery.start(_read_again, access, self._access)
+                    files[self._access] = functools.partial(_replace, access, self._access)
+                await nursery.start(_read_again, files)
                 _announce(engine.addresses, pages)
                 await trio.sleep_forever()
         except (OSError, DeclarationError) as error:
@@ -108,8 +115,9 @@ class Forwarding:
         endpoints: Sequence[str],
         upstream_tls: SSLContext | None,
         listen: Sequence[str],
-        tls: SSLContext | None,
+        tls: ServerTls | None,
         *,
+        limits: Limits,
         insecure: bool = False,
         verbose: bool = False,
     ) -> None:
@@ -117,22 +125,29 @@ class Forwarding:
         self._upstream_tls = upstream_tls
         self._listen = listen
         self._tls = tls
+        self._limits = limits
         self._insecure = insecure
         self._verbose = verbose
 
     async def serve(self) -> None:
         """Forward until cancelled."""
         report = log_report(verbose=self._verbose)
+        bounded = BoundedReport(report)
         try:
-            async with open_forwarder(
-                self._endpoints,
-                self._listen,
-                upstream_tls=self._upstream_tls,
-                tls=self._tls,
-                insecure=self._insecure,
-                report=lambda path, error: report(HandlerFailed(path, error)),
-                notify=report,
-            ) as server:
+            async with (
+                open_forwarder(
+                    self._endpoints,
+                    self._listen,
+                    upstream_tls=self._upstream_tls,
+                    tls=self._tls,
+                    limits=self._limits,
+                    report=lambda path, error: bounded(HandlerFailed, path=path, error=error),
+                    notify=report,
+                    insecure=self._insecure,
+                ) as server,
+                trio.open_nursery() as nursery,
+            ):
+                await nursery.start(_read_again, _of_certificate(self._tls))
                 _announce(server.addresses)
                 await trio.sleep_forever()
         except OSError as error:
@@ -147,16 +162,29 @@ def _announce(addresses: Sequence[str], pages: str | None = None) -> None:
     sys.stdout.flush()
 
 
-async def _read_again(authorizer: Authorizer, path: str, *, task_status: trio.TaskStatus[None]) -> None:
-    if not hasattr(signal, "SIGHUP"):
+Files = dict[str, Callable[[], None]]
+"""Files that are read again at a SIGHUP, each with how."""
+
+
+def _of_certificate(tls: ServerTls | None) -> Files:
+    return {} if tls is None else {tls.certificate: tls.renew}
+
+
+def _replace(authorizer: Authorizer, path: str) -> None:
+    authorizer.replace(load_access(path))
+
+
+async def _read_again(files: Files, *, task_status: trio.TaskStatus[None]) -> None:
+    if not files or not hasattr(signal, "SIGHUP"):
         task_status.started()
         return
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
         task_status.started()
         async for _ in signals:
-            try:
-                authorizer.replace(load_access(path))
-            except (ManifestError, OSError) as error:
-                click.echo(f"{error}\n{path}: what held before goes on", err=True)
-            else:
-                click.echo(f"{path}: read again", err=True)
+            for path, read in files.items():
+                try:
+                    read()
+                except (ManifestError, OSError) as error:
+                    click.echo(f"{error}\n{path}: what held before goes on", err=True)
+                else:
+                    click.echo(f"{path}: read again", err=True)

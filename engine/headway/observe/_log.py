@@ -21,7 +21,9 @@ _WARNINGS = (
     events.CallDenied,
     events.CallDelayed,
     events.CallbackFailed,
+    events.CertificateRefused,
     events.ConnectionEnded,
+    events.ConnectionRefused,
     events.DeletionsUnknown,
     events.HandlerFailed,
     events.IndexFailed,
@@ -44,6 +46,7 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
 _NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (events, trio))
 _INFOS = (
+    events.CertificateRenewed,
     events.LeaseAwaited,
     events.LeaseEnded,
     events.LeaseTaken,

@@ -159,6 +159,9 @@ _COUNTERS = {
     "connections_ended": ("Connections ended because their peer broke the protocol or flooded the server.", []),
     "store_failures": ("Times that the store was found to have a problem.", ["problem"]),
     "store_recoveries": ("Times that it was found without it again.", ["problem"]),
+    "certificates_renewed": ("Certificates of the server that were read again because their files changed.", []),
+    "certificates_refused": ("Changed certificates of the server that cannot be used.", []),
+    "connections_refused": ("Connections refused, or closed in their handshake, because of a limit.", []),
     "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
 }
 
@@ -229,5 +232,8 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.ConnectionEnded: ("connections_ended", lambda _: ()),
     events.StoreFailed: ("store_failures", lambda event: (event.problem,)),
     events.StoreRecovered: ("store_recoveries", lambda event: (event.problem,)),
+    events.CertificateRenewed: ("certificates_renewed", lambda _: ()),
+    events.CertificateRefused: ("certificates_refused", lambda _: ()),
+    events.ConnectionRefused: ("connections_refused", lambda _: ()),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
 }

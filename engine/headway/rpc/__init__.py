@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from headway.rpc._remote import open_channel as open_channel
     from headway.rpc._server import Server as Server
     from headway.rpc._server import open_server as open_server
+    from headway.rpc._tls import ServerTls as ServerTls
     from headway.rpc._tls import client_tls as client_tls
     from headway.rpc._tls import server_tls as server_tls
 
@@ -55,6 +56,7 @@ _LATER = {
     "Reflection": "_reflection",
     "RemoteChannel": "_remote",
     "Server": "_server",
+    "ServerTls": "_tls",
     "client_tls": "_tls",
     "open_channel": "_remote",
     "open_forwarder": "_forward",

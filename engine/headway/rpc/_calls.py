@@ -96,6 +96,9 @@ class Calls(AbstractHandler):
         finally:
             del self._calls[stream]
             stream.buffer.close()
+            # Each refers to the other. What a request held would stay in memory until Python's collector came by.
+            call.stream = None
+            stream.buffer.refused = None
             release()
             self._ended()
 

@@ -24,18 +24,33 @@ class Inbox:
     a whole message yet counts as held until `done` says otherwise, and what is held is bounded by the budget.
     """
 
-    __slots__ = ("_acknowledge", "_arrived", "_budget", "_chunks", "_dropped", "_ended", "_held", "_open")
+    __slots__ = (
+        "_acknowledge",
+        "_arrived",
+        "_beside",
+        "_budget",
+        "_chunks",
+        "_dropped",
+        "_ended",
+        "_held",
+        "_open",
+        "refused",
+    )
 
     def __init__(self, acknowledge: Callable[[int], None], budget: Budget | None = None) -> None:
         self._acknowledge = acknowledge
         self._budget = budget
         self._chunks: deque[tuple[bytes, int]] = deque()
         self._held = 0
+        # What the call takes beside the bytes of its request.
+        self._beside = 0
         # How much of the window is taken by what was thrown away: its sender is not asked for more.
         self._dropped = 0
         self._open = True
         self._ended = False
         self._arrived = Signal()
+        # Called by `refuse`, so that whoever has taken parts of the request frees them at once.
+        self.refused: Callable[[GRPCError], None] | None = None
 
     def add(self, data: bytes, ack_size: int) -> None:
         """A DATA frame has come; with its padding it took ``ack_size`` of the window."""
@@ -48,7 +63,7 @@ class Inbox:
             data, ack_size = before + data, held + ack_size
         self._chunks.append((data, ack_size))
         self._arrived.set()
-        self._hold(self._held + size)
+        self._hold(self._held + size, self._beside)
 
     @property
     def ready(self) -> bool:
@@ -70,29 +85,37 @@ class Inbox:
         if not self._ended:
             self._arrived.fail(error)
 
+    def count(self, beside: int) -> None:
+        """Count ``beside`` bytes against the budget until the request is whole."""
+        self._hold(self._held, beside)
+
     def done(self, size: int) -> None:
         """So much of what was taken has become whole messages."""
         # Nothing is held of what has been thrown away meanwhile.
-        self._hold(max(self._held - size, 0))
+        self._hold(max(self._held - size, 0), 0 if self.finished else self._beside)
 
     def close(self) -> None:
         """Nobody will take anything more: what is there, and what comes, is thrown away."""
         self._open = False
         self._dropped += sum(size for _, size in self._chunks)
         self._chunks.clear()
-        self._hold(0)
+        self._hold(0, 0)
 
     def refuse(self) -> None:
         """See `Holder`: whoever waits for the rest of the request is told."""
         held = self._held
         self.close()
         text = f"too much of requests that are not whole is held here: {held} bytes of this one have been thrown away"
-        self._arrived.fail(GRPCError(Status.RESOURCE_EXHAUSTED, f"{text}; try again later"))
+        error = GRPCError(Status.RESOURCE_EXHAUSTED, f"{text}; try again later")
+        self._arrived.fail(error)
+        if self.refused is not None:
+            self.refused(error)
 
-    def _hold(self, size: int) -> None:
-        before, self._held = self._held, size
+    def _hold(self, size: int, beside: int) -> None:
+        before = self._held + self._beside
+        self._held, self._beside = size, beside
         if self._budget is not None:
-            self._budget.held(self, before, size)
+            self._budget.held(self, before, size + beside)
 
     def unacked_size(self) -> int:
         """Forget what nobody will take; how much of the window it held."""

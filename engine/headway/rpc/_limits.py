@@ -27,9 +27,15 @@ class Limits:
         message_size: bytes of one message that is received; refused when its length is read, before its body is.
         requests_size: bytes of requests on one connection that have come in part; over it the largest is refused.
             At least two messages' size.
-        server_requests_size: likewise on all connections of a server.
+        server_requests_size: bytes of memory that such requests may take on all connections of a server: an eighth of
+            it is for what Python needs beside them.
         streams: calls open at once on one connection.
-        connections: connections open at once to one server.
+        connections: connections open at once to one server, as far as the process may open descriptors.
+        peer_connections: connections open at once from one host, or from one /64 network of IPv6: at most three
+            quarters of all. Unix sockets are not bound by it.
+        handshakes: connections at once that have not finished their handshake, of TLS and of HTTP/2.
+        peer_handshakes: likewise from one host or network.
+        handshake_size: bytes that a peer may send before its handshake is finished.
         stream_window: bytes that a peer may send on one stream ahead of who reads it.
         header_size: bytes of one request's metadata.
         frame_size: bytes of one DATA frame that is accepted.
@@ -51,11 +57,15 @@ class Limits:
     server_requests_size: int = 256 * MIB
     streams: int = 1000
     connections: int = 10_000
+    peer_connections: int = 1000
+    handshakes: int = 1000
+    peer_handshakes: int = 100
+    handshake_size: int = 64 * KIB
     stream_window: int = 256 * KIB
     header_size: int = 16 * KIB
     frame_size: int = 16 * KIB
     unsent: int = 4 * MIB
-    handshake_timeout: float = 20.0
+    handshake_timeout: float = 10.0
     request_timeout: float = 60.0
     stall_timeout: float = 120.0
     keepalive_interval: float = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -32,12 +32,8 @@ class Loop(Protocol):
         """asyncio's."""
         ...
 
-    async def create_server(self, factory: Callable[[], Any], *args: Any, **options: Any) -> asyncio.Server:
-        """asyncio's."""
-        ...
-
-    async def create_unix_server(self, factory: Callable[[], Any], *args: Any, **options: Any) -> asyncio.Server:
-        """asyncio's."""
+    def _make_socket_transport(self, sock: socket.socket, protocol: Any, *, extra: dict[str, Any]) -> Any:
+        """asyncio's. It is private; `connect_accepted_socket` needs a task of asyncio for each connection."""
         ...
 
 

@@ -59,6 +59,7 @@ class Http2Protocol(H2Protocol):
         started: called with this when the connection is made.
         ended: called with this when it is lost.
         budget: for what is held of requests that are not whole yet.
+        settled: called when the peer's settings have come, which end the handshake.
         accepts: bytes of the largest message that is taken, as the peer is told; None tells it nothing.
     """
 
@@ -76,6 +77,7 @@ class Http2Protocol(H2Protocol):
         report: Callable[[str, BaseException], None],
         budget: Budget | None = None,
         accepts: int | None = None,
+        settled: Callable[[], None] | None = None,
     ) -> None:
         config = Configuration()
         config = config.__for_client__() if client_side else config.__for_server__()
@@ -98,7 +100,10 @@ class Http2Protocol(H2Protocol):
         self._started = started
         self._ended = ended
         self._report = report
+        self._settled = settled
         self._heard = 0.0
+        # Bytes that the peer has sent before its settings.
+        self._unsettled = 0
         self._unheard = 0
         self._alive = trio.CancelScope()
 
@@ -159,6 +164,8 @@ class Http2Protocol(H2Protocol):
         if connection.is_closing():
             self._read_in_vain(len(data))
             return
+        if not connection.settings_received.is_set() and not self._may_send_more(len(data)):
+            return
         self._heard = trio.current_time()
         connection.gathering = True
         try:
@@ -180,6 +187,14 @@ class Http2Protocol(H2Protocol):
             connection.flush()
             if connection.unsent() > self._limits.unsent:
                 self.give_up()
+
+    def _may_send_more(self, size: int) -> bool:
+        """True unless the peer has sent as much as a handshake may take, and still not its settings."""
+        if self._unsettled > self._limits.handshake_size:
+            self.give_up()
+            return False
+        self._unsettled += size
+        return True
 
     def _read_in_vain(self, size: int) -> None:
         """It is closed, and its peer may not know yet."""
@@ -231,6 +246,8 @@ class Http2Protocol(H2Protocol):
             await connection.settings_received.wait()
         if beginning.cancelled_caught:
             return False
+        if self._settled is not None:
+            self._settled()
         while not await self._closed_within(self._heard + limits.keepalive_interval - trio.current_time()):
             asked = trio.current_time()
             if asked - self._heard < limits.keepalive_interval:

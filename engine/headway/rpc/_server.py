@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
+from grpclib.protocol import Stream
 
 from headway import events
 from headway._bounded_report import BoundedReport
+from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused
 from headway.rpc._addresses import Address, address
+from headway.rpc._admission import Admission, Visitor, peer_of
 from headway.rpc._budget import Budget
 from headway.rpc._calls import Calls
 from headway.rpc._limits import Limits
+from headway.rpc._listener import accept, bind, free_descriptors, is_scarce
 from headway.rpc._loop import Carrier, open_carrier
+from headway.rpc._memory import MemoryReturn
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._services import Services
-from headway.rpc._tls import speaking_http2
+from headway.rpc._tls import ServerTls, speaking_http2
+from headway.rpc._tls_protocol import READ_AT_ONCE, TlsProtocol
 
 Report = Callable[[str, BaseException], None]
 
@@ -30,10 +36,43 @@ _BACKLOG = 1024
 _LISTEN_TIMEOUT = 30.0
 # Seconds for calls to be told that they have ended, once the grace has passed, and then for clients to read it.
 _LAST_WORDS = 1.0
+# The part of an unfinished request's memory that is its bytes. Python's objects, the allocator and the reading of
+# frames take the rest: 60 connections that offered 32 MiB each took a sixteenth more.
+_BYTES_ALONE = 7 / 8
+# Bytes of memory of a connection in its TLS handshake, as measured; and how much is worth returning to the system.
+_HANDSHAKE, _WORTH = 64 << 10, 4 << 20
+
+
+def _nothing(_: str) -> None:
+    """Close a connection that is gone."""
+
+
+def _named(address: object) -> str:
+    """Return an accepted socket's address as text."""
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "a Unix socket"
 
 
 def _ignore(path: str, error: BaseException) -> None:
     """Report to nobody."""
+
+
+class _VisitorCalls(Calls):
+    """The calls of a connection. They note when it is idle."""
+
+    def __init__(self, *args: Any, visitor: Visitor, admission: Admission) -> None:
+        super().__init__(*args)
+        self._visitor = visitor
+        self._admission = admission
+
+    def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
+        """Note that the connection is in use until the stream is released, and answer the call."""
+        self._admission.begin_call(self._visitor)
+
+        def release() -> None:
+            self._admission.end_call(self._visitor)
+            release_stream()
+
+        super().accept(stream, headers, release)
 
 
 class Server:
@@ -43,49 +82,137 @@ class Server:
         addresses: where it listens, with the ports that it was given.
     """
 
-    def __init__(self, services: Services, limits: Limits, report: Report, grace: float, notify: BoundedReport) -> None:
+    def __init__(self, services: Services, limits: Limits, report: Report, grace: float, notify: events.Report) -> None:
         self.addresses: list[str] = []
         self._services = services
         self._limits = limits
         self._report = report
-        self._notify = notify
+        self._tell = notify
+        self._notify = BoundedReport(notify)
         self._grace = grace
-        self._listeners: list[asyncio.Server] = []
+        self._accepting: list[trio.CancelScope] = []
         self._paths: list[str] = []
         # A message of the greatest size must have room in them.
         self._least_budget = 2 * limits.message_size
-        self._budget = Budget(max(limits.server_requests_size, self._least_budget))
+        self._budget = Budget(max(int(limits.server_requests_size * _BYTES_ALONE), self._least_budget))
+        self._admission = Admission(limits, free_descriptors())
+        # Set when a connection comes while none was in its handshake.
+        self._knocked = trio.Event()
+        self._buffer = bytearray(READ_AT_ONCE)
+        self._memory = MemoryReturn(_WORTH)
         self._connections: dict[Http2Protocol, Calls] = {}
         self._changed = trio.Event()
         self._stopping = False
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections, without those in their TLS handshake."""
         return len(self._connections)
 
+    @property
+    def most_connections(self) -> int:
+        """The most connections at once: `Limits.connections`, or fewer where the process has fewer descriptors."""
+        return self._admission.connections
+
+    async def report_rest(self) -> NoReturn:
+        """Report what peers caused and was left out, once it is due, until cancelled."""
+        await self._notify.report_rest()
+
     async def listen(self, carrier: Carrier, where: Address, tls: ssl.SSLContext | None) -> None:
-        """Begin to listen. Raises OSError when the address can't be had."""
-        loop, factory = carrier.loop, functools.partial(self._protocol, carrier.nursery)
-        options: dict[str, Any] = {"ssl": tls, "backlog": _BACKLOG}
-        if tls is not None:
-            options["ssl_handshake_timeout"] = self._limits.handshake_timeout
+        """Begin to listen. Raises OSError if the address cannot be bound."""
+        listeners = await bind(where, _BACKLOG)
         if where.path:
-            listener = await loop.run_aio_coroutine(loop.create_unix_server(factory, where.path, **options))
             self._paths.append(where.path)
             self.addresses.append(str(where))
         else:
-            listener = await loop.run_aio_coroutine(loop.create_server(factory, where.host, where.port, **options))
-            for socket in listener.sockets:
-                host, port, *_ = socket.getsockname()
+            for each in listeners:
+                host, port, *_ = each.getsockname()
                 self.addresses.append(str(Address(host, port, "")))
-        self._listeners.append(listener)
+        for each in listeners:
+            carrier.nursery.start_soon(self._accept, carrier, each, tls, name="rpc listener")
+
+    async def _accept(self, carrier: Carrier, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
+        # The listener must not be closed while the task waits for it.
+        with listener, trio.CancelScope() as scope:
+            self._accepting.append(scope)
+            accepted = functools.partial(self._accepted, carrier, tls)
+            await accept(listener, accepted, self._starved, carrier.loop.synchronize)
+
+    def _starved(self, error: OSError) -> None:
+        """The process has no descriptor, or no memory, for another connection."""
+        self._admission.make_room()
+        self._notify(ConnectionRefused, peer="", why=f"no connection could be accepted: {error.strerror}")
+
+    def _accepted(
+        self, carrier: Carrier, tls: ssl.SSLContext | None, connection: socket.socket, address: object
+    ) -> None:
+        """Carry a new connection, unless there are too many."""
+        visitor = Visitor(peer_of(address), trio.current_time(), lambda _: connection.close())
+        why = self._admission.enter(visitor, scarce=is_scarce(connection.fileno()))
+        if why:
+            connection.close()
+            self._notify(ConnectionRefused, peer=_named(address), why=why)
+            return
+        protocol = self._protocol(carrier.nursery, visitor)
+        beneath: Any = protocol
+        if tls is not None:
+            beneath = TlsProtocol(
+                carrier.loop,
+                protocol,
+                tls,
+                self._certificate(tls),
+                handshake_size=self._limits.handshake_size,
+                handshake_timeout=self._limits.handshake_timeout,
+                buffer=self._buffer,
+                lost=functools.partial(self._lost, visitor),
+            )
+        transport = carrier.loop._make_socket_transport(connection, beneath, extra={"peername": address})
+        transport.max_size = READ_AT_ONCE
+
+        def end(why: str) -> None:
+            if protocol in self._connections:
+                protocol.say_goodbye()
+            transport.abort()
+            if not self._stopping:
+                self._notify(ConnectionRefused, peer=_named(address), why=why)
+
+        visitor.end = end
+        self._knocked.set()
+
+    def _certificate(self, tls: ssl.SSLContext) -> ssl.SSLContext:
+        """Return the context with the certificate that the files hold now."""
+        if not isinstance(tls, ServerTls):
+            return tls
+        try:
+            if tls.follow():
+                self._tell(CertificateRenewed(tls.certificate))
+        except OSError as error:
+            self._tell(CertificateRefused(tls.certificate, error))
+        return tls.current
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start what runs beside the connections."""
+        nursery.start_soon(self._end_late, name="rpc handshakes")
+        nursery.start_soon(self._memory.run, name="rpc memory")
+
+    async def _end_late(self) -> None:
+        """Close connections whose handshake takes too long, until canceled."""
+        patience = self._limits.handshake_timeout
+        why = f"the handshake was not finished within {patience:g} s"
+        while True:
+            late = self._admission.next_late
+            if late is None:
+                self._knocked = trio.Event()
+                await self._knocked.wait()
+            else:
+                await trio.sleep_until(late.since + patience)
+                self._admission.end_late(trio.current_time() - patience, why)
 
     async def stop(self, carrier: Carrier) -> None:
         """Take no more calls, end the streams, let the other calls finish within the grace."""
         self._stopping = True
-        for listener in self._listeners:
-            listener.close()
+        for scope in self._accepting:
+            scope.cancel()
         for path in self._paths:
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -104,6 +231,7 @@ class Server:
         for protocol in list(self._connections):
             protocol.say_goodbye()
             protocol.processor.close("the server has stopped")
+        self._admission.end_late(trio.current_time(), "the server has stopped")
         with trio.move_on_after(_LAST_WORDS):
             # Until the clients have read it all and closed, too.
             await self._until(lambda: not self._connections)
@@ -115,21 +243,24 @@ class Server:
             self._changed = trio.Event()
             await self._changed.wait()
 
-    def _protocol(self, nursery: trio.Nursery) -> Http2Protocol:
-        calls = Calls(nursery, self._services, self._limits, self._report, self._wake)
+    def _protocol(self, nursery: trio.Nursery, visitor: Visitor) -> Http2Protocol:
+        calls = _VisitorCalls(
+            nursery, self._services, self._limits, self._report, self._wake, visitor=visitor, admission=self._admission
+        )
         return Http2Protocol(
             calls,
             self._limits,
             client_side=False,
             started=functools.partial(self._started, nursery),
-            ended=self._ended,
+            ended=functools.partial(self._ended, visitor),
             report=self._report,
             budget=Budget(max(self._limits.requests_size, self._least_budget), self._budget),
             accepts=None if self._services.forwards else self._limits.message_size,
+            settled=functools.partial(self._admission.settle, visitor),
         )
 
     def _started(self, nursery: trio.Nursery, protocol: Http2Protocol) -> None:
-        if self._stopping or len(self._connections) >= self._limits.connections:
+        if self._stopping:
             protocol.give_up()
             return
         handler = protocol.handler
@@ -137,9 +268,20 @@ class Server:
         self._connections[protocol] = handler
         nursery.start_soon(protocol.keep_alive, name="rpc connection")
 
-    def _ended(self, protocol: Http2Protocol) -> None:
+    def _ended(self, visitor: Visitor, protocol: Http2Protocol) -> None:
+        self._lost(visitor)
+        budget = protocol.connection.budget if hasattr(protocol, "connection") else None
+        # Its calls hold their requests until they end, which is soon.
+        self._memory.freed(0 if budget is None else budget.taken)
         self._connections.pop(protocol, None)
         self._wake()
+
+    def _lost(self, visitor: Visitor) -> None:
+        if not visitor.settled:
+            self._memory.freed(_HANDSHAKE)
+        self._admission.leave(visitor)
+        # It refers to the connection, which refers to the visitor. Without the cycle both are freed at once.
+        visitor.end = _nothing
 
     def _wake(self) -> None:
         self._changed.set()
@@ -163,7 +305,8 @@ async def open_server(
 
     Args:
         listen: addresses; port 0 takes a free one.
-        tls: for the TCP addresses, as `server_tls` makes it. A Unix socket is guarded by its file's permissions.
+        tls: for the TCP addresses, as `server_tls` makes it. A certificate of that kind that is renewed on disk is used
+            without a restart. A Unix socket is guarded by its file's permissions.
         limits: what clients are held to.
         report: hears, with the method's path, of handlers that raised something unexpected.
         notify: is called with the events of `headway.events` that peers cause, each kind at most once a second.
@@ -173,9 +316,11 @@ async def open_server(
     wanted = [address(each) for each in listen]
     if tls is not None:
         speaking_http2(tls)
-    server = Server(services, limits or Limits(), report, grace, BoundedReport(notify))
+    server = Server(services, limits or Limits(), report, grace, notify)
     async with open_carrier(report, server.stop) as carrier:
         with trio.fail_after(_LISTEN_TIMEOUT):
             for each in wanted:
                 await server.listen(carrier, each, None if each.path else tls)
+        server.start(carrier.nursery)
+        carrier.nursery.start_soon(server.report_rest, name="rpc reports")
         yield server

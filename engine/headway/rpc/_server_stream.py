@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,8 @@ _DISPATCH = _DispatchServerEvents()
 # Characters of a status's message: it travels in a header, of which a peer takes few (`Limits.header_size`), each
 # character by up to twelve bytes; and it often quotes what the client has sent.
 _MESSAGE_LIMIT = 1000
+# Bytes of memory that a call takes before anything of its request has come, as measured.
+_CALL = 12 << 10
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
 
 
@@ -86,6 +89,8 @@ class ServerStream(Stream[Any, Any]):
         self.begun = False
         self._message_codec: Codec = services.codec
         self._encoder: StreamEncoder | None = services.encoders.get(path)
+        stream.buffer.refused = self._refused
+        stream.buffer.count(_CALL)
 
     def end_after(self, seconds: float, error: GRPCError) -> None:
         """End the call with this status in so many seconds, wherever its handler stands by then."""
@@ -94,6 +99,11 @@ class ServerStream(Stream[Any, Any]):
     def limit_message(self, size: int) -> None:
         """Refuse messages over this size, too. To be called before the first one is received."""
         self._parser = MessageParser(min(size, self._limits.message_size))
+
+    def _refused(self, error: GRPCError) -> None:
+        """Free the parts of the request and end the handler, which may wait for something else and hold some too."""
+        self._parser = MessageParser(self._limits.message_size)
+        self._end(error, -math.inf)
 
     @property
     def http2(self) -> Http2Stream:

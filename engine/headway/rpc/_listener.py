@@ -1,0 +1,125 @@
+"""Listening sockets, without asyncio: it logs each connection that it cannot accept."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from headway.rpc._addresses import Address
+
+Accepted = Callable[[socket.socket, object], None]
+
+_SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# Seconds until a listener tries again after it got no descriptor, or no memory.
+_PAUSE = 0.1
+
+
+async def bind(where: Address, backlog: int) -> list[socket.socket]:
+    """Listen at an address; a host's name may have several. Raises OSError if it cannot be bound."""
+    if where.path:
+        return [_bind_unix(where.path, backlog)]
+    found = await trio.socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listeners: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listeners.append(_bind_tcp(family, kind, protocol, address, backlog))
+    except OSError:
+        for each in listeners:
+            each.close()
+        raise
+    return listeners
+
+
+def _bind_tcp(family: int, kind: int, protocol: int, address: tuple[object, ...], backlog: int) -> socket.socket:
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # 0.0.0.0 and [::] are two addresses.
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(backlog)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {address[0]}:{address[1]}: {error.strerror}") from error
+    return listener
+
+
+def _bind_unix(path: str, backlog: int) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_socket(path)
+        listener.bind(path)
+        listener.listen(backlog)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on unix:{path}: {error.strerror or error}") from error
+    return listener
+
+
+def _remove_socket(path: str) -> None:
+    """Remove the socket that a process has left there; anything else stays."""
+    try:
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            os.remove(path)
+    except FileNotFoundError:
+        return
+
+
+async def accept(
+    listener: socket.socket,
+    accepted: Accepted,
+    scarce: Callable[[OSError], None],
+    caught_up: Callable[[], Awaitable[None]],
+) -> None:
+    """Call ``accepted`` with each new connection, until canceled, and ``scarce`` when the system gives none.
+
+    It accepts the next one when ``caught_up`` returns: a loop that is behind with closing must not get more.
+    """
+    while True:
+        await trio.lowlevel.wait_readable(listener)
+        try:
+            connection, address = listener.accept()
+        except OSError as error:
+            # Any other error is the connection's: it was lost before it was accepted.
+            if error.errno in _SCARCE:
+                scarce(error)
+                await trio.sleep(_PAUSE)
+            continue
+        connection.setblocking(False)
+        accepted(connection, address)
+        await caught_up()
+
+
+def free_descriptors() -> int | None:
+    """Return the number of descriptors that the process has for connections, or None without a limit."""
+    limit = _limit()
+    return None if limit is None else max(limit - _reserve(limit), 1)
+
+
+def is_scarce(descriptor: int) -> bool:
+    """Return True if a new descriptor with this number means that few are left. The system gives the lowest."""
+    limit = _limit()
+    return limit is not None and descriptor >= limit - _reserve(limit)
+
+
+def _limit() -> int | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _reserve(limit: int) -> int:
+    """Return the number of descriptors to leave for stores, their servers and the program's own files."""
+    return min(max(limit // 8, 32), 512, limit // 2)

@@ -1,0 +1,119 @@
+"""A certificate that is renewed on disk is served without a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+from grpclib import GRPCError
+
+from headway import rpc
+from headway.events import CertificateRefused, CertificateRenewed
+from headway.rpc import _tls
+from tests.rpc.rpc_kit import ECHO, Text, served
+
+
+class Pair:
+    """A certificate and its key in two files, with authorities that are renewed with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.certificate, self.key, self.ca = folder / "server.pem", folder / "server.key", folder / "ca.pem"
+        self.renew()
+
+    def renew(self, *, certificate: bool = True, key: bool = True) -> None:
+        """Write a pair that a new authority has issued, or half of it."""
+        self.authority = trustme.CA()
+        self.authority.cert_pem.write_to_path(str(self.ca))
+        self._issued = self.authority.issue_cert("127.0.0.1")
+        self.write(certificate=certificate, key=key)
+
+    def write(self, *, certificate: bool = True, key: bool = True) -> None:
+        if certificate:
+            self.certificate.write_bytes(b"".join(each.bytes() for each in self._issued.cert_chain_pems))
+        if key:
+            self._issued.private_key_pem.write_to_path(str(self.key))
+
+
+async def _call(where: str, pair: Pair, **client: Path) -> None:
+    async with rpc.open_channel(where, tls=rpc.client_tls(pair.ca, **client)) as channel:
+        assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    monkeypatch.setattr(_tls, "_LOOK", 0.0)
+    return Pair(tmp_path)
+
+
+async def test_a_renewed_certificate_is_served_to_the_next_client(pair: Pair) -> None:
+    """Clients that are connected stay connected."""
+    heard: list[object] = []
+    tls = rpc.server_tls(pair.certificate, pair.key)
+    async with (
+        served(tls=tls, notify=heard.append) as it,
+        rpc.open_channel(it.where, tls=rpc.client_tls(pair.ca)) as old,
+    ):
+        await old.unary(ECHO, Text(), Text)
+        assert heard == []
+        pair.renew()
+        await _call(it.where, pair)
+        await old.unary(ECHO, Text(), Text)
+        assert it.server.connections >= 1
+        await _call(it.where, pair)
+    assert heard == [CertificateRenewed(str(pair.certificate))]
+
+
+async def test_half_a_pair_changes_nothing(pair: Pair) -> None:
+    """A certificate without its key is refused once, and is served when the key has been written."""
+    heard: list[object] = []
+    async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=heard.append) as it:
+        authority = pair.ca.read_bytes()
+        pair.renew(key=False)
+        renewed = pair.ca.read_bytes()
+        for _ in range(3):
+            pair.ca.write_bytes(authority)
+            await _call(it.where, pair)
+        [refused] = heard
+        assert isinstance(refused, CertificateRefused)
+        assert "mismatch" in str(refused.error).lower()
+        pair.write(certificate=False)
+        pair.ca.write_bytes(renewed)
+        await _call(it.where, pair)
+    assert heard[1:] == [CertificateRenewed(str(pair.certificate))]
+
+
+async def test_a_file_that_is_gone_changes_nothing(pair: Pair) -> None:
+    """Until it is back."""
+    heard: list[object] = []
+    async with served(tls=rpc.server_tls(pair.certificate, pair.key), notify=heard.append) as it:
+        pair.key.unlink()
+        await _call(it.where, pair)
+        await _call(it.where, pair)
+        assert [type(event) for event in heard] == [CertificateRefused]
+
+
+async def test_renewed_authorities_of_clients_hold_for_the_next_client(pair: Pair, tmp_path: Path) -> None:
+    """A certificate of the old authority is refused after that."""
+    client = tmp_path / "client.pem"
+    pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.write_to_path(str(client))
+    async with served(tls=rpc.server_tls(pair.certificate, pair.key, client_ca=pair.ca)) as it:
+        await _call(it.where, pair, certificate=client)
+        pair.renew()
+        with pytest.raises(GRPCError):
+            await _call(it.where, pair, certificate=client)
+        pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.write_to_path(str(client))
+        await _call(it.where, pair, certificate=client)
+
+
+async def test_files_are_looked_at_once_a_second(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many connections come."""
+    monkeypatch.setattr(_tls, "_LOOK", 1000.0)
+    tls = rpc.server_tls(pair.certificate, pair.key)
+    pair.renew()
+    assert not tls.follow()
+    assert tls.current is tls
+    tls.renew()
+    assert tls.current is not tls
+    await trio.lowlevel.checkpoint()

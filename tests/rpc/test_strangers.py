@@ -1,0 +1,216 @@
+"""Connections of strangers cost little, and honest clients are served meantime."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from grpclib import GRPCError
+from hyperframe.frame import SettingsFrame
+
+import headway
+from headway import rpc
+from headway.engine import _listening
+from headway.events import ConnectionRefused, HandlerFailed
+from headway.rpc import Limits
+from tests.cli.served import TEAM, Team
+from tests.cli.served import app as staff
+from tests.rpc.hostile_bytes import PREFACE
+from tests.rpc.rpc_kit import ECHO, FAIL, Echo, Text, certificates, served
+from tests.rpc.serving_kit import serving
+from tests.rpc.test_limits import tcp, until_closed
+
+KIB, MIB = 1 << 10, 1 << 20
+# The beginning of a TLS record that holds the beginning of a ClientHello.
+SIX_BYTES = b"\x16\x03\x01\x02\x00\x01"
+SETTINGS = PREFACE + SettingsFrame(0).serialize()
+
+
+@contextmanager
+def strangers(where: str, count: int, data: bytes, hosts: int = 1) -> Iterator[list[socket.socket]]:
+    """Open ``count`` connections from ``hosts`` addresses, send the data on each, and stay silent."""
+    host, port = where.split(":")
+    held: list[socket.socket] = []
+    try:
+        for number in range(count):
+            source = (f"127.0.0.{number % hosts + 1}", 0)
+            connection = socket.create_connection((host, int(port)), timeout=20, source_address=source)
+            held.append(connection)
+            try:
+                connection.sendall(data)
+            except OSError:
+                # It has been refused already.
+                continue
+        yield held
+    finally:
+        for connection in held:
+            connection.close()
+
+
+@asynccontextmanager
+async def silent(where: str, data: bytes) -> AsyncIterator[trio.SocketStream]:
+    """A connection that has sent the data."""
+    async with tcp(where) as stream:
+        await stream.send_all(data)
+        yield stream
+
+
+def _contexts(folder: Path, over_tls: bool) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    if not over_tls:
+        return None, None
+    made = certificates(folder)
+    return made.server, made.client
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+async def test_the_oldest_of_too_many_handshakes_is_closed(over_tls: bool, tmp_path: Path) -> None:
+    """A client of the same address is served, and the closed connection is reported."""
+    server_tls, client_tls = _contexts(tmp_path, over_tls)
+    heard: list[object] = []
+    limits = Limits(peer_handshakes=5)
+    async with (
+        served(tls=server_tls, limits=limits, notify=heard.append) as it,
+        AsyncExitStack() as stack,
+        rpc.open_channel(it.where, tls=client_tls) as channel,
+    ):
+        begun = SIX_BYTES if over_tls else PREFACE
+        first = await stack.enter_async_context(silent(it.where, begun))
+        for _ in range(5):
+            await stack.enter_async_context(silent(it.where, begun))
+        with trio.fail_after(20):
+            await until_closed(first)
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+    (refused, *_) = heard
+    assert isinstance(refused, ConnectionRefused)
+    assert refused.why == "5 connections of this peer are in their handshake"
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+async def test_a_handshake_that_does_not_end_is_ended(over_tls: bool, tmp_path: Path) -> None:
+    """After the seconds that all of it may take, TLS and settings together."""
+    server_tls, _ = _contexts(tmp_path, over_tls)
+    async with served(tls=server_tls, limits=Limits(handshake_timeout=0.2)) as it:
+        async with silent(it.where, SIX_BYTES if over_tls else PREFACE) as stream:
+            with trio.fail_after(20):
+                await until_closed(stream)
+        assert len(it.server._admission) == 0
+
+
+async def test_a_client_whose_idle_connection_went_for_another_goes_on() -> None:
+    """It opens another one at its next call. The one that has been idle for the longest time went."""
+    heard: list[object] = []
+    async with served(limits=Limits(peer_connections=3), notify=heard.append) as it, AsyncExitStack() as stack:
+        channels = [await stack.enter_async_context(rpc.open_channel(it.where)) for _ in range(4)]
+        for channel in [*channels, channels[0]]:
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        assert len(it.server._admission) == 3
+    [refused] = heard
+    assert isinstance(refused, ConnectionRefused)
+    assert refused.why == "this peer has 3 connections open, the limit of one peer"
+
+
+async def test_calls_that_fail_fill_no_log() -> None:
+    """A method that raises is reported once a second, however often it is called."""
+    heard: list[object] = []
+    since = time.monotonic()
+    async with (
+        _listening(rpc.Services(Echo()), ["127.0.0.1:0"], None, heard.append, None) as addresses,
+        rpc.open_channel(addresses) as channel,
+    ):
+        for _ in range(50):
+            with pytest.raises(GRPCError):
+                await channel.unary(FAIL, Text(text="unknown"), Text)
+    failed = [event for event in heard if isinstance(event, HandlerFailed)]
+    assert (failed[0].path, str(failed[0].error)) == (FAIL, "a secret of the server")
+    assert len(failed) <= time.monotonic() - since + 1
+
+
+def _endless_hello() -> bytes:
+    """A ClientHello of 100 kB, as long as no more than 80 of them are sent."""
+    body = b"\x01" + (100_000).to_bytes(3, "big") + b"x" * 80_000
+    pieces = (body[at : at + 16_000] for at in range(0, len(body), 16_000))
+    return b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
+
+
+def _frames_before_settings() -> bytes:
+    """Frames of a type that has no meaning."""
+    return PREFACE + ((16_000).to_bytes(3, "big") + b"\xee\0\0\0\0\0" + b"x" * 16_000) * 6
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+async def test_a_handshake_may_take_64_kib(over_tls: bool, tmp_path: Path) -> None:
+    """A peer that sends more without an end of its handshake is closed."""
+    server_tls, _ = _contexts(tmp_path, over_tls)
+    async with served(tls=server_tls, limits=Limits(handshake_timeout=60)) as it:
+        data = _endless_hello() if over_tls else _frames_before_settings()
+        async with tcp(it.where) as stream:
+            with trio.fail_after(20):
+                for at in range(0, len(data), 16_000):
+                    try:
+                        await stream.send_all(data[at : at + 16_000])
+                    except trio.BrokenResourceError:
+                        break
+                await until_closed(stream)
+
+
+def _lines(lines: list[str], seconds: float) -> None:
+    """At most one line a second of each kind."""
+    kinds = itertools.groupby(sorted(line.split("]", 1)[-1].split()[0] for line in lines if "[" in line))
+    for kind, group in kinds:
+        assert len(list(group)) <= seconds + 2, kind
+    assert len(lines) <= 3 * (seconds + 2), lines[-5:]
+
+
+async def _honest_call(where: str, tls: Path | None = None) -> None:
+    """A client that writes is answered."""
+    context = None if tls is None else rpc.client_tls(tls)
+    with trio.fail_after(40):
+        async with headway.connect(where, staff, tls=context) as client:
+            await client.apply(TEAM.new("core", Team()))
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(5000, marks=[pytest.mark.deep, pytest.mark.timeout(200)])])
+async def test_half_open_handshakes_cost_little(count: int, tmp_path: Path) -> None:
+    """Before there was a bound each took 310 KB, 5,000 of them 1.6 GB."""
+    certificates(tmp_path)
+    async with serving("--tls-certificate", str(tmp_path / "server.pem"), patience=50 + count / 40) as server:
+        await _honest_call(server.where, tmp_path / "ca.pem")
+        before, since = server.resident, time.monotonic()
+        with strangers(server.where, count, SIX_BYTES):
+            await _honest_call(server.where, tmp_path / "ca.pem")
+            peak = server.resident
+            # 300 took 90 MiB before there was a limit.
+            assert peak < before + 30 * MIB, f"{peak >> 20} MiB, {before >> 20} before"
+        _lines(server.lines, time.monotonic() - since)
+
+
+@pytest.mark.deep
+async def test_what_a_thousand_handshakes_took_is_given_back(tmp_path: Path) -> None:
+    """A hundred from each of ten addresses is the limit."""
+    certificates(tmp_path)
+    async with serving("--tls-certificate", str(tmp_path / "server.pem")) as server:
+        await _honest_call(server.where, tmp_path / "ca.pem")
+        before = server.resident
+        with strangers(server.where, 1000, SIX_BYTES, hosts=10):
+            await _honest_call(server.where, tmp_path / "ca.pem")
+            peak = server.resident
+            assert peak < 200 * MIB
+        while server.resident > before + (peak - before) // 3:  # noqa: ASYNC110  # no event tells it
+            await trio.sleep(0.1)
+
+
+async def test_strangers_with_every_descriptor_do_not_shut_out_a_client() -> None:
+    """500 idle connections to a process that may open 300 descriptors, and few lines about them."""
+    async with serving(descriptors=300) as server:
+        since = time.monotonic()
+        with strangers(server.where, 500, SETTINGS, hosts=10):
+            await _honest_call(server.where)
+        assert (await server.line("ConnectionRefused")).count("ConnectionRefused") == 1
+        _lines(server.lines, time.monotonic() - since)
