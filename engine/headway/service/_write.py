@@ -33,8 +33,9 @@ from headway.storage import Backend, Operation, Put, Read, Require, StorageError
 async def write(backend: Backend, registry: Registry, access: Access, request: pb.WriteRequest) -> pb.WriteResponse:
     """Store the resource and answer with it as stored, with its new version and generation."""
     type, key, resource = admit_resource(registry, access, request.resource)
-    assert resource.id is not None
-    may_mark = not is_marked(resource.metadata) or access.may_delete(resource.id)
+    named = resource.id
+    assert named is not None
+    may_mark = not is_marked(resource.metadata) or access.may_delete(named)
     fence = fence_of(request.fence)
     as_stored: Read = functools.partial(read_for_commit, backend)
 
@@ -44,7 +45,7 @@ async def write(backend: Backend, registry: Registry, access: Access, request: p
         stored, _ = await read(type.kind, key)
         if not may_mark and (stored is None or not is_marked(stored.metadata)):
             # To mark a resource is to delete it. Who only carries a mark along that is there deletes nothing.
-            access.check_delete(resource.id)
+            access.check_delete(named)
         if stored is None:
             _check_creation(resource)
             assert resource.id is not None
