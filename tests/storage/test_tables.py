@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import trio
 
-from headway.resource import Key, pb, resource_key
+from headway.resource import Key, Position, pb, resource_key
 from headway.storage import MemoryBackend, Put, Remove, Within
 from headway.storage._sorted_keys import SortedKeys
 from tests.helpers.declared import NOTE, an_id
@@ -87,7 +87,11 @@ async def test_a_whole_list_is_of_one_moment_whatever_others_do_meanwhile(monkey
             await backend.commit([Put(NOTE.kind, key, a_resource(key, "BOSS"), "")])
             turns += 1
 
-    for read in (lambda: backend.list(NOTE.kind, Within()), lambda: backend.list_by_owner("BOSS")):
+    reads: list[Callable[[], Awaitable[tuple[Sequence[pb.Resource], Position]]]] = [
+        lambda: backend.list(NOTE.kind, Within()),
+        lambda: backend.list_by_owner("BOSS"),
+    ]
+    for read in reads:
         turns = 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(change)

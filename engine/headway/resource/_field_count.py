@@ -31,7 +31,9 @@ def check_field_count(cls: type[Any], data: bytes, most: int) -> None:
     Bytes that are no message pass: decoding them says what is wrong, and meets no more fields than were counted.
     """
     count = 0
-    waiting: list[tuple[dict[int, _Held], int, int]] = [(_held_by(cls), 0, len(data))]
+    # mypy takes no class for hashable.
+    outermost: Any = cls
+    waiting: list[tuple[dict[int, _Held], int, int]] = [(_held_by(outermost), 0, len(data))]
     try:
         while waiting:
             held_by, at, end = waiting.pop()

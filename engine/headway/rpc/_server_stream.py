@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import trio
@@ -154,7 +154,7 @@ class ServerStream(Stream[Any, Any]):
     async def send_message(self, message: Any) -> None:
         """Send a message, or whatever the method's encoder takes. Waits while the client doesn't read."""
         await trio.lowlevel.checkpoint()
-        parts = message.pieces if isinstance(message, Encoded) else None
+        parts: Iterable[bytes] | None = message.pieces if isinstance(message, Encoded) else None
         only = parts is None and self._encoder is None and not self._cardinality.server_streaming
         if only and not self._send_initial_metadata_done and self._held(message):
             return

@@ -38,8 +38,9 @@ async def write(
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul.
     """
     type, key, resource = admit_resource(registry, access, request.resource)
-    assert resource.id is not None
-    may_mark = not is_marked(resource.metadata) or access.may_delete(resource.id)
+    named = resource.id
+    assert named is not None
+    may_mark = not is_marked(resource.metadata) or access.may_delete(named)
     fence = fence_of(request.fence)
     as_stored: Read = functools.partial(read_for_commit, backend)
 
@@ -49,8 +50,7 @@ async def write(
         stored, _ = await read(type.kind, key)
         if not may_mark and (stored is None or not is_marked(stored.metadata)):
             # To mark a resource is to delete it. Who only carries a mark along that is there deletes nothing.
-            assert resource.id is not None
-            access.check_delete(resource.id)
+            access.check_delete(named)
         if stored is None:
             _check_creation(resource, recreates=recreates)
             assert resource.id is not None
