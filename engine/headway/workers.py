@@ -61,8 +61,9 @@ async def open_workers(
         lease_ttl: seconds, from 1 to 3,600, after which another process takes over what one that has died held.
         report, lag_limit, stall_limit, shutdown_bound, hard_exit: as of `open_engine`.
 
-    Raises DeclarationError for apps that don't go together, and a name that a process can't have. That no engine can be
-    reached is no error: it is tried again for as long as it takes, and the status says so.
+    Raises DeclarationError for apps that don't go together, and a name that a process can't have; NotHeadway, from
+    within the block, when what answers at the endpoints is not an engine. That none can be reached is no error: it is
+    tried again for as long as it takes, and the status says so.
     """
     registry, definitions = together(apps)
     refuse_own_name(apps)
