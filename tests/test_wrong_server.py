@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -253,24 +253,30 @@ async def test_server_that_took_the_place_of_an_engine_may_pass() -> None:
         elif isinstance(event, events.LeaseDelayed) and "HTTP/1" in str(event.error):
             answered.set()
 
+    async def engine(scope: trio.CancelScope, task_status: trio.TaskStatus[str]) -> None:
+        with scope:
+            async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as it:
+                task_status.started(it.addresses[0])
+                await trio.sleep_forever()
+        stopped.set()
+
+    stopped = trio.Event()
     with trio.fail_after(PATIENCE):
-        async with AsyncExitStack() as stack:
-            engine = await stack.enter_async_context(
-                headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True)
-            )
-            where = engine.addresses[0]
+        async with trio.open_nursery() as nursery:
+            serving = trio.CancelScope()
+            where = await nursery.start(engine, serving)
             page = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+            instead = _Starting(page, where)
             async with (
-                trio.open_nursery() as nursery,
                 headway.connect(where, types()) as client,
                 headway.open_workers(where, app(), process="web-1", lease_ttl=1.0, report=report),
             ):
                 assert await client.get(NOTE, "one") is None
                 await taken.wait()
-                await stack.aclose()
-                instead = _Starting(page, where)
+                serving.cancel()
+                await stopped.wait()
                 await nursery.start(instead.serve)
                 await answered.wait()
                 with pytest.raises(Unavailable, match="HTTP/1"):
                     await client.get(NOTE, "one")
-                nursery.cancel_scope.cancel()
+            instead.scope.cancel()
