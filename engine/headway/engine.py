@@ -269,7 +269,8 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
 
-    A client of engines that listen on the network. Nothing is connected before the first call.
+    A client of engines that listen on the network. Nothing is connected before the first call, which raises NotHeadway
+    when what answers at the endpoints is not an engine.
 
     Args:
         endpoints: addresses of engines on one store; any of them serves.

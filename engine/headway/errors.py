@@ -71,6 +71,13 @@ class PermissionDenied(CallerError):
     """The caller may not do this."""
 
 
+class NotHeadway(CallerError):
+    """What answers at the address is not a Headway engine: a web server, another gRPC server, or TLS on one side alone.
+
+    The message says which. Nothing was done, and asking again changes nothing: give the address of a Headway engine.
+    """
+
+
 class TooLarge(CallerError, ValueError):
     """A request is larger than the server takes; it was not sent, or not read, and nothing of it has been done.
 

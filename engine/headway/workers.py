@@ -64,8 +64,9 @@ async def open_workers(
         report, lag_limit, stall_limit, shutdown_bound, hard_exit: as of `open_engine`.
 
     Raises DeclarationError for apps that don't go together, and a name that a process can't have; InvalidArgument for a
-    token that would be sent to another host without ``tls`` and without ``insecure``. That no engine can be
-    reached is no error: it is tried again for as long as it takes, and the status says so.
+    token that would be sent to another host without ``tls`` and without ``insecure``; NotHeadway, from within the
+    block, when what answers at the endpoints is not an engine. That none can be reached is no error: it is tried again
+    for as long as it takes, and the status says so.
     """
     registry, definitions = together(apps)
     refuse_own_name(apps)

@@ -31,7 +31,7 @@ ALWAYS = {
     Status.PERMISSION_DENIED: errors.PermissionDenied,
     Status.UNAUTHENTICATED: errors.PermissionDenied,
     Status.OUT_OF_RANGE: errors.HistoryGone,
-    Status.UNIMPLEMENTED: errors.InvalidArgument,
+    Status.UNIMPLEMENTED: errors.NotHeadway,
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 from trio.testing import MockClock
 
 from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
-from headway.errors import HistoryGone, InvalidArgument, StoreChanged
+from headway.errors import HistoryGone, InvalidArgument, NotHeadway, StoreChanged
 from headway.resource import Kind, Position, Resource, StreamItem
 from headway.rpc import InProcessChannel
 from headway.storage import MemoryBackend, Watch, Within
@@ -134,7 +134,7 @@ async def test_a_watch_fails_with_the_clients_errors(client: Client, calls: Call
         async with Client(InProcessChannel(), registry()).watch(NOTE):
             pass
 
-    with pytest.raises(InvalidArgument, match="Method not found"):
+    with pytest.raises(NotHeadway, match="Method not found"):
         await enter()
 
 

@@ -87,11 +87,12 @@ async def test_refusal_contains_the_sentence_of_consul_beside_ours(
 async def test_other_refusals_are_the_same_under_both_names(calls: Calls) -> None:
     """A precondition that is not about a uid bears no sentence about one."""
     tombstone = await _tombstone(calls)
-    for call in (
+    alike: list[Callable[[Calls], Awaitable[object]]] = [
         lambda it: it.delete(id_of(tombstone)),
         lambda it: it.read(None),
         lambda it: it.write_status(an_id("child", CHILD), None),
-    ):
+    ]
+    for call in alike:
         said = []
         for it in (calls, calls.as_origin()):
             with pytest.raises(GRPCError) as caught:

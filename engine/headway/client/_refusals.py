@@ -15,6 +15,7 @@ from headway.errors import (
     InvalidArgument,
     LeaseLost,
     NotFound,
+    NotHeadway,
     NotStored,
     OutcomeUnknown,
     PermissionDenied,
@@ -33,7 +34,6 @@ _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.PERMISSION_DENIED: PermissionDenied,
     Status.UNAUTHENTICATED: PermissionDenied,
     Status.OUT_OF_RANGE: HistoryGone,
-    Status.UNIMPLEMENTED: InvalidArgument,
 }
 
 
@@ -56,6 +56,14 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
         return NotStored(message.removeprefix(NOT_STORED))
     if error.status is Status.UNAVAILABLE and message.startswith(NOTHING_WRITTEN):
         return Unavailable(f"{error.status.name}: {message.removeprefix(NOTHING_WRITTEN)}")
+    if isinstance(error, rpc.NotHttp2 | rpc.NotGrpc):
+        return NotHeadway(f"{message}: give the address of a Headway engine")
+    if error.status is Status.UNIMPLEMENTED:
+        where = f"the server at {error.where}" if isinstance(error, rpc.NotServed) else "the server"
+        return NotHeadway(
+            f"{where} is not a Headway engine, or is behind a proxy that doesn't know the method: it answers "
+            f"{message!r}; give the address of a Headway engine"
+        )
     known = _KNOWN.get(error.status)
     if known is not None:
         return known(message)

@@ -14,7 +14,7 @@ from headway.controller._leading import Leading
 from headway.controller._mapping import Owed
 from headway.controller._run import Run
 from headway.controller._status import ControllerStatus, Phase
-from headway.errors import EngineBug, LeaseLost
+from headway.errors import EngineBug, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded
 
 FLAP = 2.0
@@ -63,6 +63,8 @@ class Supervisor:
         self._leading = leading
         self._started = trio.lowlevel.ParkingLot()
         self._restarts = 0
+        # Whether an engine has ever answered.
+        self._answered = False
         self._error = ""
         self._ended_at = trio.current_time()
         self._resting = False
@@ -71,7 +73,10 @@ class Supervisor:
             leading.on_standby = self._stand_by
 
     async def supervise(self) -> None:
-        """Start a run, and another one when it has ended, until cancelled. What one still owes the next one gets."""
+        """Start a run, and another one when it has ended, until cancelled. What one still owes the next one gets.
+
+        Raises NotHeadway when what answers is no engine, and none has answered before.
+        """
         flaps = 0
         while True:
             began = trio.current_time()
@@ -79,6 +84,10 @@ class Supervisor:
             # Invariant: the run's nurseries have closed here, so nothing of it goes on beside the next one (C7).
             if run is not None:
                 self._owed, began = run.owed(), run.began
+                self._answered = self._answered or run.status().starting_revision > 0
+            if isinstance(error, NotHeadway) and not self._answered:
+                # Nobody would mend it by waiting. Once an engine has answered, what answers in its place may pass.
+                raise error
             self._restarts, self._error = self._restarts + 1, story(error)
             self._ended_at = trio.current_time()
             # Who has lost the lease waits for it; that is no failure of the controller's.

@@ -15,6 +15,9 @@ from headway.rpc._channel import Lagging as Lagging
 from headway.rpc._channel import Metadata as Metadata
 from headway.rpc._copying import CopyingChannel as CopyingChannel
 from headway.rpc._errors import NotBegun as NotBegun
+from headway.rpc._errors import NotGrpc as NotGrpc
+from headway.rpc._errors import NotHttp2 as NotHttp2
+from headway.rpc._errors import NotServed as NotServed
 from headway.rpc._errors import TooLarge as TooLarge
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limits import Limits as Limits

@@ -20,6 +20,26 @@ class NotBegun(GRPCError):
     """A call failed before anybody began with it: nothing of it has been done, nor will be."""
 
 
+class NotHttp2(NotBegun):
+    """None of a channel's addresses has ever been a gRPC server's: each answers in another protocol."""
+
+
+class NotServed(NotBegun):
+    """The server doesn't know the method that was called.
+
+    Attributes:
+        where: the server's address.
+    """
+
+    def __init__(self, message: str | None, where: str) -> None:
+        super().__init__(Status.UNIMPLEMENTED, message)
+        self.where = where
+
+
+class NotGrpc(GRPCError):
+    """A web server refuses the call by itself: what answers is no gRPC server, and nothing was passed on to one."""
+
+
 class TooLarge(NotBegun):
     """A request is larger than its server takes; it was refused before it was read, or sent."""
 

@@ -17,12 +17,14 @@ from h2.errors import ErrorCodes
 
 from headway.rpc._addresses import Address
 from headway.rpc._channel import Lagging
-from headway.rpc._errors import NotBegun
+from headway.rpc._errors import NotBegun, NotHttp2
+from headway.rpc._foreign import EXPECTS_TLS, FIRST_BYTES, foreign_answer, foreign_handshake
 from headway.rpc._limits import Allowance, Limits, Rate
 from headway.rpc._loop import Carrier
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._remote_call import RemoteCall
 from headway.rpc._tls import speaking_http2
+from headway.rpc._tls_probe import expects_tls
 
 Report = Callable[[str, BaseException], None]
 Avoids = Callable[[GRPCError], bool]
@@ -52,6 +54,25 @@ class _NoRequests(AbstractHandler):
 
     def close(self) -> None:
         """Its streams have been told."""
+
+
+class _Protocol(Http2Protocol):
+    """A client's side of a connection. It closes one on which something else than HTTP/2 is spoken."""
+
+    first = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Look at the first bytes, which HTTP/2's parser would take for the head of a frame that never ends."""
+        if len(self.first) < FIRST_BYTES:
+            self.first += data[: FIRST_BYTES - len(self.first)]
+            if foreign_answer(self.first) is not None:
+                self.processor.close("it does not speak HTTP/2")
+                return
+        super().data_received(data)
+
+
+class _Foreign(Exception):
+    """What answers at an address does not speak HTTP/2."""
 
 
 class _Endpoint:
@@ -128,6 +149,10 @@ class Pool:
         self._connecting = trio.Lock()
         # What the last attempt said that reached nobody; a new object for each.
         self._failure = ""
+        # Whether that was of servers alone that speak something else, and any server has ever spoken HTTP/2: a proxy
+        # may answer for one that is down.
+        self._foreign = False
+        self._reached = False
         self._changed = trio.Event()
 
     @property
@@ -182,9 +207,10 @@ class Pool:
                 return line
             if self._failure is not failure:
                 # Or has tried: those who wait don't try one after the other.
-                raise NotBegun(Status.UNAVAILABLE, self._failure)
+                raise self._unreachable()
             await self._until_one_may_be_tried()
             errors: list[str] = []
+            foreign = 0
             now = trio.current_time()
             for endpoint in sorted(self._endpoints, key=lambda each: (each.not_before > now, self._avoided(each))):
                 line = self._line_to([endpoint])
@@ -193,47 +219,64 @@ class Pool:
                     return line
                 try:
                     protocol = await self._connect(endpoint.where)
-                except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError) as error:
+                except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError, _Foreign) as error:
+                    foreign += isinstance(error, _Foreign)
                     errors.append(f"{endpoint.where}: {_said(error)}")
                     endpoint.failed()
                     self._endpoints.sort(key=lambda each: each is endpoint)
                     continue
                 endpoint.failures = 0
+                self._reached = True
                 line = _Line(protocol, endpoint)
                 self._lines.append(line)
                 return line
             self._failure = f"no server can be reached ({'; '.join(errors)})"
-        raise NotBegun(Status.UNAVAILABLE, self._failure)
+            self._foreign = foreign == len(errors)
+        raise self._unreachable()
+
+    def _unreachable(self) -> NotBegun:
+        wrong = self._foreign and not self._reached
+        return (NotHttp2 if wrong else NotBegun)(Status.UNAVAILABLE, self._failure)
 
     async def _until_one_may_be_tried(self) -> None:
         wait = min(endpoint.not_before for endpoint in self._endpoints) - trio.current_time()
         if wait > 0 and not self._patient:
-            raise NotBegun(Status.UNAVAILABLE, self._failure)
+            raise self._unreachable()
         await trio.sleep(max(wait, 0))
 
-    async def _connect(self, where: Address) -> Http2Protocol:
-        """A connection on which the server has said what it accepts."""
+    async def _connect(self, where: Address) -> _Protocol:
+        """A connection on which the server has said what it accepts. Raises _Foreign where it speaks something else."""
         loop = self._carrier.loop
         options: dict[str, Any] = {}
         if self._tls is not None and not where.path:
             options = {"ssl": self._tls, "server_hostname": self._server_name or where.host}
-        with trio.fail_after(self._connect_timeout):
-            if where.path:
-                _, protocol = await loop.run_aio_coroutine(loop.create_unix_connection(self._protocol, where.path))
-            else:
-                _, protocol = await loop.run_aio_coroutine(
-                    loop.create_connection(self._protocol, where.host, where.port, **options)
-                )
-            try:
-                await protocol.connection.settings_received.wait()
-            except BaseException:
-                protocol.give_up()
+        protocol = self._protocol()
+        try:
+            with trio.fail_after(self._connect_timeout):
+                if where.path:
+                    await loop.run_aio_coroutine(loop.create_unix_connection(lambda: protocol, where.path))
+                else:
+                    await loop.run_aio_coroutine(
+                        loop.create_connection(lambda: protocol, where.host, where.port, **options)
+                    )
+                try:
+                    await protocol.connection.settings_received.wait()
+                except BaseException:
+                    protocol.give_up()
+                    raise
+        except (OSError, TimeoutError, StreamTerminatedError, trio.TooSlowError) as error:
+            foreign = foreign_handshake(error) or foreign_answer(protocol.first)
+            silent = isinstance(error, StreamTerminatedError | ConnectionResetError) and not protocol.first
+            if silent and not self._reached and not where.path and self._tls is None:
+                with trio.move_on_after(self._connect_timeout):
+                    foreign = EXPECTS_TLS if await expects_tls(where) else None
+            if foreign is None:
                 raise
-        assert isinstance(protocol, Http2Protocol)
+            raise _Foreign(foreign) from error
         return protocol
 
-    def _protocol(self) -> Http2Protocol:
-        return Http2Protocol(
+    def _protocol(self) -> _Protocol:
+        return _Protocol(
             _NoRequests(),
             self._limits,
             client_side=True,

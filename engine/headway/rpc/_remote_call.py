@@ -13,7 +13,7 @@ from grpclib.metadata import USER_AGENT, decode_grpc_message, encode_metadata, e
 from h2.exceptions import ProtocolError
 
 from headway.rpc._channel import Metadata
-from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, NotBegun, TooLarge
+from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, NotBegun, NotGrpc, NotServed, TooLarge
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed
@@ -30,6 +30,8 @@ _HTTP_STATUSES = {
     "504": Status.UNAVAILABLE,
 }
 
+# A web server answers by itself with these; a proxy that has passed the call on answers with others.
+_PAGES = ("301", "302", "307", "308", "404", "405", "415", "505")
 
 _MOST_MILLISECONDS = 99_999
 # Digits.
@@ -202,11 +204,15 @@ class RemoteCall:
     def _not_grpc(self, headers: dict[str, str]) -> GRPCError:
         http = headers.get(":status", "")
         status = _HTTP_STATUSES.get(http, Status.UNKNOWN)
-        return GRPCError(status, f"the server at {self._host} does not speak gRPC (HTTP status {http or 'none'})")
+        text = f"the server at {self._host} does not speak gRPC (HTTP status {http or 'none'})"
+        is_grpc = headers.get("content-type", "").startswith("application/grpc")
+        return NotGrpc(status, text) if http in _PAGES and not is_grpc else GRPCError(status, text)
 
     def _failure(self, status: Status, trailers: dict[str, str]) -> GRPCError:
         given = trailers.get("grpc-message")
         message = None if given is None else decode_grpc_message(given)
+        if status is Status.UNIMPLEMENTED:
+            return NotServed(message, self._host)
         if NOT_BEGUN not in trailers:
             return GRPCError(status, message)
         limit = trailers.get(MESSAGE_LIMIT, "")

@@ -1,0 +1,282 @@
+"""Servers that are not Headway's: a client, a lease and workers end with one named error that says what is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import grpc
+import pytest
+import trio
+
+import headway
+from headway import events, rpc
+from headway.errors import NotHeadway, Unavailable
+from headway.service import OriginService, ResourceService, watch_encoders
+from headway.storage import MemoryBackend
+from tests.helpers.declared import NOTE, registry
+from tests.rpc.rpc_kit import certificates
+
+PATIENCE = 20.0
+Served = AbstractAsyncContextManager[str]
+
+
+def types() -> headway.App:
+    made = headway.App("tests")
+    made.registry.register(NOTE)
+    return made
+
+
+def app() -> headway.App:
+    made = types()
+
+    @made.controller(manages=NOTE)
+    async def notes(rt: headway.Runtime, request: headway.Request) -> None:
+        """Do nothing."""
+
+    return made
+
+
+@asynccontextmanager
+async def answering(handle: Callable[[trio.SocketStream], Awaitable[object]]) -> AsyncIterator[str]:
+    """A TCP server that does this with each connection."""
+
+    async def connected(stream: trio.SocketStream) -> None:
+        async with stream:
+            with suppress(trio.BrokenResourceError):
+                await handle(stream)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, connected, 0, host="127.0.0.1"))
+        yield f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
+def saying(answer: bytes) -> Served:
+    """A server that says this to whatever it is asked."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(answer)
+        async for _ in stream:
+            pass
+
+    return answering(handle)
+
+
+def echoing() -> Served:
+    async def handle(stream: trio.SocketStream) -> None:
+        async for data in stream:
+            await stream.send_all(data)
+
+    return answering(handle)
+
+
+@asynccontextmanager
+async def another_grpc_server() -> AsyncIterator[str]:
+    """grpcio's, which offers none of our services."""
+    with ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(None)
+
+
+@asynccontextmanager
+async def offering(*services: type[ResourceService | OriginService]) -> AsyncIterator[str]:
+    """A server of ours that has these services over a store, and no other."""
+    offered = rpc.Services(*(each(MemoryBackend(), registry()) for each in services), encoders=watch_encoders())
+    async with rpc.open_server(offered, ["127.0.0.1:0"]) as server:
+        yield server.addresses[0]
+
+
+WRONG: dict[str, tuple[Callable[[], Served], str]] = {
+    "web server": (lambda: saying(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), "it answers in HTTP/1"),
+    "echo": (echoing, "it answers with what is not HTTP/2 (b'PRI * HTTP/2.0"),
+    "TLS alert": (lambda: saying(b"\x15\x03\x03\x00\x02\x02\x46"), "it expects TLS: give tls="),
+    "another gRPC server": (another_grpc_server, "is not a Headway engine"),
+    "Consul's API alone": (lambda: offering(OriginService), "is not a Headway engine"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_client_of_a_server_that_is_not_headways_raises_an_error_that_says_so(name: str) -> None:
+    """Every kind of call does, at once, and says what answers there; a write is known not to have happened."""
+    serve, said = WRONG[name]
+    with trio.fail_after(PATIENCE):
+        async with serve() as where, headway.connect(where, app()) as client:
+            await _refused(client.get(NOTE, "one"), where, said)
+            await _refused(client.write(NOTE.new("one")), where, said)
+            await _refused(client.apply(NOTE.new("one")), where, said)
+            with pytest.raises(NotHeadway, match="give the address of a Headway engine"):
+                async with client.watch(NOTE) as items:
+                    await anext(aiter(items))
+            with pytest.raises(NotHeadway, match="give the address of a Headway engine"):
+                async with headway.hold_lease(client.leases, "mine", holder="me"):
+                    raise AssertionError("a lease was held")
+
+
+async def _refused(call: Awaitable[object], where: str, said: str) -> None:
+    with pytest.raises(NotHeadway) as caught:
+        await call
+    assert where in str(caught.value)
+    assert said in str(caught.value)
+    assert "give the address of a Headway engine" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_workers_of_a_server_that_is_not_headways_end_with_an_error_that_says_so(name: str) -> None:
+    """The block is cancelled, and the error comes out by itself."""
+    serve, said = WRONG[name]
+    with trio.fail_after(PATIENCE):
+        async with serve() as where:
+            with pytest.raises(NotHeadway) as caught:
+                async with headway.open_workers(where, app(), process="web-1", report=lambda _: None):
+                    await trio.sleep_forever()
+            assert said in str(caught.value)
+
+
+async def test_workers_of_a_server_without_leases_end_with_an_error_that_says_so() -> None:
+    """They can't run without them."""
+    with trio.fail_after(PATIENCE):
+        async with offering(ResourceService) as where:
+            with pytest.raises(NotHeadway, match="is not a Headway engine"):
+                async with headway.open_workers(where, app(), process="web-1", report=lambda _: None):
+                    await trio.sleep_forever()
+
+
+async def test_tls_on_one_side_alone_is_said(tmp_path: Path) -> None:
+    """An engine without it says nothing that a TLS client understands, and the other way round."""
+    made = certificates(tmp_path)
+    with trio.fail_after(PATIENCE):
+        async with (
+            headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as plain,
+            headway.connect(plain.addresses, app(), tls=made.client) as client,
+        ):
+            await _refused(client.get(NOTE, "one"), plain.addresses[0], "it does not speak TLS: leave tls out")
+        async with (
+            headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True, tls=made.server) as secure,
+            headway.connect(secure.addresses, app()) as client,
+        ):
+            await _refused(client.get(NOTE, "one"), secure.addresses[0], "it expects TLS: give tls=")
+
+
+STARTING = {
+    "nobody listens": None,
+    "closed at once": b"",
+    "proxy of a server that starts": b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("answer", STARTING.values(), ids=STARTING)
+async def test_server_that_may_be_starting_is_tried_again(answer: bytes | None) -> None:
+    """A call is Unavailable, and workers go on until an engine is there."""
+    delayed, taken = trio.Event(), trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, events.LeaseDelayed):
+            delayed.set()
+        elif isinstance(event, events.LeaseTaken):
+            taken.set()
+
+    with trio.fail_after(PATIENCE):
+        with trio.socket.socket() as free:
+            await free.bind(("127.0.0.1", 0))
+            where = f"127.0.0.1:{free.getsockname()[1]}"
+        async with trio.open_nursery() as nursery:
+            starting = _Starting(answer, where)
+            await nursery.start(starting.serve)
+            async with headway.connect(where, app()) as client:
+                with pytest.raises(Unavailable):
+                    await client.get(NOTE, "one")
+            async with headway.open_workers(where, app(), process="web-1", report=report) as workers:
+                await delayed.wait()
+                starting.scope.cancel()
+                await starting.ended.wait()
+                async with headway.open_engine("memory:", types(), listen=[where], insecure=True):
+                    await taken.wait()
+                    await workers.wait_settled()
+                    assert [each.restarts for each in workers.status()] == [0]
+
+
+class _Starting:
+    """What is at an address before its engine is."""
+
+    def __init__(self, answer: bytes | None, where: str) -> None:
+        self.answer = answer
+        self.port = int(where.rpartition(":")[2])
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+
+    async def serve(self, task_status: trio.TaskStatus[None]) -> None:
+        with self.scope:
+            if self.answer is None:
+                task_status.started()
+            else:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(partial(trio.serve_tcp, self._answer, self.port, host="127.0.0.1"))
+                    task_status.started()
+        self.ended.set()
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            if self.answer:
+                await stream.receive_some()
+                await stream.send_all(self.answer)
+
+
+async def test_wrong_server_among_right_ones_is_passed_over() -> None:
+    """The others serve."""
+    with trio.fail_after(PATIENCE):
+        async with (
+            echoing() as wrong,
+            headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as engine,
+            headway.connect([wrong, *engine.addresses], app()) as client,
+        ):
+            await client.write(NOTE.new("one"))
+            assert (await client.read(NOTE, "one")).name == "one"
+
+
+async def test_server_that_took_the_place_of_an_engine_may_pass() -> None:
+    """Workers that have worked go on, and a call is Unavailable: a proxy may answer for an engine that is down."""
+    taken, answered = trio.Event(), trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, events.LeaseTaken):
+            taken.set()
+        elif isinstance(event, events.LeaseDelayed) and "HTTP/1" in str(event.error):
+            answered.set()
+
+    async def engine(scope: trio.CancelScope, task_status: trio.TaskStatus[str]) -> None:
+        with scope:
+            async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as it:
+                task_status.started(it.addresses[0])
+                await trio.sleep_forever()
+        stopped.set()
+
+    stopped = trio.Event()
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            serving = trio.CancelScope()
+            where = await nursery.start(engine, serving)
+            page = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+            instead = _Starting(page, where)
+            async with (
+                headway.connect(where, types()) as client,
+                headway.open_workers(where, app(), process="web-1", lease_ttl=1.0, report=report),
+            ):
+                assert await client.get(NOTE, "one") is None
+                await taken.wait()
+                serving.cancel()
+                await stopped.wait()
+                await nursery.start(instead.serve)
+                await answered.wait()
+                with pytest.raises(Unavailable, match="HTTP/1"):
+                    await client.get(NOTE, "one")
+            instead.scope.cancel()
