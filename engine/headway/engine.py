@@ -211,7 +211,7 @@ async def open_engine(
                         # What a type looks like isn't said to those who may do nothing with it.
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry),
                     )
-                async with _listening(offered, listen, tls, failed) as addresses:
+                async with _listening(offered, listen, tls, failed, report) as addresses:
                     try:
                         where = functools.partial(_revision, backend)
                         yield Engine(Client(channel, registry), where, supervisors, addresses, hubs)
@@ -284,7 +284,11 @@ def _report_failed(report: Report, path: str, error: BaseException) -> None:
 
 @asynccontextmanager
 async def _listening(
-    services: Services, listen: Sequence[str], tls: SSLContext | None, failed: Callable[[str, BaseException], None]
+    services: Services,
+    listen: Sequence[str],
+    tls: SSLContext | None,
+    failed: Callable[[str, BaseException], None],
+    notify: Report,
 ) -> AsyncIterator[Sequence[str]]:
     """Offer the services at the addresses; nothing of the network is loaded when there are none."""
     if not listen:
@@ -296,7 +300,7 @@ async def _listening(
 
     services.add(Health(*services.names))
     services.add(Reflection(services, (files("headway._gen") / "descriptors.bin").read_bytes()))
-    async with open_server(services, listen, tls=tls, report=failed) as server:
+    async with open_server(services, listen, tls=tls, report=failed, notify=notify) as server:
         yield server.addresses
 
 

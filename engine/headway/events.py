@@ -257,6 +257,17 @@ class HandlerFailed(Record):
     error: BaseException
 
 
+class ConnectionEnded(Record):
+    """A server has ended the connection of a ``peer`` that broke the protocol or flooded it; ``why`` says how.
+
+    It is reported at most once a second. ``suppressed`` is the number of such ends since the last report.
+    """
+
+    peer: str
+    why: str
+    suppressed: int = 0
+
+
 class ShutdownBlocked(Record):
     """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
 

@@ -102,6 +102,7 @@ class Forwarding:
                 upstream_tls=self._upstream_tls,
                 tls=self._tls,
                 report=lambda path, error: report(HandlerFailed(path, error)),
+                notify=report,
             ) as server:
                 _announce(server.addresses)
                 await trio.sleep_forever()

@@ -18,6 +18,7 @@ _WARNINGS = (
     events.BookmarkRefused,
     events.CallDelayed,
     events.CallbackFailed,
+    events.ConnectionEnded,
     events.DeletionsUnknown,
     events.HandlerFailed,
     events.IndexFailed,

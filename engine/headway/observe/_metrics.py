@@ -76,7 +76,8 @@ class Metrics:
             self._primed.labels(event.controller, str(event.type)).set(event.seconds)
         elif (counted := _LABELS.get(type(event))) is not None:
             name, labels = counted
-            self._counters[name].labels(*labels(event)).inc()
+            counter, given = self._counters[name], tuple(labels(event))
+            (counter.labels(*given) if given else counter).inc(1 + getattr(event, "suppressed", 0))
 
     def _reconciled(self, event: events.Reconciled) -> None:
         name = event.controller
@@ -149,6 +150,7 @@ _COUNTERS = {
     "runs_ended": ("Runs that ended, by the class of the error.", ["controller", "error"]),
     "deletions_unknown": ("Runs that can't know what was deleted before them.", ["controller", "type"]),
     "handler_failures": ("Calls whose handler raised something that is no answer.", ["path"]),
+    "connections_ended": ("Connections ended because their peer broke the protocol or flooded the server.", []),
     "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
 }
 
@@ -208,5 +210,6 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.RunEnded: ("runs_ended", lambda event: (event.controller, _class(event.error))),
     events.DeletionsUnknown: ("deletions_unknown", _both),
     events.HandlerFailed: ("handler_failures", lambda event: (event.path,)),
+    events.ConnectionEnded: ("connections_ended", lambda _: ()),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
 }

@@ -19,6 +19,7 @@ from grpclib.exceptions import StreamTerminatedError
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
+from headway import events
 from headway.rpc._addresses import addresses
 from headway.rpc._errors import NotBegun
 from headway.rpc._limits import KIB, Limits
@@ -176,6 +177,7 @@ async def open_forwarder(
     grace: float = 5.0,
     connect_timeout: float = 5.0,
     report: Report | None = None,
+    notify: Callable[[object], None] = events.ignore,
 ) -> AsyncIterator[Server]:
     """``async with open_forwarder("10.0.0.1:9000,10.0.0.2:9000", ["127.0.0.1:9000"]) as server: server.addresses``
 
@@ -194,6 +196,7 @@ async def open_forwarder(
         grace: seconds that calls have to finish when the block ends; streams end at once.
         connect_timeout: seconds for a connection to one endpoint.
         report: hears of what should not have happened.
+        notify: is called with the events of the server, as `open_server` does.
 
     Raises InvalidArgument for an address that is none, OSError for one that can't be had.
     """
@@ -206,7 +209,9 @@ async def open_forwarder(
     async with open_carrier(hear, closing) as carrier:
         pool = Pool(carrier, wanted, upstream_tls, server_name, UPSTREAM_LIMITS, connect_timeout, hear, patient=False)
         services = Services(otherwise=Forwarder(pool).answer)
-        async with open_server(services, listen, tls=tls, limits=limits, grace=grace, report=hear) as server:
+        async with open_server(
+            services, listen, tls=tls, limits=limits, grace=grace, report=hear, notify=notify
+        ) as server:
             yield server
 
 

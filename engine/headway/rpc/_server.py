@@ -13,6 +13,8 @@ from typing import Any
 
 import trio
 
+from headway import events
+from headway._bounded_report import BoundedReport
 from headway.rpc._addresses import Address, address
 from headway.rpc._budget import Budget
 from headway.rpc._calls import Calls
@@ -41,11 +43,12 @@ class Server:
         addresses: where it listens, with the ports that it was given.
     """
 
-    def __init__(self, services: Services, limits: Limits, report: Report, grace: float) -> None:
+    def __init__(self, services: Services, limits: Limits, report: Report, grace: float, notify: BoundedReport) -> None:
         self.addresses: list[str] = []
         self._services = services
         self._limits = limits
         self._report = report
+        self._notify = notify
         self._grace = grace
         self._listeners: list[asyncio.Server] = []
         self._paths: list[str] = []
@@ -151,6 +154,7 @@ async def open_server(
     limits: Limits | None = None,
     grace: float = 5.0,
     report: Report = _ignore,
+    notify: events.Report = events.ignore,
 ) -> AsyncIterator[Server]:
     """``async with open_server(services, ["127.0.0.1:0", "unix:/run/headway.sock"]) as server: server.addresses``
 
@@ -162,13 +166,14 @@ async def open_server(
         tls: for the TCP addresses, as `server_tls` makes it. A Unix socket is guarded by its file's permissions.
         limits: what clients are held to.
         report: hears, with the method's path, of handlers that raised something unexpected.
+        notify: is called with the events of `headway.events` that peers cause, each kind at most once a second.
 
     Raises InvalidArgument for an address that is none, OSError for one that can't be had.
     """
     wanted = [address(each) for each in listen]
     if tls is not None:
         speaking_http2(tls)
-    server = Server(services, limits or Limits(), report, grace)
+    server = Server(services, limits or Limits(), report, grace, BoundedReport(notify))
     async with open_carrier(report, server.stop) as carrier:
         with trio.fail_after(_LISTEN_TIMEOUT):
             for each in wanted:
