@@ -8,6 +8,7 @@ SEED ?=
 
 ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
+GO_CLIENT := .venv/go/resource-client
 
 .PHONY: help setup run test test-cluster prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
 
@@ -80,12 +81,19 @@ any-etcd:
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
 
-go-programs: $(GO_TOOLS) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
+go-programs: $(GO_TOOLS) $(GO_CLIENT) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
 
 $(GO_TOOLS): tests/go/tools/go.mod tests/go/tools/go.sum
 	@echo 'building the Go tools for the tests, which takes minutes once'
 	@mkdir -p $(@D)
 	cd tests/go/tools && go build -trimpath -ldflags='-s -w' -o $(abspath $(@D))/ tool
+	@touch $@
+
+# Its stubs are generated each time: they are never older than the schema, and nobody has to read them in a review.
+$(GO_CLIENT): tests/go/client/main.go tests/go/client/generate.sh tests/go/client/go.mod tests/go/client/go.sum $(wildcard schema/headway/resource/v1/*.proto) | .venv/ready
+	@mkdir -p $(@D)
+	tests/go/client/generate.sh $(abspath $(BIN)/python)
+	cd tests/go/client && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
 	@touch $@
 
 # Without Go, or without its modules, the tests that need a Go program are skipped.

@@ -236,6 +236,7 @@ class Pool:
         return Http2Protocol(
             _NoRequests(),
             self._limits,
+            nursery=self._carrier.nursery,
             client_side=True,
             started=self._started,
             ended=self._ended,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +12,17 @@ from grpclib.config import Configuration
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler, H2Protocol
 from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, Event
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
+from headway._bounded_report import BoundedReport
+from headway.events import ConnectionEnded
 from headway.rpc._budget import Budget
-from headway.rpc._http2 import Http2Connection, Http2Processor
+from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
+from headway.rpc._http2 import BoundedDecoder, CountingH2, Http2Connection, Http2Processor
 from headway.rpc._limits import Flooded, Limits
 
 _FIRST_WINDOW = 65_535
@@ -28,6 +31,12 @@ _PING = b"headway!"
 _MESSAGE_SIZE = 0xF048
 # Bytes that are read and thrown away after a connection was closed, before it is given up.
 _UNHEARD = 1 << 20
+# What one connection gets of a turn of the loop: seconds to handle frames, and calls that it may begin. The calls are
+# handled after the frames, and cost more.
+_SLICE = 0.002
+_CALLS_AT_ONCE = 8
+# Bytes that wait for their turn, above which no more is read from the transport.
+_LEFT = 16 << 10
 
 
 class _Announced(Settings):
@@ -56,8 +65,10 @@ class Http2Protocol(H2Protocol):
     """grpclib's protocol with our connection and processor.
 
     Args:
+        nursery: for the task that goes on with what one turn of the loop has no time for.
         started: called with this when the connection is made.
         ended: called with this when it is lost.
+        notify: hears of it when this end ends the connection because of its peer.
         budget: for what is held of requests that are not whole yet.
         accepts: bytes of the largest message that is taken, as the peer is told; None tells it nothing.
     """
@@ -70,10 +81,12 @@ class Http2Protocol(H2Protocol):
         handler: AbstractHandler,
         limits: Limits,
         *,
+        nursery: trio.Nursery,
         client_side: bool,
         started: Callable[[Http2Protocol], None],
         ended: Callable[[Http2Protocol], None],
         report: Callable[[str, BaseException], None],
+        notify: BoundedReport | None = None,
         budget: Budget | None = None,
         accepts: int | None = None,
     ) -> None:
@@ -92,6 +105,8 @@ class Http2Protocol(H2Protocol):
             ),
         )
         self._limits = limits
+        self._nursery = nursery
+        self._notify = notify
         self._budget = budget
         self._client_side = client_side
         self._accepts = accepts
@@ -101,15 +116,19 @@ class Http2Protocol(H2Protocol):
         self._heard = 0.0
         self._unheard = 0
         self._alive = trio.CancelScope()
+        self._cutter = FrameCutter(limits.frame_size, preface=not client_side)
+        # Whether a task goes on with what has arrived.
+        self._behind = False
 
     def connection_made(self, transport: Any) -> None:
         """Say what we accept, before anything is received."""
+        self._heard = trio.current_time()
+        self._account = FrameAccount(self._limits, self._heard, client_side=self._client_side)
         self.connection = Http2Connection(
             self._h2(), transport, config=self.config, limits=self._limits, budget=self._budget
         )
         self._transport = transport
-        self._heard = trio.current_time()
-        self.processor = Http2Processor(self.handler, self.connection, self._heard)
+        self.processor = Http2Processor(self.handler, self.connection, self._account)
         transport.write(self.connection.h2.data_to_send() + self._more_settings())
         self._started(self)
 
@@ -120,9 +139,10 @@ class Http2Protocol(H2Protocol):
         body = _MESSAGE_SIZE.to_bytes(2, "big") + min(self._accepts, (1 << 32) - 1).to_bytes(4, "big")
         return len(body).to_bytes(3, "big") + bytes([SettingsFrame.type, 0, 0, 0, 0, 0]) + body
 
-    def _h2(self) -> H2Connection:
+    def _h2(self) -> CountingH2:
         limits = self._limits
-        h2 = H2Connection(config=self.h2_config)
+        h2 = CountingH2(config=self.h2_config)
+        h2.account = self._account
         h2.local_settings = _Announced(
             client=self._client_side,
             initial_values={
@@ -134,7 +154,7 @@ class Http2Protocol(H2Protocol):
             },
         )
         h2._frame_dispatch_table[GoAwayFrame] = _goaway
-        h2.decoder.max_header_list_size = limits.header_size
+        h2.decoder = BoundedDecoder(limits.header_size)
         h2.max_inbound_frame_size = limits.frame_size
         h2.initiate_connection()
         if limits.connection_window > _FIRST_WINDOW:
@@ -154,18 +174,54 @@ class Http2Protocol(H2Protocol):
         return limit
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived. Whatever it is, it ends this connection at the worst."""
-        connection = self.connection
-        if connection.is_closing():
+        """Take what has arrived, as much of it as one turn of the loop has time for."""
+        if self.connection.is_closing():
             self._read_in_vain(len(data))
             return
         self._heard = trio.current_time()
-        connection.gathering = True
+        self._cutter.feed(data)
+        if not (self._behind or self._take()):
+            self._behind = True
+            self._nursery.start_soon(self._catch_up, name="rpc frames")
+        if self._behind and self._cutter.left > _LEFT:
+            self._transport.pause_reading()
+
+    async def _catch_up(self) -> None:
+        """Take the rest, a part in each turn of the loop, so that other connections have theirs. Further bytes are read
+        only while little is left.
+        """
         try:
-            for event in connection.feed(data):
-                self.processor.process(event)
+            while True:
+                await trio.lowlevel.checkpoint()
+                if self.connection.is_closing() or self._take():
+                    return
+        finally:
+            self._behind = False
+            self._transport.resume_reading()
+
+    def _take(self) -> bool:
+        """Handle frames for one turn of the loop, and return True if none is left. Whatever has come, it ends this
+        connection at the worst.
+        """
+        connection, processor = self.connection, self.processor
+        until, calls = time.perf_counter() + _SLICE, processor.calls + _CALLS_AT_ONCE
+        connection.gathering = True
+        finished = False
+        try:
+            if preface := self._cutter.preface():
+                connection.feed(preface)
+            while not (finished := (frame := self._cutter.next()) is None):
+                self._account.receive(frame, trio.current_time())
+                for event in connection.feed(frame):
+                    processor.process(event)
+                if connection.is_closing():
+                    return True
+                if self._cutter.left and (processor.calls >= calls or time.perf_counter() > until):
+                    break
         except Flooded as error:
             self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
+        except FrameTooLarge as error:
+            self._end(str(error), ErrorCodes.FRAME_SIZE_ERROR)
         except ProtocolError as error:
             # h2 has a GOAWAY ready that says what was wrong.
             self._end(f"Protocol error: {error}", None)
@@ -179,7 +235,17 @@ class Http2Protocol(H2Protocol):
             connection.gathering = False
             connection.flush()
             if connection.unsent() > self._limits.unsent:
+                self._say("the peer does not read what it is sent")
                 self.give_up()
+            return finished
+        return True
+
+    def _say(self, why: str) -> None:
+        """Report that this end ends the connection."""
+        if self._notify is not None:
+            peer = self._transport.get_extra_info("peername")
+            where = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
+            self._notify(ConnectionEnded, peer=where, why=why)
 
     def _read_in_vain(self, size: int) -> None:
         """It is closed, and its peer may not know yet."""
@@ -190,6 +256,8 @@ class Http2Protocol(H2Protocol):
     def _end(self, why: str, error_code: ErrorCodes | None) -> None:
         connection = self.connection
         connection.gathering = False
+        self._cutter.clear()
+        self._say(why)
         connection.flush()
         if error_code is not None:
             self.say_goodbye(error_code, why)
@@ -222,6 +290,8 @@ class Http2Protocol(H2Protocol):
             if await self._until_closed():
                 # But not yet lost: something waits to be sent, or the peer hasn't closed its half.
                 await trio.sleep(self._limits.keepalive_timeout)
+            else:
+                self._say("the peer does not begin, or does not answer any more")
             self.give_up()
 
     async def _until_closed(self) -> bool:

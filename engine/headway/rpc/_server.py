@@ -120,10 +120,12 @@ class Server:
         return Http2Protocol(
             calls,
             self._limits,
+            nursery=nursery,
             client_side=False,
             started=functools.partial(self._started, nursery),
             ended=self._ended,
             report=self._report,
+            notify=self._notify,
             budget=Budget(max(self._limits.requests_size, self._least_budget), self._budget),
             accepts=None if self._services.forwards else self._limits.message_size,
         )
