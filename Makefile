@@ -10,7 +10,7 @@ ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
 GO_CLIENT := .venv/go/resource-client
 
-.PHONY: help setup run test test-cluster prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
+.PHONY: help setup run test test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,12 @@ test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, c
 	  $(BIN)/pytest tests/cluster -m cluster -o faulthandler_timeout=0
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
+
+h2spec: .venv/ready any-go ## HTTP/2 conformance in plain text and over TLS, by h2spec
+	$(BIN)/pytest -m deep tests/rpc/test_h2spec.py
+
+load: .venv/ready any-go ## 20,000 calls of stock Go clients on 50 connections, and each flood from 8, beside a client that reads
+	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/rpc/test_go_client.py tests/rpc/test_floods.py
 
 lint: .venv/ready ## style, format and the order of the rooms
 	$(BIN)/ruff check .

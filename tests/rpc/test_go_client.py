@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from headway import rpc
@@ -42,10 +44,11 @@ async def test_twenty_thousand_calls_of_go_clients_pass_in_half_a_minute(forward
     """Fifty connections, half of the calls writes, a watch beside them: none fails."""
     async with served(patience=150.0) as it, rpc.open_forwarder(it.where, ["127.0.0.1:0"]) as forwarder:
         where = forwarder.addresses[0] if forwarded else it.where
+        before = time.process_time()
         outcome = await run_go_client(where, patience=120.0, calls=20_000, connections=50, watch=True)
-        print(outcome)
+        used = time.process_time() - before
+    print(f"{used:.1f} s of processor time; {outcome}")
     assert_none_failed(outcome)
     assert outcome["calls"] == 20_000
-    if not forwarded:
-        # A forwarder in this process takes half of the time of its one thread.
-        assert outcome["seconds"] < 30
+    # The time of the one thread, which other programs of the machine don't lengthen. A forwarder here doubles it.
+    assert used < (60 if forwarded else 30)

@@ -237,6 +237,7 @@ class Pool:
             _NoRequests(),
             self._limits,
             nursery=self._carrier.nursery,
+            turn=trio.Lock(),
             client_side=True,
             started=self._started,
             ended=self._ended,

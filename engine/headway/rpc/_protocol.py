@@ -31,10 +31,10 @@ _PING = b"headway!"
 _MESSAGE_SIZE = 0xF048
 # Bytes that are read and thrown away after a connection was closed, before it is given up.
 _UNHEARD = 1 << 20
-# What one connection gets of a turn of the loop: seconds to handle frames, and calls that it may begin. The calls are
-# handled after the frames, and cost more.
-_SLICE = 0.002
-_CALLS_AT_ONCE = 8
+# What one connection gets at once: seconds to handle frames, and calls that it may begin. The calls are handled after
+# the frames, and cost more.
+_SLICE = 0.001
+_CALLS_AT_ONCE = 4
 # Bytes that wait for their turn, above which no more is read from the transport.
 _LEFT = 16 << 10
 
@@ -65,7 +65,9 @@ class Http2Protocol(H2Protocol):
     """grpclib's protocol with our connection and processor.
 
     Args:
-        nursery: for the task that goes on with what one turn of the loop has no time for.
+        nursery: for the task that goes on with what there was no time for at once.
+        turn: is held by the one connection of a server that goes on in a turn of the loop. They hold it one after the
+            other, so that a turn takes no longer however many connections flood the server.
         started: called with this when the connection is made.
         ended: called with this when it is lost.
         notify: hears of it when this end ends the connection because of its peer.
@@ -82,6 +84,7 @@ class Http2Protocol(H2Protocol):
         limits: Limits,
         *,
         nursery: trio.Nursery,
+        turn: trio.Lock,
         client_side: bool,
         started: Callable[[Http2Protocol], None],
         ended: Callable[[Http2Protocol], None],
@@ -106,6 +109,7 @@ class Http2Protocol(H2Protocol):
         )
         self._limits = limits
         self._nursery = nursery
+        self._turn = turn
         self._notify = notify
         self._budget = budget
         self._client_side = client_side
@@ -128,7 +132,7 @@ class Http2Protocol(H2Protocol):
             self._h2(), transport, config=self.config, limits=self._limits, budget=self._budget
         )
         self._transport = transport
-        self.processor = Http2Processor(self.handler, self.connection, self._account)
+        self.processor = Http2Processor(self.handler, self.connection, self._account, self._later)
         transport.write(self.connection.h2.data_to_send() + self._more_settings())
         self._started(self)
 
@@ -174,7 +178,7 @@ class Http2Protocol(H2Protocol):
         return limit
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived, as much of it as one turn of the loop has time for."""
+        """Take what has arrived, as much of it as there is time for at once."""
         if self.connection.is_closing():
             self._read_in_vain(len(data))
             return
@@ -182,26 +186,32 @@ class Http2Protocol(H2Protocol):
         self._cutter.feed(data)
         if not (self._behind or self._take()):
             self._behind = True
-            self._nursery.start_soon(self._catch_up, name="rpc frames")
+            self._later(self._go_on)
         if self._behind and self._cutter.left > _LEFT:
             self._transport.pause_reading()
 
-    async def _catch_up(self) -> None:
-        """Take the rest, a part in each turn of the loop, so that other connections have theirs. Further bytes are read
-        only while little is left.
+    def _go_on(self) -> bool:
+        """Take more of the rest, and return True if there is still some. Further bytes are read only while little is
+        left.
         """
-        try:
-            while True:
-                await trio.lowlevel.checkpoint()
-                if self.connection.is_closing() or self._take():
-                    return
-        finally:
-            self._behind = False
+        self._behind = not (self.connection.is_closing() or self._take())
+        if self._cutter.left <= _LEFT or not self._behind:
             self._transport.resume_reading()
+        return self._behind
+
+    def _later(self, function: Callable[[], bool]) -> None:
+        self._nursery.start_soon(self._by_turns, function, name="rpc turns")
+
+    async def _by_turns(self, function: Callable[[], bool]) -> None:
+        """Call it until it returns False, by turns with other connections."""
+        more = True
+        while more:
+            async with self._turn:
+                more = function()
 
     def _take(self) -> bool:
-        """Handle frames for one turn of the loop, and return True if none is left. Whatever has come, it ends this
-        connection at the worst.
+        """Handle frames for a moment, and return True if none is left. Whatever has come, it ends this connection at
+        the worst.
         """
         connection, processor = self.connection, self.processor
         until, calls = time.perf_counter() + _SLICE, processor.calls + _CALLS_AT_ONCE

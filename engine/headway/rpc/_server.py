@@ -49,6 +49,8 @@ class Server:
         self._limits = limits
         self._report = report
         self._notify = notify
+        # Held by the connection that goes on with what it has been sent.
+        self._turn = trio.Lock()
         self._grace = grace
         self._listeners: list[asyncio.Server] = []
         self._paths: list[str] = []
@@ -121,6 +123,7 @@ class Server:
             calls,
             self._limits,
             nursery=nursery,
+            turn=self._turn,
             client_side=False,
             started=functools.partial(self._started, nursery),
             ended=self._ended,

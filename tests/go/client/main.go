@@ -39,6 +39,7 @@ var (
 	payload     = flag.String("payload", "test.Text", "full name of the payload's message, whose field 1 is a string")
 	prefix      = flag.String("prefix", "go", "what the resources' names begin with")
 	watch       = flag.Bool("watch", false, "watch the type on the first connection, and check that every write is heard")
+	pause       = flag.Duration("pause", 0, "time from the beginning of a call to that of the next one on its connection, if it is over by then")
 	timeout     = flag.Duration("timeout", 20*time.Second, "for each call, and for the watch to hear the last write")
 	ca          = flag.String("ca", "", "PEM `FILE` of the authority whose certificate the server has; without it there is no TLS")
 )
@@ -155,6 +156,7 @@ func (c *caller) run(name string, count int) {
 		}
 		c.took = append(c.took, time.Since(began))
 		cancel()
+		time.Sleep(*pause - time.Since(began))
 	}
 }
 
