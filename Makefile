@@ -9,8 +9,9 @@ SEED ?=
 ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
 GO_PROBE := .venv/go/probe
+GO_CLIENT := .venv/go/resource-client
 
-.PHONY: help setup run test test-cluster prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
+.PHONY: help setup run test test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +37,12 @@ test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, c
 	  $(BIN)/pytest tests/cluster -m cluster -o faulthandler_timeout=0
 
 check: lint type schema-check test ## what CI runs: lint, format, layers, types, generated code, tests
+
+h2spec: .venv/ready any-go ## HTTP/2 conformance in plain text and over TLS, by h2spec
+	$(BIN)/pytest -m deep tests/rpc/test_h2spec.py
+
+load: .venv/ready any-go ## 20,000 calls of stock Go clients on 50 connections, and each flood from 8, beside a client that reads
+	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/rpc/test_go_client.py tests/rpc/test_floods.py
 
 lint: .venv/ready ## style, format and the order of the rooms
 	$(BIN)/ruff check .
@@ -81,7 +88,7 @@ any-etcd:
 	  timeout 900 $(MAKE) -s etcd || echo '`make etcd` failed: the tests look for another etcd' >&2; \
 	else echo 'no Go to build an etcd with: the tests look for another one' >&2; fi
 
-go-programs: $(GO_TOOLS) $(GO_PROBE) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
+go-programs: $(GO_TOOLS) $(GO_PROBE) $(GO_CLIENT) ## the Go programs of the tests, at the versions in tests/go; needs Go, takes minutes once
 
 $(GO_TOOLS): tests/go/tools/go.mod tests/go/tools/go.sum
 	@echo 'building the Go tools for the tests, which takes minutes once'
@@ -93,6 +100,13 @@ $(GO_PROBE): tests/go/probe/main.go tests/go/probe/go.mod tests/go/probe/go.sum
 	@echo 'building the health probe for the tests'
 	@mkdir -p $(@D)
 	cd tests/go/probe && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
+	@touch $@
+
+# Its stubs are generated each time: they are never older than the schema, and nobody has to read them in a review.
+$(GO_CLIENT): tests/go/client/main.go tests/go/client/generate.sh tests/go/client/go.mod tests/go/client/go.sum $(wildcard schema/headway/resource/v1/*.proto) | .venv/ready
+	@mkdir -p $(@D)
+	tests/go/client/generate.sh $(abspath $(BIN)/python)
+	cd tests/go/client && go build -trimpath -ldflags='-s -w' -o $(abspath $@) .
 	@touch $@
 
 # Without Go, or without its modules, the tests that need a Go program are skipped.

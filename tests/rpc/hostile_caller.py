@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
-from h2.exceptions import ProtocolError
+from h2.exceptions import ProtocolError, StreamClosedError
 
 from tests.rpc.hostile_bytes import REQUEST
 from tests.rpc.hostile_kit import PATIENCE, Target
@@ -38,6 +39,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     size: int = 0
     over: bool = False
+    reset: int | None = None
 
     @property
     def status(self) -> int | None:
@@ -123,10 +125,15 @@ class Caller:
                 self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 if answer.streams and not answer.over:
                     # A watch that was opened never ends by itself.
-                    self._h2.reset_stream(event.stream_id, ErrorCodes.CANCEL)
+                    with contextlib.suppress(StreamClosedError):
+                        # Its deadline may have ended it in what has been read already.
+                        self._h2.reset_stream(event.stream_id, ErrorCodes.CANCEL)
                     answer.over = True
-            case StreamEnded() | StreamReset():
+            case StreamEnded():
                 answer.over = True
+            case StreamReset():
+                answer.over = True
+                answer.reset = event.error_code
 
 
 async def shoot(target: Target, kind: str, shots: Sequence[Shot]) -> list[Answer]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from grpclib.const import Status
+from h2.errors import ErrorCodes
 from hypothesis import strategies as st
 
 from headway.resource import encode, pb
@@ -148,18 +149,21 @@ def shots(chance: random.Random, count: int) -> list[Shot]:
 
 
 class Wrong(NamedTuple):
-    """A request that is wrong in one way, and the status that says so: gRPC's, or HTTP's where it isn't gRPC."""
+    """A request that is wrong in one way, and what says so: gRPC's status, HTTP's where it isn't gRPC, or the reset of
+    its stream where it isn't even HTTP.
+    """
 
     headers: Headers
     body: bytes
-    status: Status | int
+    status: Status | ErrorCodes | int
 
 
-def _at(status: Status | int, body: bytes = framed(b""), path: str = READ, **changed: str | None) -> Wrong:
+def _at(status: Status | ErrorCodes | int, body: bytes = framed(b""), path: str = READ, **changed: str | None) -> Wrong:
     return Wrong(calling(path, **changed), body, status)
 
 
 _REFUSED = Status.INVALID_ARGUMENT
+_MALFORMED = ErrorCodes.PROTOCOL_ERROR
 WRONG_REQUESTS: dict[str, Wrong] = {
     "compressed flag": _at(Status.UNIMPLEMENTED, b"\x01\0\0\0\0"),
     "flag nobody knows": _at(Status.UNIMPLEMENTED, b"\xff\0\0\0\0"),
@@ -178,13 +182,13 @@ WRONG_REQUESTS: dict[str, Wrong] = {
     "content type of other messages": _at(415, content_type="application/grpc+json"),
     "no content type": _at(415, content_type=None),
     "no te": _at(400, te=None),
-    "te of something else": _at(400, te="gzip"),
-    "no method": _at(405, pseudo_method=None),
+    "te of something else": _at(_MALFORMED, te="gzip"),
+    "no method": _at(_MALFORMED, pseudo_method=None),
     "GET": _at(405, pseudo_method="GET"),
-    "no path": _at(Status.UNIMPLEMENTED, pseudo_path=None),
-    "empty path": _at(Status.UNIMPLEMENTED, path=""),
+    "no path": _at(_MALFORMED, pseudo_path=None),
+    "empty path": _at(_MALFORMED, path=""),
     "path of nothing": _at(Status.UNIMPLEMENTED, path="/" * 1000),
-    "path of NUL": _at(Status.UNIMPLEMENTED, path="/\0/\0"),
+    "path of NUL": _at(_MALFORMED, path="/\0/\0"),
     "path of another script": _at(Status.UNIMPLEMENTED, path="/" + "ﷺ" * 4000),
     "service without method": _at(Status.UNIMPLEMENTED, path=READ.rpartition("/")[0]),
     "deadline that is negative": _at(Status.INTERNAL, grpc_timeout="-1S"),
@@ -196,7 +200,20 @@ WRONG_REQUESTS: dict[str, Wrong] = {
     "deadline of a thousand years": _at(_REFUSED, grpc_timeout="99999999H"),
     "binary metadata that is none": _at(Status.INTERNAL, x_bin="A"),
     "binary metadata of another script": _at(Status.INTERNAL, x_bin="ﷺ"),
-    "encoding nobody knows": _at(_REFUSED, grpc_encoding="brotli", grpc_accept_encoding="\0"),
+    "encoding nobody knows": _at(_REFUSED, grpc_encoding="brotli", grpc_accept_encoding="x"),
+    "no scheme": _at(_MALFORMED, pseudo_scheme=None),
+    "name in upper case": _at(_MALFORMED, X_UP="a"),
+    "name that is empty": Wrong([*calling(READ), ("", "a")], framed(b""), _MALFORMED),
+    "name with a space": Wrong([*calling(READ), ("x y", "a")], framed(b""), _MALFORMED),
+    "value with a line feed": _at(_MALFORMED, x_a="a\nx-b: c"),
+    "value with a carriage return": _at(_MALFORMED, x_a="a\r"),
+    "value with NUL": _at(_MALFORMED, grpc_encoding="\0"),
+    "connection header": _at(_MALFORMED, connection="keep-alive"),
+    "transfer-encoding header": _at(_MALFORMED, transfer_encoding="chunked"),
+    "pseudo-header of an answer": Wrong([(":status", "200"), *calling(READ)], framed(b""), _MALFORMED),
+    "pseudo-header nobody knows": Wrong([(":new", "a"), *calling(READ)], framed(b""), _MALFORMED),
+    "pseudo-header twice": Wrong([(":path", READ), *calling(READ)], framed(b""), _MALFORMED),
+    "pseudo-header late": Wrong([*calling(READ, pseudo_path=None), (":path", READ)], framed(b""), _MALFORMED),
     # It needs no token, so that it is not even read.
     "health of a service with an absurd name": _at(
         Status.RESOURCE_EXHAUSTED, framed(_field(1, 2, b"s" * 3_000_000)), "/grpc.health.v1.Health/Check"

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from grpclib.const import Status
+from h2.errors import ErrorCodes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ async def test_a_wrong_request_is_told_what_is_wrong(kind: str) -> None:
         answer, after = await shoot(target, kind, [one, Shot(calling(METHODS[0]), framed(b""))])
         if isinstance(wrong.status, Status):
             assert answer.status == wrong.status.value, answer
+        elif isinstance(wrong.status, ErrorCodes):
+            assert (answer.reset, answer.headers) == (wrong.status, {}), answer
         else:
             assert answer.headers[":status"] == str(wrong.status), answer
         assert after.status == Status.INVALID_ARGUMENT.value

@@ -14,12 +14,29 @@ from grpclib import GRPCError
 from grpclib.const import Status
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import ConnectionTerminated, RemoteSettingsChanged, ResponseReceived, StreamReset
+from h2.events import (
+    ConnectionTerminated,
+    PingAckReceived,
+    RemoteSettingsChanged,
+    ResponseReceived,
+    StreamReset,
+    TrailersReceived,
+)
+from h2.frame_buffer import FrameBuffer
 from h2.settings import SettingCodes
-from hyperframe.frame import ContinuationFrame, DataFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    RstStreamFrame,
+    SettingsFrame,
+)
 
 from headway import rpc
 from headway.client import Client
+from headway.events import ConnectionEnded
 from headway.resource import Changes, EndOfSnapshot, pb
 from headway.rpc import Limits, Rate
 from headway.service import WATCH_LIST
@@ -63,6 +80,18 @@ class Raw:
 
     async def goaway(self) -> Any:
         return await self.until(lambda event: isinstance(event, ConnectionTerminated))
+
+    async def goaway_frame(self) -> Any:
+        """Return the server's GOAWAY, or None, without h2: it refuses answers to requests that were sent past it."""
+        frames = FrameBuffer()
+        frames.max_frame_size = 1 << 14
+        with contextlib.suppress(trio.BrokenResourceError):
+            while data := await self.stream.receive_some(65536):
+                frames.add_data(data)
+                for frame in frames:
+                    if isinstance(frame, GoAwayFrame):
+                        return frame
+        return None
 
 
 @asynccontextmanager
@@ -124,33 +153,68 @@ TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), othe
 
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_a_flood_ends_its_connection_alone(kind: str) -> None:
-    """With GOAWAY ENHANCE_YOUR_CALM; nobody else is disturbed."""
-    async with served(limits=TIGHT) as it, rpc.open_channel(it.where) as other, connected(it.where) as raw:
+    """With GOAWAY ENHANCE_YOUR_CALM; nobody else is disturbed, and the server says whom it has ended and why."""
+    said: list[object] = []
+    async with (
+        served(limits=TIGHT, notify=said.append) as it,
+        rpc.open_channel(it.where) as other,
+        connected(it.where) as raw,
+    ):
         await other.unary(ECHO, Text(text="a"), Text)
         await raw.stream.send_all(FLOODS[kind]())
-        end = await raw.goaway()
+        end = await raw.goaway_frame()
         assert end is not None
         assert end.error_code == ErrorCodes.ENHANCE_YOUR_CALM
+        host, port = raw.stream.socket.getsockname()
+        assert said == [ConnectionEnded(f"{host}:{port}", end.additional_data.decode())]
         assert (await other.unary(ECHO, Text(text="a"), Text)).text == "a"
         await it.echo.until_waiting(0)
 
 
-@pytest.mark.parametrize(("limits", "kept"), [(Limits(), True), (Limits(server_pings=Rate(20, 1)), False)])
-async def test_a_server_may_ping_at_each_of_its_calls(limits: Limits, kept: bool) -> None:
-    """One written with Go's gRPC does, to measure the connection; whom we call is no stranger. There is a limit all
-    the same.
-    """
-    async with served() as it, rpc.open_channel(it.where, limits=limits) as channel:
+async def test_a_data_frame_without_content_is_not_the_end_of_a_request() -> None:
+    """HTTP/2 allows it anywhere, and says the end by a flag."""
+    async with served() as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, [*HEADERS[:2], (":path", ECHO), *HEADERS[3:]])
+        raw.h2.send_data(1, b"")
+        raw.h2.ping(b"answered")
+        await raw.flush()
+        await raw.until(lambda event: isinstance(event, PingAckReceived))
+        await trio.testing.wait_all_tasks_blocked()
+        raw.h2.send_data(1, b"", pad_length=7)
+        raw.h2.send_data(1, rpc.framed(b"\x0a\x010"), end_stream=True)
+        await raw.flush()
+        answer = await raw.until(lambda event: isinstance(event, TrailersReceived))
+        assert dict(answer.headers)[b"grpc-status"] == b"0"
+
+
+@pytest.mark.parametrize("called", [True, False])
+async def test_a_server_may_ping_at_each_of_its_calls(called: bool) -> None:
+    """One written with Go's gRPC does, to measure the connection. One that pings without calls is left."""
+    async with served() as it, rpc.open_channel(it.where, limits=Limits(pings=Rate(20, 1))) as channel:
         await channel.unary(ECHO, Text(text="a"), Text)
         (protocol,) = it.server._connections
-        for _ in range(300):
+        for _ in range(100):
             protocol.connection.h2.ping(b"measured")
             protocol.connection.flush()
             await _answered(protocol)
             if protocol.connection.closed.is_set():
                 break
-            await channel.unary(ECHO, Text(text="a"), Text)
-        assert protocol.connection.closed.is_set() is not kept
+            if called:
+                await channel.unary(ECHO, Text(text="a"), Text)
+        assert protocol.connection.closed.is_set() is not called
+
+
+async def test_ends_of_connections_are_reported_once_a_second() -> None:
+    """However many strangers are ended."""
+    said: list[Any] = []
+    async with served(limits=TIGHT, notify=said.append) as it:
+        for _ in range(20):
+            async with tcp(it.where) as stream:
+                await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
+                await until_closed(stream)
+        # On a slow machine they take more than one second.
+        assert len(said) < 20
+        assert all(each.why.startswith("Protocol error: Invalid HTTP/2 preamble") for each in said)
 
 
 async def _answered(protocol: Any) -> None:

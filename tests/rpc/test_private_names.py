@@ -7,6 +7,7 @@ from asyncio import selector_events, sslproto
 from importlib.metadata import version
 from typing import Any
 
+import hpack
 import pytest
 from grpclib import config, events, metadata, protocol, server
 from h2 import connection, settings
@@ -22,6 +23,7 @@ def test_the_version_is_the_one_that_was_read() -> None:
     assert version("grpclib") == "0.4.9"
     assert version("h2") == "4.4.1"
     assert version("hyperframe").startswith("6.")
+    assert version("hpack").startswith("4.")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,12 @@ def test_the_version_is_the_one_that_was_read() -> None:
         (metadata.encode_timeout, ["timeout"]),
         (metadata.decode_grpc_message, ["value"]),
         (connection.H2Connection.initiate_connection, ["self"]),
+        (connection.H2Connection.send_data, ["self", "stream_id", "data", "end_stream", "pad_length"]),
+        (hpack.Decoder.decode, ["self", "data", "raw"]),
+        (hpack.Decoder._update_encoding_context, ["self", "data"]),
+        (protocol.EventsProcessor.process_data_received, ["self", "event"]),
+        (protocol.EventsProcessor.process_response_received, ["self", "event"]),
+        (protocol.EventsProcessor.process_trailers_received, ["self", "event"]),
         (settings.Settings.__init__, ["self", "client", "initial_values"]),
     ],
 )

@@ -19,17 +19,25 @@ from h2.events import (
     ConnectionTerminated,
     DataReceived,
     Event,
-    PingReceived,
     RemoteSettingsChanged,
     RequestReceived,
+    ResponseReceived,
     StreamReset,
+    TrailersReceived,
 )
-from h2.exceptions import TooManyStreamsError
+from h2.exceptions import ProtocolError, TooManyStreamsError
+from hpack import Decoder, HPACKDecodingError
 
 from headway.rpc._budget import Budget
+from headway.rpc._frames import FrameAccount
+from headway.rpc._headers import malformed_request, malformed_response, malformed_trailers
 from headway.rpc._inbox import Inbox
-from headway.rpc._limits import Allowance, Limits
+from headway.rpc._limits import Limits
 from headway.rpc._signal import Signal
+
+# To the least size that the table has had, and to the one that it has now (RFC 7541, section 4.2).
+_RESIZES = 2
+_ENDED_AT_ONCE = 16
 
 
 class Http2Stream(Stream):
@@ -116,6 +124,41 @@ class Http2Stream(Stream):
         self.buffer.fail(error)
 
 
+class BoundedDecoder(Decoder):
+    """hpack's decoder, which takes no more resizes of its table than a block may have. It would take ten thousand,
+    a microsecond each.
+    """
+
+    _resizes = 0
+
+    def decode(self, data: bytes, raw: bool = False) -> Any:
+        """hpack's."""
+        self._resizes = 0
+        return super().decode(data, raw)
+
+    def _update_encoding_context(self, data: Any) -> int:
+        self._resizes += 1
+        if self._resizes > _RESIZES:
+            raise HPACKDecodingError(f"more than {_RESIZES} resizes of the table in one header block")
+        return super()._update_encoding_context(data)
+
+
+class CountingH2(H2Connection):
+    """h2's state machine, which tells the peer's account of each frame that carries an answer or a call."""
+
+    account: FrameAccount
+
+    def send_headers(self, stream_id: int, headers: Any, end_stream: bool = False, *priority: Any, **more: Any) -> None:
+        """h2's."""
+        super().send_headers(stream_id, headers, end_stream, *priority, **more)
+        self.account.sent_headers()
+
+    def send_data(self, stream_id: int, data: Any, end_stream: bool = False, pad_length: int | None = None) -> None:
+        """h2's."""
+        super().send_data(stream_id, data, end_stream, pad_length)
+        self.account.sent_data(len(data))
+
+
 class Http2Connection(Connection):
     """A connection's state and its transport, for Trio's tasks."""
 
@@ -186,40 +229,110 @@ class _HalfOf:
 
 
 class Http2Processor(EventsProcessor):
-    """What each event means; a peer that sends too many that carry nothing is Flooded."""
+    """What each event means. The peer's account says when it has sent too many that carry nothing.
+
+    Args:
+        later: runs a function soon, and again as long as it returns True, by turns with other connections.
+
+    Attributes:
+        calls: how many calls the peer has begun.
+    """
 
     connection: Http2Connection
 
-    def __init__(self, handler: AbstractHandler, connection: Http2Connection, now: float) -> None:
+    def __init__(
+        self,
+        handler: AbstractHandler,
+        connection: Http2Connection,
+        account: FrameAccount,
+        later: Callable[[Callable[[], bool]], None],
+    ) -> None:
         super().__init__(handler, connection)
-        limits = connection.limits
-        self._resets = Allowance(limits.resets, now)
-        self._pings = Allowance(limits.server_pings if connection.h2.config.client_side else limits.pings, now)
-        self._settings = Allowance(limits.settings, now)
-        self._others = Allowance(limits.others, now)
+        self.calls = 0
+        self._account = account
+        self._later = later
+
+    def close(self, reason: str = "Connection closed") -> None:
+        """Close the connection and end its streams, a few at a time: the ends of a thousand calls would hold up every
+        other connection for a third of a second.
+        """
+        self.connection.close()
+        if not hasattr(self, "processors"):
+            return
+        del self.processors
+        streams = list(self.streams.values())
+
+        def end_some() -> bool:
+            for stream in streams[:_ENDED_AT_ONCE]:
+                stream.__terminated__(reason)
+                self.handler.cancel(stream)
+            del streams[:_ENDED_AT_ONCE]
+            return bool(streams)
+
+        if self.connection.h2.config.client_side:
+            while end_some():
+                pass
+            self.handler.close()
+        elif end_some():
+            self._later(end_some)
 
     def process(self, event: Event) -> None:
         """Handle one event. grpclib ends the connection at one that it doesn't know; HTTP/2 says to ignore it."""
-        now = trio.current_time()
-        kind = event.__class__
-        if kind is StreamReset:
-            self._resets.spend(now, "resets")
-        elif kind is PingReceived:
-            self._pings.spend(now, "pings")
-        elif kind is RemoteSettingsChanged:
-            self._settings.spend(now, "settings")
-        elif kind is not DataReceived or not event.data:  # type: ignore[attr-defined]
-            self._others.spend(now, "frames without content")
-        if kind in getattr(self, "processors", ()):
+        if event.__class__ in getattr(self, "processors", ()):
             super().process(event)
 
     def process_request_received(self, event: RequestReceived) -> None:
         """Begin a call, or refuse it in a way that tells the client that nothing of it has been done."""
         assert event.stream_id is not None
+        if malformed_request(event.headers) is not None:  # type: ignore[arg-type]  # they are texts here
+            self._refuse_malformed(event.stream_id, "malformed request")
+            return
         if len(self.streams) >= self.connection.limits.streams:
             self.connection.h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
+        self.calls += 1
         super().process_request_received(event)
+
+    def process_response_received(self, event: ResponseReceived) -> None:
+        """grpclib's, for headers that are well-formed."""
+        assert event.stream_id is not None
+        wrong = malformed_response(event.headers)  # type: ignore[arg-type]  # they are texts here
+        if wrong is None:
+            super().process_response_received(event)
+        else:
+            self._refuse_malformed(event.stream_id, f"malformed headers: {wrong}")
+
+    def process_trailers_received(self, event: TrailersReceived) -> None:
+        """grpclib's, for headers that are well-formed."""
+        assert event.stream_id is not None
+        wrong = malformed_trailers(event.headers)  # type: ignore[arg-type]  # they are texts here
+        if wrong is None:
+            super().process_trailers_received(event)
+        else:
+            self._refuse_malformed(event.stream_id, f"malformed trailers: {wrong}")
+
+    def _refuse_malformed(self, stream_id: int, why: str) -> None:
+        """End the stream alone: others may share the connection, as behind a proxy."""
+        self._account.provoked(trio.current_time())
+        with contextlib.suppress(ProtocolError):
+            # The stream may have ended with these very headers.
+            self.connection.h2.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            stream.__terminated__(why)
+            self.handler.cancel(stream)
+
+    def process_data_received(self, event: DataReceived) -> None:
+        """grpclib's; what a call takes pays back what frames have cost."""
+        assert event.stream_id is not None
+        if not event.data:
+            # To who takes from the inbox it would be the end of the request.
+            self.connection.ack(event.stream_id, event.flow_controlled_length or 0)
+            return
+        super().process_data_received(event)
+        stream = self.streams.get(event.stream_id)
+        if stream is not None and stream.buffer.open:  # type: ignore[attr-defined]  # our `Inbox`
+            self._account.took(len(event.data))
 
     def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
         """grpclib's, and wake who waits for the first ones, or for more streams."""
@@ -260,6 +373,8 @@ class Http2Processor(EventsProcessor):
 
     def process_stream_reset(self, event: StreamReset) -> None:
         """grpclib's, and remember whether the call was refused before anything of it was done."""
+        if not event.remote_reset:
+            self._account.provoked(trio.current_time())
         stream = self.streams.get(event.stream_id or 0)
         if isinstance(stream, Http2Stream):
             stream.refused = event.error_code == ErrorCodes.REFUSED_STREAM

@@ -66,6 +66,11 @@ class Inbox:
         self._hold(self._held + size, self._beside)
 
     @property
+    def open(self) -> bool:
+        """Whether what comes is kept for somebody."""
+        return self._open
+
+    @property
     def ready(self) -> bool:
         """Whether `take` would return, or raise, at once."""
         return self._ended or bool(self._chunks)

@@ -45,11 +45,11 @@ class Limits:
         stall_timeout: seconds without the peer taking any of what is being sent, before its stream is ended.
         keepalive_interval: seconds of silence after which the peer is asked whether it is there.
         keepalive_timeout: seconds that it may take to answer.
-        resets, pings, settings, others: how often a peer may reset a stream, ping, change its settings, and send
-            frames that carry nothing.
-        server_pings: how often a server may ping on a connection that was opened to it, in place of ``pings``. One
-            written with Go's gRPC measures a connection so whenever it has got something, one ping at a time: as
-            many as there are round trips, which is one for each call of a client that makes one after the other.
+        resets, settings: how often a peer may reset a stream, or make this end reset one, and change its settings.
+        pings: how often a peer may ping while this end sends nothing. Whenever it sends headers or data, the allowance
+            is full again: clients written with Go's gRPC ping for nearly every reply.
+        others: how often a peer may send frames that carry nothing, of whatever other kind. Calls and their bytes pay
+            back, so that a connection that is used never runs out.
     """
 
     message_size: int = 4 * MIB
@@ -72,9 +72,8 @@ class Limits:
     keepalive_timeout: float = 20.0
     resets: Rate = field(default=Rate(1000, 100))
     pings: Rate = field(default=Rate(50, 5))
-    server_pings: Rate = field(default=Rate(10_000, 10_000))
     settings: Rate = field(default=Rate(50, 1))
-    others: Rate = field(default=Rate(20_000, 5000))
+    others: Rate = field(default=Rate(5000, 200))
 
     @property
     def connection_window(self) -> int:
@@ -96,10 +95,18 @@ class Allowance:
         """How many may be used up at once."""
         return min(self._rate.burst, self._left + (now - self._at) * self._rate.per_second)
 
-    def spend(self, now: float, what: str) -> None:
-        """Use one up. Raises Flooded when none is left."""
+    def spend(self, now: float, what: str, cost: float = 1.0) -> None:
+        """Use up one, or ``cost``. Raises Flooded when less is left."""
         left = self.left(now)
         self._at = now
-        if left < 1:
+        if left < cost:
             raise Flooded(f"too many {what}")
-        self._left = left - 1
+        self._left = left - cost
+
+    def earn(self, amount: float) -> None:
+        """Give back so much of what has been used up."""
+        self._left = min(self._rate.burst, self._left + amount)
+
+    def renew(self) -> None:
+        """Give back everything that has been used up."""
+        self._left = float(self._rate.burst)

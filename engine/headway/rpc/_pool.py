@@ -279,6 +279,8 @@ class Pool:
         return _Protocol(
             _NoRequests(),
             self._limits,
+            nursery=self._carrier.nursery,
+            turn=trio.Lock(),
             client_side=True,
             started=self._started,
             ended=self._ended,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +12,17 @@ from grpclib.config import Configuration
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import AbstractHandler, H2Protocol
 from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, Event
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
+from headway._bounded_report import BoundedReport
+from headway.events import ConnectionEnded
 from headway.rpc._budget import Budget
-from headway.rpc._http2 import Http2Connection, Http2Processor
+from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
+from headway.rpc._http2 import BoundedDecoder, CountingH2, Http2Connection, Http2Processor
 from headway.rpc._limits import Flooded, Limits
 
 _FIRST_WINDOW = 65_535
@@ -28,6 +31,12 @@ _PING = b"headway!"
 _MESSAGE_SIZE = 0xF048
 # Bytes that are read and thrown away after a connection was closed, before it is given up.
 _UNHEARD = 1 << 20
+# What one connection gets at once: seconds to handle frames, and calls that it may begin. The calls are handled after
+# the frames, and cost more.
+_SLICE = 0.001
+_CALLS_AT_ONCE = 4
+# Bytes that wait for their turn, above which no more is read from the transport.
+_LEFT = 16 << 10
 
 
 class _Announced(Settings):
@@ -56,8 +65,12 @@ class Http2Protocol(H2Protocol):
     """grpclib's protocol with our connection and processor.
 
     Args:
+        nursery: for the task that goes on with what there was no time for at once.
+        turn: is held by the one connection of a server that goes on in a turn of the loop. They hold it one after the
+            other, so that a turn takes no longer however many connections flood the server.
         started: called with this when the connection is made.
         ended: called with this when it is lost.
+        notify: hears of it when this end ends the connection because of its peer.
         budget: for what is held of requests that are not whole yet.
         settled: called when the peer's settings have come, which end the handshake.
         accepts: bytes of the largest message that is taken, as the peer is told; None tells it nothing.
@@ -71,10 +84,13 @@ class Http2Protocol(H2Protocol):
         handler: AbstractHandler,
         limits: Limits,
         *,
+        nursery: trio.Nursery,
+        turn: trio.Lock,
         client_side: bool,
         started: Callable[[Http2Protocol], None],
         ended: Callable[[Http2Protocol], None],
         report: Callable[[str, BaseException], None],
+        notify: BoundedReport | None = None,
         budget: Budget | None = None,
         accepts: int | None = None,
         settled: Callable[[], None] | None = None,
@@ -94,6 +110,9 @@ class Http2Protocol(H2Protocol):
             ),
         )
         self._limits = limits
+        self._nursery = nursery
+        self._turn = turn
+        self._notify = notify
         self._budget = budget
         self._client_side = client_side
         self._accepts = accepts
@@ -106,15 +125,19 @@ class Http2Protocol(H2Protocol):
         self._unsettled = 0
         self._unheard = 0
         self._alive = trio.CancelScope()
+        self._cutter = FrameCutter(limits.frame_size, preface=not client_side)
+        # Whether a task goes on with what has arrived.
+        self._behind = False
 
     def connection_made(self, transport: Any) -> None:
         """Say what we accept, before anything is received."""
+        self._heard = trio.current_time()
+        self._account = FrameAccount(self._limits, self._heard, client_side=self._client_side)
         self.connection = Http2Connection(
             self._h2(), transport, config=self.config, limits=self._limits, budget=self._budget
         )
         self._transport = transport
-        self._heard = trio.current_time()
-        self.processor = Http2Processor(self.handler, self.connection, self._heard)
+        self.processor = Http2Processor(self.handler, self.connection, self._account, self._later)
         transport.write(self.connection.h2.data_to_send() + self._more_settings())
         self._started(self)
 
@@ -125,9 +148,10 @@ class Http2Protocol(H2Protocol):
         body = _MESSAGE_SIZE.to_bytes(2, "big") + min(self._accepts, (1 << 32) - 1).to_bytes(4, "big")
         return len(body).to_bytes(3, "big") + bytes([SettingsFrame.type, 0, 0, 0, 0, 0]) + body
 
-    def _h2(self) -> H2Connection:
+    def _h2(self) -> CountingH2:
         limits = self._limits
-        h2 = H2Connection(config=self.h2_config)
+        h2 = CountingH2(config=self.h2_config)
+        h2.account = self._account
         h2.local_settings = _Announced(
             client=self._client_side,
             initial_values={
@@ -139,7 +163,7 @@ class Http2Protocol(H2Protocol):
             },
         )
         h2._frame_dispatch_table[GoAwayFrame] = _goaway
-        h2.decoder.max_header_list_size = limits.header_size
+        h2.decoder = BoundedDecoder(limits.header_size)
         h2.max_inbound_frame_size = limits.frame_size
         h2.initiate_connection()
         if limits.connection_window > _FIRST_WINDOW:
@@ -159,20 +183,62 @@ class Http2Protocol(H2Protocol):
         return limit
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived. Whatever it is, it ends this connection at the worst."""
-        connection = self.connection
-        if connection.is_closing():
+        """Take what has arrived, as much of it as there is time for at once."""
+        if self.connection.is_closing():
             self._read_in_vain(len(data))
             return
-        if not connection.settings_received.is_set() and not self._may_send_more(len(data)):
+        if not self.connection.settings_received.is_set() and not self._may_send_more(len(data)):
             return
         self._heard = trio.current_time()
+        self._cutter.feed(data)
+        if not (self._behind or self._take()):
+            self._behind = True
+            self._later(self._go_on)
+        if self._behind and self._cutter.left > _LEFT:
+            self._transport.pause_reading()
+
+    def _go_on(self) -> bool:
+        """Take more of the rest, and return True if there is still some. Further bytes are read only while little is
+        left.
+        """
+        self._behind = not (self.connection.is_closing() or self._take())
+        if self._cutter.left <= _LEFT or not self._behind:
+            self._transport.resume_reading()
+        return self._behind
+
+    def _later(self, function: Callable[[], bool]) -> None:
+        self._nursery.start_soon(self._by_turns, function, name="rpc turns")
+
+    async def _by_turns(self, function: Callable[[], bool]) -> None:
+        """Call it until it returns False, by turns with other connections."""
+        more = True
+        while more:
+            async with self._turn:
+                more = function()
+
+    def _take(self) -> bool:
+        """Handle frames for a moment, and return True if none is left. Whatever has come, it ends this connection at
+        the worst.
+        """
+        connection, processor = self.connection, self.processor
+        until, calls = time.perf_counter() + _SLICE, processor.calls + _CALLS_AT_ONCE
         connection.gathering = True
+        finished = False
         try:
-            for event in connection.feed(data):
-                self.processor.process(event)
+            if preface := self._cutter.preface():
+                connection.feed(preface)
+            while not (finished := (frame := self._cutter.next()) is None):
+                self._account.receive(frame, trio.current_time())
+                for event in connection.feed(frame):
+                    processor.process(event)
+                if connection.is_closing():
+                    return True
+                if self._cutter.left and (processor.calls >= calls or time.perf_counter() > until):
+                    break
         except Flooded as error:
             self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
+        except FrameTooLarge as error:
+            self._end(str(error), ErrorCodes.FRAME_SIZE_ERROR)
         except ProtocolError as error:
             # h2 has a GOAWAY ready that says what was wrong.
             self._end(f"Protocol error: {error}", None)
@@ -186,7 +252,17 @@ class Http2Protocol(H2Protocol):
             connection.gathering = False
             connection.flush()
             if connection.unsent() > self._limits.unsent:
+                self._say("the peer does not read what it is sent")
                 self.give_up()
+            return finished
+        return True
+
+    def _say(self, why: str) -> None:
+        """Report that this end ends the connection."""
+        if self._notify is not None:
+            peer = self._transport.get_extra_info("peername")
+            where = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
+            self._notify(ConnectionEnded, peer=where, why=why)
 
     def _may_send_more(self, size: int) -> bool:
         """True unless the peer has sent as much as a handshake may take, and still not its settings."""
@@ -205,6 +281,8 @@ class Http2Protocol(H2Protocol):
     def _end(self, why: str, error_code: ErrorCodes | None) -> None:
         connection = self.connection
         connection.gathering = False
+        self._cutter.clear()
+        self._say(why)
         connection.flush()
         if error_code is not None:
             self.say_goodbye(error_code, why)
@@ -237,6 +315,8 @@ class Http2Protocol(H2Protocol):
             if await self._until_closed():
                 # But not yet lost: something waits to be sent, or the peer hasn't closed its half.
                 await trio.sleep(self._limits.keepalive_timeout)
+            else:
+                self._say("the peer does not begin, or does not answer any more")
             self.give_up()
 
     async def _until_closed(self) -> bool:

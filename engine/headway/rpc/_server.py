@@ -89,6 +89,8 @@ class Server:
         self._report = report
         self._tell = notify
         self._notify = BoundedReport(notify)
+        # Held by the connection that goes on with what it has been sent.
+        self._turn = trio.Lock()
         self._grace = grace
         self._accepting: list[trio.CancelScope] = []
         self._paths: list[str] = []
@@ -250,10 +252,13 @@ class Server:
         return Http2Protocol(
             calls,
             self._limits,
+            nursery=nursery,
+            turn=self._turn,
             client_side=False,
             started=functools.partial(self._started, nursery),
             ended=functools.partial(self._ended, visitor),
             report=self._report,
+            notify=self._notify,
             budget=Budget(max(self._limits.requests_size, self._least_budget), self._budget),
             accepts=None if self._services.forwards else self._limits.message_size,
             settled=functools.partial(self._admission.settle, visitor),

@@ -1,0 +1,87 @@
+"""Says what is malformed in the headers that a peer sends (RFC 9113, section 8). Pure.
+
+h2 has such a check, which ends the whole connection and takes several times as long. Here a malformed request ends its
+own stream alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+Headers = Iterable[tuple[str, str]]
+
+_REQUEST = frozenset((":method", ":scheme", ":path", ":authority"))
+_RESPONSE = frozenset((":status",))
+_NONE: frozenset[str] = frozenset()
+# They are about one connection, and HTTP/2 has frames for that.
+_OF_CONNECTION = frozenset(("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"))
+# Most requests have no other names: to find one here is quicker than to match it.
+_USUAL = frozenset(
+    (
+        "content-type",
+        "content-length",
+        "user-agent",
+        "grpc-timeout",
+        "grpc-encoding",
+        "grpc-accept-encoding",
+        "accept-encoding",
+        "authorization",
+        "x-consul-token",
+        "x-headway-hops",
+        "date",
+        "server",
+        "grpc-status",
+        "grpc-message",
+    )
+)
+_NAME = re.compile(r"[!-9;-@\[-~]+")
+_NOT_IN_VALUES = re.compile("[\0\r\n]")
+
+
+def malformed_request(headers: Headers) -> str | None:
+    """Return what is wrong with a request's headers, or None."""
+    found, wrong = _checked(headers, _REQUEST)
+    if wrong is not None:
+        return wrong
+    if found.get(":method") == "CONNECT":
+        return ":scheme or :path in a CONNECT request" if ":scheme" in found or ":path" in found else None
+    for name in (":method", ":scheme", ":path"):
+        if not found.get(name):
+            return f"{name} is missing or empty"
+    return None
+
+
+def malformed_response(headers: Headers) -> str | None:
+    """Return what is wrong with the headers of an answer, or None."""
+    found, wrong = _checked(headers, _RESPONSE)
+    return wrong or (None if found.get(":status") else ":status is missing or empty")
+
+
+def malformed_trailers(headers: Headers) -> str | None:
+    """Return what is wrong with the headers after a body, or None."""
+    return _checked(headers, _NONE)[1]
+
+
+def _checked(headers: Headers, pseudo: frozenset[str]) -> tuple[dict[str, str], str | None]:
+    """Return the pseudo-headers, and what is wrong with the headers if anything is."""
+    found: dict[str, str] = {}
+    values = []
+    regular = False
+    for name, value in headers:
+        values.append(value)
+        if name in _USUAL:
+            regular = True
+        elif name in pseudo:
+            if regular or name in found:
+                return found, f"{name} is given twice, or after other headers"
+            found[name] = value
+        else:
+            regular = True
+            if not _NAME.fullmatch(name):
+                return found, f"{name[:64]!r} is not a header name in lower case, or not a known pseudo-header"
+            if name in _OF_CONNECTION or (name == "te" and value != "trailers"):
+                return found, f"{name} is not for HTTP/2"
+    if _NOT_IN_VALUES.search("".join(values)):
+        return found, "a header value contains NUL, CR or LF"
+    return found, None

@@ -1,0 +1,86 @@
+"""Each flood ends its connection soon, and leaves a client beside eight of them its answers. `make load` runs these."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from headway.client import Client
+from headway.events import ConnectionEnded
+from headway.rpc import InProcessChannel, Limits, Rate
+from tests.helpers.go_client import assert_none_failed, run_go_client
+from tests.rpc.floods import FLOODS, opening
+from tests.rpc.rpc_kit import THING, Text, app, served
+from tests.rpc.test_limits import until_closed
+
+_SECONDS = float(os.environ.get("HEADWAY_FLOOD_SECONDS", "3"))
+# Milliseconds.
+_P99 = 250
+_TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(100, 1))
+# They are no flood of frames but calls, and are answered.
+_SERVED = "requests"
+
+
+@pytest.mark.parametrize("kind", sorted(FLOODS.keys() - {_SERVED}))
+async def test_a_flood_ends_its_connection(kind: str) -> None:
+    """Within a number of frames that the limits bound; it is sent no faster than the server reads."""
+    ended: list[ConnectionEnded] = []
+    flood = FLOODS[kind]
+    async with served(limits=_TIGHT, notify=ended.append) as it:
+        host, port = it.where.split(":")
+        stream = await trio.open_tcp_stream(host, int(port))
+        async with stream, trio.open_nursery() as nursery:
+            nursery.start_soon(_send, stream, opening(flood), flood.then())
+            await until_closed(stream)
+            nursery.cancel_scope.cancel()
+    assert len(ended) == 1
+    assert "Internal" not in ended[0].why
+
+
+async def _send(stream: trio.SocketStream, begin: bytes, then: Iterator[bytes]) -> None:
+    with contextlib.suppress(trio.BrokenResourceError):
+        await stream.send_all(begin)
+        for piece in then:
+            await stream.send_all(piece)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_a_flood_leaves_its_neighbor_a_quarter_of_a_second(kind: str) -> None:
+    """A stock client that writes or reads every 10 ms has its answer within 250 ms in 99 of 100 cases."""
+    ended: list[ConnectionEnded] = []
+    async with served(patience=100.0, notify=ended.append) as it:
+        client = Client(InProcessChannel(it.services), app.registry)
+        for number in range(100):
+            # For those who read them by the byte.
+            await client.write(THING.new(f"listed-{number}", Text(text="x" * 500)))
+        # What pytest holds is not the server's to look through.
+        gc.collect()
+        gc.freeze()
+        command = [sys.executable, "-m", "tests.rpc.floods", kind, it.where, str(_SECONDS + 1)]
+        flood = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+        assert flood.stdout is not None
+        try:
+            with trio.fail_after(30):
+                assert await flood.stdout.receive_some() == b"begun\n"
+            outcome = await run_go_client(it.where, calls=int(_SECONDS * 100), pause="10ms", watch=True)
+            with trio.fail_after(30):
+                said = [piece async for piece in flood.stdout]
+                await flood.wait()
+        finally:
+            gc.unfreeze()
+            flood.kill()
+    opened, size = b"".join(said).split()
+    why = Counter(each.why for each in ended)
+    print(f"{kind} | {outcome['p50_ms']:.0f} | {outcome['p99_ms']:.0f} | {int(opened)} | {int(size) >> 10} KiB | {why}")
+    assert_none_failed(outcome)
+    assert outcome["p99_ms"] < _P99

@@ -1,0 +1,140 @@
+"""The pure parts of a connection: cutting bytes into frames, charging for them, and checking headers."""
+
+from __future__ import annotations
+
+import pytest
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    Frame,
+    HeadersFrame,
+    PingFrame,
+    PriorityFrame,
+    RstStreamFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
+
+from headway.rpc import Limits, Rate
+from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
+from headway.rpc._headers import malformed_request, malformed_response, malformed_trailers
+from headway.rpc._limits import Flooded
+from tests.rpc.hostile_bytes import PREFACE, REQUEST
+
+LIMITS = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(40, 1))
+
+
+@pytest.mark.parametrize("step", [1, 5, 9, 24, 1000])
+def test_frames_come_out_whole_however_they_arrive(step: int) -> None:
+    """In pieces of any size, after a preface in as many."""
+    frames = [PingFrame(0, opaque_data=b"12345678").serialize(), DataFrame(1, b"x" * 300).serialize()] * 3
+    sent = PREFACE + b"".join(frames)
+    cutter = FrameCutter(1000, preface=True)
+    preface, cut = b"", []
+    for begin in range(0, len(sent), step):
+        cutter.feed(sent[begin : begin + step])
+        preface += cutter.preface()
+        while (frame := cutter.next()) is not None:
+            cut.append(frame)
+    assert (preface, cut, cutter.left) == (PREFACE, frames, 0)
+
+
+def test_a_frame_too_large_is_refused_by_its_header() -> None:
+    """Before any of its body has come."""
+    cutter = FrameCutter(1000, preface=False)
+    cutter.feed((1001).to_bytes(3, "big") + bytes(6))
+    with pytest.raises(FrameTooLarge, match="frame of 1001 bytes; at most 1000"):
+        cutter.next()
+
+
+IDLE: dict[str, Frame] = {
+    "pings": PingFrame(0),
+    "settings": SettingsFrame(0),
+    "acknowledged settings": SettingsFrame(0, flags=["ACK"]),
+    "answered pings": PingFrame(0, flags=["ACK"]),
+    "resets": RstStreamFrame(1),
+    "windows": WindowUpdateFrame(0, window_increment=1),
+    "priorities": PriorityFrame(1, depends_on=3),
+    "empty data": DataFrame(1, b""),
+    "headers": HeadersFrame(1, b"", flags=["END_HEADERS"]),
+    "continuations": ContinuationFrame(1, b""),
+}
+
+
+@pytest.mark.parametrize("client_side", [False, True])
+@pytest.mark.parametrize("kind", IDLE)
+def test_each_kind_of_frame_without_traffic_runs_out(kind: str, client_side: bool) -> None:
+    """After the burst of its allowance and what a second adds, on either end."""
+    account = FrameAccount(LIMITS, 0.0, client_side=client_side)
+    frame = IDLE[kind].serialize()
+    for _ in range(20 if kind in ("pings", "resets", "settings") else 40):
+        account.receive(frame, 1.0)
+    with pytest.raises(Flooded):
+        account.receive(frame, 1.0)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in IDLE if kind not in ("resets", "settings", "continuations")])
+def test_traffic_pays_for_frames(kind: str) -> None:
+    """A connection that carries calls runs out of nothing, though no time passes."""
+    account = FrameAccount(LIMITS, 0.0, client_side=False)
+    frame = IDLE[kind].serialize()
+    for _ in range(1000):
+        for _ in range(4):
+            account.receive(frame, 0.0)
+        account.sent_headers()
+        account.sent_data(100)
+
+
+def test_data_by_the_byte_pays_back_less_than_it_costs() -> None:
+    """Content that a call takes pays for its frame from sixteen bytes on."""
+    for size, ends in ((1, True), (16, False), (16_384, False)):
+        account = FrameAccount(LIMITS, 0.0, client_side=False)
+        frame = DataFrame(1, b"x" * size).serialize()
+        for _ in range(42):
+            account.receive(frame, 0.0)
+            account.took(size)
+        if ends:
+            with pytest.raises(Flooded):
+                account.receive(frame, 0.0)
+        else:
+            account.receive(frame, 0.0)
+
+
+def test_a_window_opened_by_the_byte_is_not_traffic() -> None:
+    """What this end can send of it pays back a sixteenth."""
+    account = FrameAccount(LIMITS, 0.0, client_side=False)
+    window = WindowUpdateFrame(1, window_increment=1).serialize()
+    for _ in range(42):
+        account.receive(window, 0.0)
+        account.sent_data(1)
+    with pytest.raises(Flooded, match="frames without content"):
+        account.receive(window, 0.0)
+
+
+def test_an_endless_header_block_is_given_up() -> None:
+    """When it is longer than any encoding of headers that are accepted."""
+    account = FrameAccount(Limits(header_size=1000), 0.0, client_side=False)
+    account.receive(HeadersFrame(1, b"x" * 3000).serialize(), 0.0)
+    account.receive(ContinuationFrame(1, b"x" * 1000, flags=["END_HEADERS"]).serialize(), 0.0)
+    account.receive(HeadersFrame(3, b"x" * 3000).serialize(), 0.0)
+    with pytest.raises(Flooded, match="header block of more than 4000 bytes"):
+        account.receive(ContinuationFrame(3, b"x" * 1001).serialize(), 0.0)
+
+
+def test_well_formed_headers_pass() -> None:
+    """Those of gRPC, and of whatever else HTTP/2 allows."""
+    assert malformed_request(REQUEST) is None
+    assert malformed_request([*REQUEST, ("x-any!#$%&'*+-.^_`|~1", "é \t")]) is None
+    assert malformed_request([(":method", "CONNECT"), (":authority", "x")]) is None
+    assert malformed_response([(":status", "200"), ("content-type", "application/grpc")]) is None
+    assert malformed_trailers([("grpc-status", "0")]) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [("Grpc-Status", "0"), (":status", "200"), ("x", "a\nb"), ("x", "\0"), ("connection", "close"), ("", "x")]
+)
+def test_malformed_answers_are_found(wrong: tuple[str, str]) -> None:
+    """Headers and trailers of a server are checked as a client's are: a forwarder passes them on."""
+    assert malformed_trailers([("grpc-message", ""), wrong]) is not None
+    assert malformed_response([(":status", "200"), ("date", ""), wrong]) is not None
+    assert malformed_response([("date", "")]) == ":status is missing or empty"
