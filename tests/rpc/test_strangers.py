@@ -17,9 +17,12 @@ from hyperframe.frame import SettingsFrame
 
 import headway
 from headway import rpc
+from headway._store_health import StoreHealth
 from headway.engine import _listening
 from headway.events import ConnectionRefused, HandlerFailed
+from headway.resource import Registry
 from headway.rpc import Limits
+from headway.storage import MemoryBackend
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
 from tests.rpc.hostile_bytes import PREFACE
@@ -119,9 +122,12 @@ async def test_a_client_whose_idle_connection_went_for_another_goes_on() -> None
 async def test_calls_that_fail_fill_no_log() -> None:
     """A method that raises is reported once a second, however often it is called."""
     heard: list[object] = []
+    health = StoreHealth(MemoryBackend(), [], heard.append)
     since = time.monotonic()
     async with (
-        _listening(rpc.Services(Echo()), ["127.0.0.1:0"], None, heard.append, None) as addresses,
+        _listening(
+            rpc.Services(Echo()), Registry(), None, health, ["127.0.0.1:0"], None, heard.append, None
+        ) as addresses,
         rpc.open_channel(addresses) as channel,
     ):
         for _ in range(50):
