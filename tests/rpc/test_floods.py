@@ -27,6 +27,8 @@ _P99 = 250
 _TIGHT = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(100, 1))
 # They are no flood of frames but calls, and are answered.
 _SERVED = "requests"
+# Whoever resets the streams, the peer has made it so.
+_RESETS = ("HEADERS that are malformed", "RST_STREAM (rapid reset)", "resets by the server (MadeYouReset)")
 
 
 @pytest.mark.parametrize("kind", sorted(FLOODS.keys() - {_SERVED}))
@@ -43,6 +45,8 @@ async def test_a_flood_ends_its_connection(kind: str) -> None:
             nursery.cancel_scope.cancel()
     assert len(ended) == 1
     assert "Internal" not in ended[0].why
+    if kind in _RESETS:
+        assert ended[0].why == "too many resets"
 
 
 async def _send(stream: trio.SocketStream, begin: bytes, then: Iterator[bytes]) -> None:

@@ -73,16 +73,19 @@ def test_each_kind_of_frame_without_traffic_runs_out(kind: str, client_side: boo
         account.receive(frame, 1.0)
 
 
+@pytest.mark.parametrize("traffic", ["headers", "data"])
 @pytest.mark.parametrize("kind", [kind for kind in IDLE if kind not in ("resets", "settings", "continuations")])
-def test_traffic_pays_for_frames(kind: str) -> None:
+def test_traffic_pays_for_frames(kind: str, traffic: str) -> None:
     """A connection that carries calls runs out of nothing, though no time passes."""
     account = FrameAccount(LIMITS, 0.0, client_side=False)
     frame = IDLE[kind].serialize()
     for _ in range(1000):
         for _ in range(4):
             account.receive(frame, 0.0)
-        account.sent_headers()
-        account.sent_data(100)
+        if traffic == "headers":
+            account.sent_headers()
+        else:
+            account.sent_data(100)
 
 
 def test_data_by_the_byte_pays_back_less_than_it_costs() -> None:
