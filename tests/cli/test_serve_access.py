@@ -63,7 +63,7 @@ def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Pa
 
     code, _, errors = said(*at, "--token", reader, "delete", "team", "core")
     assert code == 1
-    assert errors.startswith("Error: Team core may not be written by you: no rule of yours covers all of it; ask for")
+    assert errors.startswith("Error: Team core may not be deleted by you: no rule of yours covers all of it; ask for")
     assert said(*at, "--token", reader, "list", "account")[0] == 2
     code, _, errors = said(*at, "types")
     assert (code, errors) == (1, f"Error: {server} shows you no types: {NO_TOKEN}\n")

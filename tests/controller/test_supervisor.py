@@ -67,6 +67,7 @@ class _EndsAtOnce:
         self.error = error
         self.began = trio.current_time()
         self.lease = None
+        self.answered = True
 
     async def run(self) -> None:
         await trio.lowlevel.checkpoint()

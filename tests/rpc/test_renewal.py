@@ -12,6 +12,7 @@ from grpclib import GRPCError
 from headway import rpc
 from headway.events import CertificateRefused, CertificateRenewed
 from headway.rpc import _tls
+from tests.helpers.secret_files import write_secret
 from tests.rpc.rpc_kit import ECHO, Text, served
 
 
@@ -33,7 +34,7 @@ class Pair:
         if certificate:
             self.certificate.write_bytes(b"".join(each.bytes() for each in self._issued.cert_chain_pems))
         if key:
-            self._issued.private_key_pem.write_to_path(str(self.key))
+            write_secret(self.key, self._issued.private_key_pem.bytes())
 
 
 async def _call(where: str, pair: Pair, **client: Path) -> None:
@@ -97,13 +98,13 @@ async def test_a_file_that_is_gone_changes_nothing(pair: Pair) -> None:
 async def test_renewed_authorities_of_clients_hold_for_the_next_client(pair: Pair, tmp_path: Path) -> None:
     """A certificate of the old authority is refused after that."""
     client = tmp_path / "client.pem"
-    pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.write_to_path(str(client))
+    write_secret(client, pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.bytes())
     async with served(tls=rpc.server_tls(pair.certificate, pair.key, client_ca=pair.ca)) as it:
         await _call(it.where, pair, certificate=client)
         pair.renew()
         with pytest.raises(GRPCError):
             await _call(it.where, pair, certificate=client)
-        pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.write_to_path(str(client))
+        write_secret(client, pair.authority.issue_cert("a-client").private_key_and_cert_chain_pem.bytes())
         await _call(it.where, pair, certificate=client)
 
 

@@ -108,6 +108,8 @@ class Run:
         self._phase: Phase = "starting"
         self._phase_began = trio.current_time()
         self._starting_revision = 0
+        # Whether an engine has granted this run its start.
+        self.answered = False
         self._recorded = 0
         self._progress = trio.lowlevel.ParkingLot()
 
@@ -161,6 +163,7 @@ class Run:
                     known.check()
             raised = await self._start()
             self._starting_revision = raised.position.revision
+            self.answered = True
             self._enter("priming")
             await self._prime(raised.position)
             deleted = await self._missed(raised)

@@ -84,7 +84,7 @@ class Supervisor:
             # Invariant: the run's nurseries have closed here, so nothing of it goes on beside the next one (C7).
             if run is not None:
                 self._owed, began = run.owed(), run.began
-                self._answered = self._answered or run.status().starting_revision > 0
+                self._answered = self._answered or run.answered
             if isinstance(error, NotHeadway) and not self._answered:
                 # Nobody would mend it by waiting. Once an engine has answered, what answers in its place may pass.
                 raise error
