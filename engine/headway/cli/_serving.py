@@ -13,13 +13,11 @@ from typing import NamedTuple
 import click
 import trio
 
-from headway._bounded_report import BoundedReport
 from headway.access import Authorizer, load_access
 from headway.cli._exits import Exit, fail
 from headway.controller import App
 from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, ManifestError
-from headway.events import HandlerFailed
 from headway.observe import Metrics, log_report, open_pages, reports
 from headway.rpc import Limits, ServerTls, open_forwarder
 
@@ -132,7 +130,6 @@ class Forwarding:
     async def serve(self) -> None:
         """Forward until cancelled."""
         report = log_report(verbose=self._verbose)
-        bounded = BoundedReport(report)
         try:
             async with (
                 open_forwarder(
@@ -141,7 +138,6 @@ class Forwarding:
                     upstream_tls=self._upstream_tls,
                     tls=self._tls,
                     limits=self._limits,
-                    report=lambda path, error: bounded(HandlerFailed, path=path, error=error),
                     notify=report,
                     insecure=self._insecure,
                 ) as server,
