@@ -23,7 +23,8 @@ from headway.events import ConnectionEnded
 from headway.rpc._addresses import named
 from headway.rpc._budget import Budget
 from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
-from headway.rpc._http2 import BoundedDecoder, CountingH2, Http2Connection, Http2Processor
+from headway.rpc._h2 import BoundedDecoder, CountingH2
+from headway.rpc._http2 import Http2Connection, Http2Processor
 from headway.rpc._limits import Flooded, Limits
 
 _FIRST_WINDOW = 65_535
