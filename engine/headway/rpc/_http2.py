@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -61,7 +62,7 @@ class Http2Stream(Stream):
         """grpclib's, with an inbox of our own."""
         super().init_stream(stream_id, connection)
         budget = connection.budget if isinstance(connection, Http2Connection) else None
-        self.buffer = Inbox(lambda size: connection.ack(stream_id, size), budget)
+        self.buffer = Inbox(partial(connection.ack, stream_id), budget)
 
     async def begin(
         self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor, *, end: bool = True
@@ -272,6 +273,8 @@ class Http2Processor(EventsProcessor):
             self.connection.h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
         self.calls += 1
+        # hpack's are a kind of tuples that Python's garbage collector looks through for as long as the call is open.
+        event.headers = [(name, value) for name, value in event.headers]
         super().process_request_received(event)
 
     def process_response_received(self, event: ResponseReceived) -> None:

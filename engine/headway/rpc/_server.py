@@ -48,22 +48,16 @@ def _nothing(_: str) -> None:
 
 
 class _VisitorCalls(Calls):
-    """The calls of a connection. They note when it is idle."""
+    """The calls of a connection, which they keep from being closed in favor of another one."""
 
-    def __init__(self, *args: Any, visitor: Visitor, admission: Admission) -> None:
+    def __init__(self, *args: Any, begun: Callable[[], None]) -> None:
         super().__init__(*args)
-        self._visitor = visitor
-        self._admission = admission
+        self._begun = begun
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
-        """Note that the connection is in use until the stream is released, and answer the call."""
-        self._admission.begin_call(self._visitor)
-
-        def release() -> None:
-            self._admission.end_call(self._visitor)
-            release_stream()
-
-        super().accept(stream, headers, release)
+        """Note that the connection is in use, and answer the call."""
+        self._begun()
+        super().accept(stream, headers, release_stream)
 
 
 class Server:
@@ -248,7 +242,12 @@ class Server:
 
     def _protocol(self, nursery: trio.Nursery, visitor: Visitor) -> Http2Protocol:
         calls = _VisitorCalls(
-            nursery, self._services, self._limits, self._report, self._wake, visitor=visitor, admission=self._admission
+            nursery,
+            self._services,
+            self._limits,
+            self._report,
+            functools.partial(self._call_ended, visitor),
+            begun=functools.partial(self._admission.begin_call, visitor),
         )
         return Http2Protocol(
             calls,
@@ -288,6 +287,10 @@ class Server:
         self._admission.leave(visitor)
         # It refers to the connection, which refers to the visitor. Without the cycle both are freed at once.
         visitor.end = _nothing
+
+    def _call_ended(self, visitor: Visitor) -> None:
+        self._admission.end_call(visitor)
+        self._wake()
 
     def _wake(self) -> None:
         self._changed.set()
