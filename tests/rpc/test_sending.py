@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +15,16 @@ import trio.testing
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived, TrailersReceived
+from hyperframe.frame import PingFrame, SettingsFrame
 
 from headway import rpc
+from headway.events import ConnectionEnded
 from headway.resource import encode
+from headway.rpc import Limits, Rate
 from headway.rpc._health import HealthCheckRequest
 from headway.rpc._sending import WindowQueue
 from headway.rpc._signal import Signal
+from tests.rpc.hostile_bytes import PREFACE
 from tests.rpc.rpc_kit import FLOOD, Text, served
 from tests.rpc.test_limits import HEADERS, Raw, connected
 
@@ -46,7 +52,7 @@ async def shut_window(raw: Raw) -> None:
     await raw.flush()
 
 
-async def until_heard(raw: Raw, kind: type, ids: list[int]) -> None:
+async def until_heard(raw: Raw, kind: type[Any], ids: list[int]) -> None:
     """Wait for an event of this kind on each of the streams."""
     missing = set(ids)
 
@@ -126,6 +132,23 @@ async def test_streams_with_a_shut_window_leave_the_connection_to_others() -> No
         await trio.testing.wait_all_tasks_blocked()
         assert sent.is_set()
         nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_reads_no_answers_to_its_pings_is_ended(tmp_path: Path) -> None:
+    """They wait in the server's memory, and no stream's window bounds them."""
+    ended: list[object] = []
+    limits = Limits(unsent=1000, pings=Rate(1_000_000, 1_000_000))
+    path = tmp_path / "socket"
+    pings = PREFACE + SettingsFrame(0).serialize() + PingFrame(0).serialize() * 1000
+    async with (
+        served([f"unix:{path}"], limits=limits, notify=ended.append),
+        await trio.open_unix_socket(path) as stream,
+    ):
+        with contextlib.suppress(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(pings)
+                pings = PingFrame(0).serialize() * 1000
+    assert ended == [ConnectionEnded("a Unix socket", "the peer does not read what it is sent")]
 
 
 async def test_a_client_that_leaves_many_streams_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from grpclib import GRPCError
 from hyperframe.frame import SettingsFrame
 
 import headway
 from headway import rpc
-from headway.events import ConnectionRefused, HandlerFailed
+from headway.events import ConnectionEnded, ConnectionRefused, HandlerFailed
 from headway.rpc import Limits
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
@@ -152,7 +153,8 @@ def _frames_before_settings() -> bytes:
 async def test_a_handshake_may_take_64_kib(over_tls: bool, tmp_path: Path) -> None:
     """A peer that sends more without an end of its handshake is closed."""
     server_tls, _ = _contexts(tmp_path, over_tls)
-    async with served(tls=server_tls, limits=Limits(handshake_timeout=60)) as it:
+    heard: list[object] = []
+    async with served(tls=server_tls, limits=Limits(handshake_timeout=60), notify=heard.append) as it:
         data = _endless_hello() if over_tls else _frames_before_settings()
         async with tcp(it.where) as stream:
             with trio.fail_after(20):
@@ -162,6 +164,12 @@ async def test_a_handshake_may_take_64_kib(over_tls: bool, tmp_path: Path) -> No
                     except trio.BrokenResourceError:
                         break
                 await until_closed(stream)
+        while it.server.connections:
+            await trio.testing.wait_all_tasks_blocked()
+    if not over_tls:
+        assert [event.why for event in heard if isinstance(event, ConnectionEnded)] == [
+            "the handshake is larger than 65536 bytes"
+        ]
 
 
 def _lines(lines: list[str], seconds: float) -> None:

@@ -265,11 +265,12 @@ class Http2Protocol(H2Protocol):
             self._notify(ConnectionEnded, peer=named(self._transport.get_extra_info("peername")), why=why)
 
     def _may_send_more(self, size: int) -> bool:
-        """True unless the peer has sent as much as a handshake may take, and still not its settings."""
+        """Return True unless the peer has sent more than a handshake may take, and still not its settings."""
+        self._unsettled += size
         if self._unsettled > self._limits.handshake_size:
+            self._say(f"the handshake is larger than {self._limits.handshake_size} bytes")
             self.give_up()
             return False
-        self._unsettled += size
         return True
 
     def _read_in_vain(self, size: int) -> None:

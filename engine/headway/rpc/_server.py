@@ -98,11 +98,6 @@ class Server:
         """The number of open connections, without those in their TLS handshake."""
         return len(self._connections)
 
-    @property
-    def most_connections(self) -> int:
-        """The most connections at once: `Limits.connections`, or fewer where the process has fewer descriptors."""
-        return self._admission.connections
-
     def report(self, path: str, error: BaseException) -> None:
         """Report a handler that raised something unexpected."""
         self._report(path, error)
