@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 import trio
+import trio.testing
 
 import headway
 from headway import events, rpc
@@ -89,10 +90,10 @@ async def another_grpc_server() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def offering(*services: type[ResourceService | OriginService]) -> AsyncIterator[str]:
+async def offering(*services: type[ResourceService | OriginService], listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
     """A server of ours that has these services over a store, and no other."""
     offered = rpc.Services(*(each(MemoryBackend(), registry()) for each in services), encoders=watch_encoders())
-    async with rpc.open_server(offered, ["127.0.0.1:0"]) as server:
+    async with rpc.open_server(offered, [listen]) as server:
         yield server.addresses[0]
 
 
@@ -280,3 +281,36 @@ async def test_server_that_took_the_place_of_an_engine_may_pass() -> None:
                 with pytest.raises(Unavailable, match="HTTP/1"):
                     await client.get(NOTE, "one")
             instead.scope.cancel()
+
+
+async def test_worker_that_stands_by_outlives_a_wrong_server_in_the_place_of_its_engine() -> None:
+    """An engine has answered it, though it has never run."""
+    awaited, ended = trio.Event(), trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, events.LeaseAwaited):
+            awaited.set()
+        elif isinstance(event, events.RunEnded) and isinstance(event.error, NotHeadway):
+            ended.set()
+
+    async def engine(scope: trio.CancelScope, task_status: trio.TaskStatus[str]) -> None:
+        with scope:
+            async with headway.open_engine("memory:", types(), listen=["127.0.0.1:0"], insecure=True) as it:
+                task_status.started(it.addresses[0])
+                await trio.sleep_forever()
+        stopped.set()
+
+    stopped, serving = trio.Event(), trio.CancelScope()
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            where = await nursery.start(engine, serving)
+            async with headway.open_workers(where, app(), process="web-1", report=lambda _: None) as first:
+                await first.wait_settled()
+                async with headway.open_workers(where, app(), process="web-2", report=report):
+                    await awaited.wait()
+                    serving.cancel()
+                    await stopped.wait()
+                    async with offering(OriginService, listen=where):
+                        await ended.wait()
+                        # Enough for the error to end the block, if it did.
+                        await trio.testing.wait_all_tasks_blocked()

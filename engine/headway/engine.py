@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from headway._bounded_report import BoundedReport
 from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
@@ -328,13 +327,7 @@ async def _listening(
 
     health = add_standard_services(services, registry, access)
     store.follow(lambda problem: health.set_all(serving=problem is None))
-    # Whoever may call a method that fails could else fill the log with it.
-    bounded = BoundedReport(notify)
-
-    def failed(path: str, error: BaseException) -> None:
-        bounded(HandlerFailed, path=path, error=error)
-
-    async with open_server(services, listen, tls=tls, limits=limits, report=failed, notify=notify) as server:
+    async with open_server(services, listen, tls=tls, limits=limits, notify=notify) as server:
         try:
             yield server.addresses
         finally:

@@ -9,6 +9,7 @@ import trio
 
 from tests.cli.terminal import Terminal, address
 from tests.rpc.hostile_bytes import PREFACE
+from tests.rpc.serving_kit import serving
 from tests.rpc.test_limits import until_closed
 from tests.rpc.test_strangers import SETTINGS, silent
 
@@ -62,3 +63,9 @@ async def test_a_limit_that_cannot_be_is_wrong_usage(terminal: Terminal) -> None
         done = await terminal("serve", *options)
         assert done.returncode == 2
         assert text in done.stderr
+
+
+async def test_more_connections_than_the_process_may_open_files_are_warned_of() -> None:
+    """The operator hears at the start what `ulimit -n` leaves of the number."""
+    async with serving("--max-connections", "5000", descriptors=256) as it:
+        assert "--max-connections 5000: at most 224" in await it.line("Warning")

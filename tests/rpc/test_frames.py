@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hyperframe.frame import (
     ContinuationFrame,
@@ -37,6 +39,18 @@ def test_frames_come_out_whole_however_they_arrive(step: int) -> None:
         while (frame := cutter.next()) is not None:
             cut.append(frame)
     assert (preface, cut, cutter.left) == (PREFACE, frames, 0)
+
+
+def test_what_has_been_given_out_is_not_held() -> None:
+    """A connection that goes silent would otherwise keep all of its last read, 64 KiB of it."""
+    frames = [PingFrame(0, opaque_data=b"12345678").serialize()] * 3
+    sent = b"".join(frames)
+    cutter = FrameCutter(1000, preface=False)
+    held = sys.getrefcount(sent)
+    cutter.feed(sent)
+    assert sys.getrefcount(sent) == held + 1
+    assert [cutter.next() for _ in range(4)] == [*frames, None]
+    assert sys.getrefcount(sent) == held
 
 
 def test_a_frame_too_large_is_refused_by_its_header() -> None:

@@ -51,6 +51,7 @@ def test_the_version_is_the_one_that_was_read() -> None:
         (protocol.EventsProcessor.close, ["self", "reason"]),
         (protocol.EventsProcessor.process, ["self", "event"]),
         (protocol.EventsProcessor.process_request_received, ["self", "event"]),
+        (protocol.EventsProcessor.process_window_updated, ["self", "event"]),
         (protocol.EventsProcessor.process_remote_settings_changed, ["self", "event"]),
         (protocol.EventsProcessor.process_stream_reset, ["self", "event"]),
         (protocol.H2Protocol.__init__, ["self", "handler", "config", "h2_config"]),

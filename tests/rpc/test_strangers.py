@@ -12,21 +12,18 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from grpclib import GRPCError
 from hyperframe.frame import SettingsFrame
 
 import headway
 from headway import rpc
-from headway._store_health import StoreHealth
-from headway.engine import _listening
-from headway.events import ConnectionRefused, HandlerFailed
-from headway.resource import Registry
+from headway.events import ConnectionEnded, ConnectionRefused, HandlerFailed
 from headway.rpc import Limits
-from headway.storage import MemoryBackend
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
 from tests.rpc.hostile_bytes import PREFACE
-from tests.rpc.rpc_kit import ECHO, FAIL, Echo, Text, certificates, served
+from tests.rpc.rpc_kit import ECHO, FAIL, Text, certificates, served
 from tests.rpc.serving_kit import serving
 from tests.rpc.test_limits import tcp, until_closed
 
@@ -120,22 +117,24 @@ async def test_a_client_whose_idle_connection_went_for_another_goes_on() -> None
 
 
 async def test_calls_that_fail_fill_no_log() -> None:
-    """A method that raises is reported once a second, however often it is called."""
-    heard: list[object] = []
-    health = StoreHealth(MemoryBackend(), [], heard.append)
+    """A method that raises is reported once a second, however often it is called, and every failure is counted."""
+    heard: list[HandlerFailed] = []
+    counted = trio.Event()
+
+    def notify(event: object) -> None:
+        assert isinstance(event, HandlerFailed)
+        heard.append(event)
+        if sum(1 + each.suppressed for each in heard) == 50:
+            counted.set()
+
     since = time.monotonic()
-    async with (
-        _listening(
-            rpc.Services(Echo()), Registry(), None, health, ["127.0.0.1:0"], None, heard.append, None
-        ) as addresses,
-        rpc.open_channel(addresses) as channel,
-    ):
+    async with served(notify=notify) as it, rpc.open_channel(it.where) as channel:
         for _ in range(50):
             with pytest.raises(GRPCError):
                 await channel.unary(FAIL, Text(text="unknown"), Text)
-    failed = [event for event in heard if isinstance(event, HandlerFailed)]
-    assert (failed[0].path, str(failed[0].error)) == (FAIL, "a secret of the server")
-    assert len(failed) <= time.monotonic() - since + 1
+        await counted.wait()
+    assert (heard[0].path, str(heard[0].error)) == (FAIL, "a secret of the server")
+    assert len(heard) <= time.monotonic() - since + 1
 
 
 def _endless_hello() -> bytes:
@@ -154,7 +153,8 @@ def _frames_before_settings() -> bytes:
 async def test_a_handshake_may_take_64_kib(over_tls: bool, tmp_path: Path) -> None:
     """A peer that sends more without an end of its handshake is closed."""
     server_tls, _ = _contexts(tmp_path, over_tls)
-    async with served(tls=server_tls, limits=Limits(handshake_timeout=60)) as it:
+    heard: list[object] = []
+    async with served(tls=server_tls, limits=Limits(handshake_timeout=60), notify=heard.append) as it:
         data = _endless_hello() if over_tls else _frames_before_settings()
         async with tcp(it.where) as stream:
             with trio.fail_after(20):
@@ -164,6 +164,12 @@ async def test_a_handshake_may_take_64_kib(over_tls: bool, tmp_path: Path) -> No
                     except trio.BrokenResourceError:
                         break
                 await until_closed(stream)
+        while it.server.connections:
+            await trio.testing.wait_all_tasks_blocked()
+    if not over_tls:
+        assert [event.why for event in heard if isinstance(event, ConnectionEnded)] == [
+            "the handshake is larger than 65536 bytes"
+        ]
 
 
 def _lines(lines: list[str], seconds: float) -> None:

@@ -13,15 +13,13 @@ from typing import NamedTuple
 import click
 import trio
 
-from headway._bounded_report import BoundedReport
 from headway.access import Authorizer, load_access
 from headway.cli._exits import Exit, fail
 from headway.controller import App
 from headway.engine import Engine, open_engine
 from headway.errors import DeclarationError, ManifestError
-from headway.events import HandlerFailed
 from headway.observe import Metrics, log_report, open_pages, reports
-from headway.rpc import Limits, ServerTls, open_forwarder
+from headway.rpc import Limits, ServerTls, free_descriptors, open_forwarder
 
 
 class ProcessOptions(NamedTuple):
@@ -88,7 +86,7 @@ class Serving:
                 if access is not None and self._access is not None:
                     files[self._access] = functools.partial(_replace, access, self._access)
                 await nursery.start(_read_again, files)
-                _announce(engine.addresses, pages)
+                _announce(engine.addresses, self._limits, pages)
                 await trio.sleep_forever()
         except (OSError, DeclarationError) as error:
             fail(Exit.REFUSED, f"Error: {error}")
@@ -132,7 +130,6 @@ class Forwarding:
     async def serve(self) -> None:
         """Forward until cancelled."""
         report = log_report(verbose=self._verbose)
-        bounded = BoundedReport(report)
         try:
             async with (
                 open_forwarder(
@@ -141,22 +138,28 @@ class Forwarding:
                     upstream_tls=self._upstream_tls,
                     tls=self._tls,
                     limits=self._limits,
-                    report=lambda path, error: bounded(HandlerFailed, path=path, error=error),
                     notify=report,
                     insecure=self._insecure,
                 ) as server,
                 trio.open_nursery() as nursery,
             ):
                 await nursery.start(_read_again, _of_certificate(self._tls))
-                _announce(server.addresses)
+                _announce(server.addresses, self._limits)
                 await trio.sleep_forever()
         except OSError as error:
             fail(Exit.REFUSED, f"Error: {error}")
 
 
-def _announce(addresses: Sequence[str], pages: str | None = None) -> None:
+def _announce(addresses: Sequence[str], limits: Limits, pages: str | None = None) -> None:
     for each in addresses:
         click.echo(f"listening on {each}")
+    most = free_descriptors()
+    if most is not None and most < limits.connections and limits.connections != Limits().connections:
+        click.echo(
+            f"Warning: --max-connections {limits.connections}: at most {most} are open at once, because the process "
+            "may not open more files. Raise `ulimit -n`",
+            err=True,
+        )
     if pages is not None:
         click.echo(f"metrics and health at http://{pages}/metrics, /healthz and /readyz")
     sys.stdout.flush()

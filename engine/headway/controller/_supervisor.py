@@ -104,6 +104,8 @@ class Supervisor:
         return self.run is None and self._leading is not None and bool(self._leading.leader)
 
     def _stand_by(self) -> None:
+        # An engine has said who leads. It may be long until there is a run here.
+        self._answered = True
         # What comes from now on is the leader's to do, and the store's history tells the next run here what it left:
         # feeds that nobody reads would only grow.
         for _, subscription in self._owed.subscriptions:

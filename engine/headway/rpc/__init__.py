@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from headway.rpc._described import DescribedFiles as DescribedFiles
     from headway.rpc._forward import open_forwarder as open_forwarder
     from headway.rpc._health import Health as Health
+    from headway.rpc._listener import free_descriptors as free_descriptors
     from headway.rpc._open_streams import OpenStreams as OpenStreams
     from headway.rpc._reflection import Reflection as Reflection
     from headway.rpc._remote import Duplex as Duplex
@@ -61,6 +62,7 @@ _LATER = {
     "Server": "_server",
     "ServerTls": "_tls",
     "client_tls": "_tls",
+    "free_descriptors": "_listener",
     "open_channel": "_remote",
     "open_forwarder": "_forward",
     "open_server": "_server",

@@ -48,6 +48,11 @@ def address(text: str) -> Address:
     raise InvalidArgument(f"{text!r} is no address; write '127.0.0.1:9000', '[::1]:9000' or 'unix:/path/to/socket'")
 
 
+def named(peer: object) -> str:
+    """Return the address of an accepted socket as text."""
+    return str(Address(peer[0], peer[1], "")) if isinstance(peer, tuple) else "a Unix socket"
+
+
 def addresses(text: str | Iterable[str]) -> list[Address]:
     """Read addresses, separated by commas where they are one string."""
     parts = text.split(",") if isinstance(text, str) else text

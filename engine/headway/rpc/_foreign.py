@@ -12,8 +12,8 @@ EXPECTS_TLS = "it expects TLS: give tls=headway.rpc.client_tls(...)"
 _FRAME_HEAD = 9
 _SETTINGS, _GOAWAY = 4, 7
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-# A proxy says so of a server behind it that is starting, or busy.
-_PASSING = (b"429", b"502", b"503", b"504")
+# A proxy says so of a server behind it that is starting, busy or failing. 501 and 505 are about HTTP itself.
+_PASSING = (b"408", b"429", b"500", b"502", b"503", b"504")
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 _NOT_FOR_HTTP2 = ("TLSV1_ALERT_NO_APPLICATION_PROTOCOL", "NO_APPLICATION_PROTOCOL")
 

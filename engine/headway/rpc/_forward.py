@@ -202,8 +202,7 @@ async def open_forwarder(
         limits: what clients are held to.
         grace: seconds that calls have to finish when the block ends; streams end at once.
         connect_timeout: seconds for a connection to one endpoint.
-        report: hears of what should not have happened.
-        notify: is called with the events of the server, as `open_server` does.
+        report, notify: as of `open_server`.
         insecure: pass tokens on to other hosts over plain TCP, too. Otherwise a call that bears one is refused with
             FAILED_PRECONDITION where the server that is asked is another host, and ``upstream_tls`` is not given.
 
@@ -211,19 +210,18 @@ async def open_forwarder(
     """
     wanted = addresses(endpoints)
     plain_text = None if insecure else plain_text_host(wanted, upstream_tls)
-    hear = report or _ignore
+
+    def failed(path: str, error: BaseException) -> None:
+        # Nothing is carried before the server is there.
+        server.report(path, error)
 
     async def closing(_: Carrier) -> None:
         await pool.close()
 
-    async with open_carrier(hear, closing) as carrier:
-        pool = Pool(carrier, wanted, upstream_tls, server_name, UPSTREAM_LIMITS, connect_timeout, hear, patient=False)
+    async with open_carrier(failed, closing) as carrier:
+        pool = Pool(carrier, wanted, upstream_tls, server_name, UPSTREAM_LIMITS, connect_timeout, failed, patient=False)
         services = Services(otherwise=Forwarder(pool, plain_text).answer)
         async with open_server(
-            services, listen, tls=tls, limits=limits, grace=grace, report=hear, notify=notify
+            services, listen, tls=tls, limits=limits, grace=grace, report=report, notify=notify
         ) as server:
             yield server
-
-
-def _ignore(path: str, error: BaseException) -> None:
-    """Report to nobody."""

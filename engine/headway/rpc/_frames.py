@@ -69,8 +69,9 @@ class FrameCutter:
         if left < size:
             return None
         self._at = at + size
-        if size == len(data):
-            return data
+        if self._at == len(data):
+            # Nothing of it is left: a connection that goes silent must not keep all of its last read.
+            self.clear()
         return data[at : at + size]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -24,19 +25,18 @@ from h2.events import (
     ResponseReceived,
     StreamReset,
     TrailersReceived,
+    WindowUpdated,
 )
 from h2.exceptions import ProtocolError, TooManyStreamsError
-from hpack import Decoder, HPACKDecodingError
 
 from headway.rpc._budget import Budget
 from headway.rpc._frames import FrameAccount
 from headway.rpc._headers import malformed_request, malformed_response, malformed_trailers
 from headway.rpc._inbox import Inbox
 from headway.rpc._limits import Limits
+from headway.rpc._sending import HalfOf, WhileOpen, WindowQueue
 from headway.rpc._signal import Signal
 
-# To the least size that the table has had, and to the one that it has now (RFC 7541, section 4.2).
-_RESIZES = 2
 _ENDED_AT_ONCE = 16
 
 
@@ -44,12 +44,14 @@ class Http2Stream(Stream):
     """One call on a connection. Its coroutines are Trio's."""
 
     buffer: Inbox  # type: ignore[assignment]  # what grpclib has there is asyncio's
+    connection: Http2Connection
+    window_updated: Signal  # type: ignore[assignment]  # likewise
 
     def __init__(
         self, connection: Http2Connection, h2: H2Connection, transport: Any, *, stream_id: int | None = None
     ) -> None:
         super().__init__(connection, h2, transport, stream_id=stream_id)
-        self.window_updated = Signal()  # type: ignore[assignment]
+        self.window_updated = Signal()
         self.headers_received = Signal()  # type: ignore[assignment]
         self.trailers_received = Signal()  # type: ignore[assignment]
         self.refused = False
@@ -60,7 +62,7 @@ class Http2Stream(Stream):
         """grpclib's, with an inbox of our own."""
         super().init_stream(stream_id, connection)
         budget = connection.budget if isinstance(connection, Http2Connection) else None
-        self.buffer = Inbox(lambda size: connection.ack(stream_id, size), budget)
+        self.buffer = Inbox(partial(connection.ack, stream_id), budget)
 
     async def begin(
         self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor, *, end: bool = True
@@ -105,6 +107,30 @@ class Http2Stream(Stream):
         self._h2_connection.send_data(self.id, data)
         return True
 
+    async def send_data(self, data: bytes, end_stream: bool = False) -> None:
+        """Send as much at once as the peer's windows allow, until all is sent. (In place of grpclib's, whose streams
+        all wake whenever the window of their connection opens.)
+        """
+        h2, id = self._h2_connection, self.id
+        assert id is not None
+        connection, sent = self.connection, 0
+        try:
+            while True:
+                await connection.write_ready.wait()
+                window = h2.local_flow_control_window(id)
+                if window <= 0:
+                    await connection.window.wait(self.window_updated)
+                    continue
+                piece = data[sent : sent + min(window, h2.max_outbound_frame_size)]
+                sent += len(piece)
+                last = sent == len(data)
+                h2.send_data(id, piece, end_stream=end_stream and last)
+                self._transport.write(h2.data_to_send())
+                if last:
+                    return
+        finally:
+            connection.window.pass_on()
+
     @property
     def writable(self) -> bool:
         """Whether anything sent now would still reach the peer."""
@@ -120,43 +146,8 @@ class Http2Stream(Stream):
     def __terminated__(self, reason: str) -> None:
         error = StreamTerminatedError(reason)
         for signal in (self.window_updated, self.headers_received, self.trailers_received):
-            signal.fail(error)  # type: ignore[attr-defined]
+            signal.fail(error)  # type: ignore[union-attr]
         self.buffer.fail(error)
-
-
-class BoundedDecoder(Decoder):
-    """hpack's decoder, which takes no more resizes of its table than a block may have. It would take ten thousand,
-    a microsecond each.
-    """
-
-    _resizes = 0
-
-    def decode(self, data: bytes, raw: bool = False) -> Any:
-        """hpack's."""
-        self._resizes = 0
-        return super().decode(data, raw)
-
-    def _update_encoding_context(self, data: Any) -> int:
-        self._resizes += 1
-        if self._resizes > _RESIZES:
-            raise HPACKDecodingError(f"more than {_RESIZES} resizes of the table in one header block")
-        return super()._update_encoding_context(data)
-
-
-class CountingH2(H2Connection):
-    """h2's state machine, which tells the peer's account of each frame that carries an answer or a call."""
-
-    account: FrameAccount
-
-    def send_headers(self, stream_id: int, headers: Any, end_stream: bool = False, *priority: Any, **more: Any) -> None:
-        """h2's."""
-        super().send_headers(stream_id, headers, end_stream, *priority, **more)
-        self.account.sent_headers()
-
-    def send_data(self, stream_id: int, data: Any, end_stream: bool = False, pad_length: int | None = None) -> None:
-        """h2's."""
-        super().send_data(stream_id, data, end_stream, pad_length)
-        self.account.sent_data(len(data))
 
 
 class Http2Connection(Connection):
@@ -169,6 +160,8 @@ class Http2Connection(Connection):
         self.write_ready = Signal(is_set=True)  # type: ignore[assignment]
         self.stream_close_waiter = Signal()  # type: ignore[assignment]
         self.settings_received = Signal()
+        self.window = WindowQueue(connection)
+        self._for_streams: WhileOpen | None = WhileOpen(transport)
         self.closed = trio.Event()
         self.limits = limits
         self.budget = budget
@@ -184,7 +177,7 @@ class Http2Connection(Connection):
 
     def create_stream(self, *, stream_id: int | None = None, wrapper: Any = None) -> Http2Stream:  # noqa: ARG002
         """grpclib's, of our class."""
-        return Http2Stream(self, self._connection, self._transport, stream_id=stream_id)
+        return Http2Stream(self, self._connection, self._for_streams, stream_id=stream_id)
 
     def initialize(self) -> None:
         """grpclib starts its keepalive here, on timers of asyncio; ours is a task (`Http2Protocol`)."""
@@ -207,25 +200,14 @@ class Http2Connection(Connection):
         TLS asyncio's transport does likewise, with its close_notify.)
         """
         if hasattr(self, "_transport") and not self.h2.config.client_side and self._transport.can_write_eof():
-            self._transport = _HalfOf(self._transport)  # type: ignore[assignment]  # all that is still called is `close`
+            self._transport = HalfOf(self._transport)  # type: ignore[assignment]  # all that is still called is `close`
         super().close()
+        # It refers to the transport, which refers to this.
+        self._for_streams = None
         self.closed.set()
         error = StreamTerminatedError("Connection closed")
         for signal in (self.write_ready, self.stream_close_waiter, self.settings_received):
             signal.fail(error)  # type: ignore[union-attr]
-
-
-class _HalfOf:
-    """A transport of which `close` closes our half."""
-
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
-
-    def close(self) -> None:
-        if not self._transport.is_closing():
-            # The peer may have reset the connection, which its reader has not been told yet.
-            with contextlib.suppress(OSError):
-                self._transport.write_eof()
 
 
 class Http2Processor(EventsProcessor):
@@ -291,6 +273,8 @@ class Http2Processor(EventsProcessor):
             self.connection.h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
         self.calls += 1
+        # hpack's are a kind of tuples that Python's garbage collector looks through for as long as the call is open.
+        event.headers = [(name, value) for name, value in event.headers]
         super().process_request_received(event)
 
     def process_response_received(self, event: ResponseReceived) -> None:
@@ -333,6 +317,13 @@ class Http2Processor(EventsProcessor):
         stream = self.streams.get(event.stream_id)
         if stream is not None and stream.buffer.open:  # type: ignore[attr-defined]  # our `Inbox`
             self._account.took(len(event.data))
+
+    def process_window_updated(self, event: WindowUpdated) -> None:
+        """grpclib's, which wakes every stream when the window of the connection opens."""
+        if event.stream_id:
+            super().process_window_updated(event)
+        else:
+            self.connection.window.pass_on()
 
     def process_remote_settings_changed(self, event: RemoteSettingsChanged) -> None:
         """grpclib's, and wake who waits for the first ones, or for more streams."""

@@ -20,9 +20,11 @@ from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
 from headway._bounded_report import BoundedReport
 from headway.events import ConnectionEnded
+from headway.rpc._addresses import named
 from headway.rpc._budget import Budget
 from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
-from headway.rpc._http2 import BoundedDecoder, CountingH2, Http2Connection, Http2Processor
+from headway.rpc._h2 import BoundedDecoder, CountingH2
+from headway.rpc._http2 import Http2Connection, Http2Processor
 from headway.rpc._limits import Flooded, Limits
 
 _FIRST_WINDOW = 65_535
@@ -260,16 +262,15 @@ class Http2Protocol(H2Protocol):
     def _say(self, why: str) -> None:
         """Report that this end ends the connection."""
         if self._notify is not None:
-            peer = self._transport.get_extra_info("peername")
-            where = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
-            self._notify(ConnectionEnded, peer=where, why=why)
+            self._notify(ConnectionEnded, peer=named(self._transport.get_extra_info("peername")), why=why)
 
     def _may_send_more(self, size: int) -> bool:
-        """True unless the peer has sent as much as a handshake may take, and still not its settings."""
+        """Return True unless the peer has sent more than a handshake may take, and still not its settings."""
+        self._unsettled += size
         if self._unsettled > self._limits.handshake_size:
+            self._say(f"the handshake is larger than {self._limits.handshake_size} bytes")
             self.give_up()
             return False
-        self._unsettled += size
         return True
 
     def _read_in_vain(self, size: int) -> None:

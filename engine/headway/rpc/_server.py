@@ -16,8 +16,8 @@ from grpclib.protocol import Stream
 
 from headway import events
 from headway._bounded_report import BoundedReport
-from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused
-from headway.rpc._addresses import Address, address
+from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused, HandlerFailed
+from headway.rpc._addresses import Address, address, named
 from headway.rpc._admission import Admission, Visitor, peer_of
 from headway.rpc._budget import Budget
 from headway.rpc._calls import Calls
@@ -47,32 +47,17 @@ def _nothing(_: str) -> None:
     """Close a connection that is gone."""
 
 
-def _named(address: object) -> str:
-    """Return an accepted socket's address as text."""
-    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "a Unix socket"
-
-
-def _ignore(path: str, error: BaseException) -> None:
-    """Report to nobody."""
-
-
 class _VisitorCalls(Calls):
-    """The calls of a connection. They note when it is idle."""
+    """The calls of a connection, which they keep from being closed in favor of another one."""
 
-    def __init__(self, *args: Any, visitor: Visitor, admission: Admission) -> None:
+    def __init__(self, *args: Any, begun: Callable[[], None]) -> None:
         super().__init__(*args)
-        self._visitor = visitor
-        self._admission = admission
+        self._begun = begun
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
-        """Note that the connection is in use until the stream is released, and answer the call."""
-        self._admission.begin_call(self._visitor)
-
-        def release() -> None:
-            self._admission.end_call(self._visitor)
-            release_stream()
-
-        super().accept(stream, headers, release)
+        """Note that the connection is in use, and answer the call."""
+        self._begun()
+        super().accept(stream, headers, release_stream)
 
 
 class Server:
@@ -82,11 +67,13 @@ class Server:
         addresses: where it listens, with the ports that it was given.
     """
 
-    def __init__(self, services: Services, limits: Limits, report: Report, grace: float, notify: events.Report) -> None:
+    def __init__(
+        self, services: Services, limits: Limits, report: Report | None, grace: float, notify: events.Report
+    ) -> None:
         self.addresses: list[str] = []
         self._services = services
         self._limits = limits
-        self._report = report
+        self._report = report or self._failed
         self._tell = notify
         self._notify = BoundedReport(notify)
         # Held by the connection that goes on with what it has been sent.
@@ -111,10 +98,13 @@ class Server:
         """The number of open connections, without those in their TLS handshake."""
         return len(self._connections)
 
-    @property
-    def most_connections(self) -> int:
-        """The most connections at once: `Limits.connections`, or fewer where the process has fewer descriptors."""
-        return self._admission.connections
+    def report(self, path: str, error: BaseException) -> None:
+        """Report a handler that raised something unexpected."""
+        self._report(path, error)
+
+    def _failed(self, path: str, error: BaseException) -> None:
+        # Whoever may call a method that fails could otherwise fill the log with it.
+        self._notify(HandlerFailed, path=path, error=error)
 
     async def report_rest(self) -> NoReturn:
         """Report what peers caused and was left out, once it is due, until cancelled."""
@@ -153,7 +143,7 @@ class Server:
         why = self._admission.enter(visitor, scarce=is_scarce(connection.fileno()))
         if why:
             connection.close()
-            self._notify(ConnectionRefused, peer=_named(address), why=why)
+            self._notify(ConnectionRefused, peer=named(address), why=why)
             return
         protocol = self._protocol(carrier.nursery, visitor)
         beneath: Any = protocol
@@ -176,7 +166,7 @@ class Server:
                 protocol.say_goodbye()
             transport.abort()
             if not self._stopping:
-                self._notify(ConnectionRefused, peer=_named(address), why=why)
+                self._notify(ConnectionRefused, peer=named(address), why=why)
 
         visitor.end = end
         self._knocked.set()
@@ -247,7 +237,12 @@ class Server:
 
     def _protocol(self, nursery: trio.Nursery, visitor: Visitor) -> Http2Protocol:
         calls = _VisitorCalls(
-            nursery, self._services, self._limits, self._report, self._wake, visitor=visitor, admission=self._admission
+            nursery,
+            self._services,
+            self._limits,
+            self._report,
+            functools.partial(self._call_ended, visitor),
+            begun=functools.partial(self._admission.begin_call, visitor),
         )
         return Http2Protocol(
             calls,
@@ -288,6 +283,10 @@ class Server:
         # It refers to the connection, which refers to the visitor. Without the cycle both are freed at once.
         visitor.end = _nothing
 
+    def _call_ended(self, visitor: Visitor) -> None:
+        self._admission.end_call(visitor)
+        self._wake()
+
     def _wake(self) -> None:
         self._changed.set()
 
@@ -300,7 +299,7 @@ async def open_server(
     tls: ssl.SSLContext | None = None,
     limits: Limits | None = None,
     grace: float = 5.0,
-    report: Report = _ignore,
+    report: Report | None = None,
     notify: events.Report = events.ignore,
 ) -> AsyncIterator[Server]:
     """``async with open_server(services, ["127.0.0.1:0", "unix:/run/headway.sock"]) as server: server.addresses``
@@ -313,7 +312,8 @@ async def open_server(
         tls: for the TCP addresses, as `server_tls` makes it. A certificate of that kind that is renewed on disk is used
             without a restart. A Unix socket is guarded by its file's permissions.
         limits: what clients are held to.
-        report: hears, with the method's path, of handlers that raised something unexpected.
+        report: is called with the method's path when a handler has raised something unexpected. Unless given, that is
+            a `HandlerFailed` event.
         notify: is called with the events of `headway.events` that peers cause, each kind at most once a second.
 
     Raises InvalidArgument for an address that is none, OSError for one that can't be had.
@@ -322,7 +322,7 @@ async def open_server(
     if tls is not None:
         speaking_http2(tls)
     server = Server(services, limits or Limits(), report, grace, notify)
-    async with open_carrier(report, server.stop) as carrier:
+    async with open_carrier(server.report, server.stop) as carrier:
         with trio.fail_after(_LISTEN_TIMEOUT):
             for each in wanted:
                 await server.listen(carrier, each, None if each.path else tls)

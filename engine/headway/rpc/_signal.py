@@ -17,7 +17,9 @@ class Signal:
     def __init__(self, *, is_set: bool = False) -> None:
         self._set = is_set
         self._failure: Exception | None = None
-        self._lot = trio.lowlevel.ParkingLot()
+        # Made when somebody waits, which most never do: a call has four signals, and Python's garbage collector looks
+        # through all that an open call keeps.
+        self._lot: trio.lowlevel.ParkingLot | None = None
 
     @property
     def failure(self) -> Exception | None:
@@ -31,7 +33,7 @@ class Signal:
     def set(self) -> None:
         """Let everyone go who waits."""
         self._set = True
-        self._lot.unpark_all()
+        self._wake()
 
     def clear(self) -> None:
         """Let them wait from now on."""
@@ -41,7 +43,7 @@ class Signal:
         """Raise ``error`` from every wait, from now on. The first one stays."""
         if self._failure is None:
             self._failure = error
-        self._lot.unpark_all()
+        self._wake()
 
     async def wait(self) -> None:
         """Until set. Not a checkpoint when there is nothing to wait for."""
@@ -51,4 +53,10 @@ class Signal:
                 raise type(self._failure)(*self._failure.args)
             if self._set:
                 return
+            if self._lot is None:
+                self._lot = trio.lowlevel.ParkingLot()
             await self._lot.park()
+
+    def _wake(self) -> None:
+        if self._lot is not None:
+            self._lot.unpark_all()

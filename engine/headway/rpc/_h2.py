@@ -1,0 +1,48 @@
+"""h2's state machine and hpack's decoder with bounds that they don't have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from h2.connection import H2Connection
+from hpack import Decoder, HPACKDecodingError
+
+from headway.rpc._frames import FrameAccount
+
+# To the least size that the table has had, and to the one that it has now (RFC 7541, section 4.2).
+_RESIZES = 2
+
+
+class BoundedDecoder(Decoder):
+    """hpack's decoder, which takes no more resizes of its table than a block may have. It would take ten thousand,
+    a microsecond each.
+    """
+
+    _resizes = 0
+
+    def decode(self, data: bytes, raw: bool = False) -> Any:
+        """hpack's."""
+        self._resizes = 0
+        return super().decode(data, raw)
+
+    def _update_encoding_context(self, data: Any) -> int:
+        self._resizes += 1
+        if self._resizes > _RESIZES:
+            raise HPACKDecodingError(f"more than {_RESIZES} resizes of the table in one header block")
+        return super()._update_encoding_context(data)
+
+
+class CountingH2(H2Connection):
+    """h2's state machine, which tells the peer's account of each frame that carries an answer or a call."""
+
+    account: FrameAccount
+
+    def send_headers(self, stream_id: int, headers: Any, end_stream: bool = False, *priority: Any, **more: Any) -> None:
+        """h2's."""
+        super().send_headers(stream_id, headers, end_stream, *priority, **more)
+        self.account.sent_headers()
+
+    def send_data(self, stream_id: int, data: Any, end_stream: bool = False, pad_length: int | None = None) -> None:
+        """h2's."""
+        super().send_data(stream_id, data, end_stream, pad_length)
+        self.account.sent_data(len(data))

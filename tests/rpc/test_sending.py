@@ -1,0 +1,181 @@
+"""What a server sends waits for the window of its connection by turns, and is dropped when the connection is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, ResponseReceived, TrailersReceived
+from hyperframe.frame import PingFrame, SettingsFrame
+
+from headway import rpc
+from headway.events import ConnectionEnded
+from headway.resource import encode
+from headway.rpc import Limits, Rate
+from headway.rpc._health import HealthCheckRequest
+from headway.rpc._sending import WindowQueue
+from headway.rpc._signal import Signal
+from tests.rpc.hostile_bytes import PREFACE
+from tests.rpc.rpc_kit import FLOOD, Text, served
+from tests.rpc.test_limits import HEADERS, Raw, connected
+
+WATCH = "/grpc.health.v1.Health/Watch"
+
+
+async def begin(raw: Raw, path: str, message: bytes) -> int:
+    """Open a call and return the number of its stream."""
+    id = raw.h2.get_next_available_stream_id()
+    raw.h2.send_headers(id, [(name, path if name == ":path" else value) for name, value in HEADERS])
+    raw.h2.send_data(id, rpc.framed(message), end_stream=True)
+    await raw.flush()
+    return id
+
+
+async def shut_window(raw: Raw) -> None:
+    """Have the server send until the window of the connection is shut."""
+    id, left = await begin(raw, FLOOD, encode(Text())), 65_535
+    while left:
+        events, raw.events = raw.events, []
+        left -= sum(event.flow_controlled_length for event in events if isinstance(event, DataReceived))
+        if left:
+            raw.events += raw.h2.receive_data(await raw.stream.receive_some(65_536))
+    raw.h2.reset_stream(id)
+    await raw.flush()
+
+
+async def until_heard(raw: Raw, kind: type[Any], ids: list[int]) -> None:
+    """Wait for an event of this kind on each of the streams."""
+    missing = set(ids)
+
+    def last(event: Any) -> bool:
+        if isinstance(event, kind):
+            missing.discard(event.stream_id)
+        return not missing
+
+    assert await raw.until(last) is not None
+
+
+async def test_a_window_of_one_byte_wakes_a_few_streams_and_not_all() -> None:
+    """Otherwise each frame of a dozen bytes would run a thousand tasks."""
+    h2 = H2Connection(H2Configuration(client_side=False))
+    h2.outbound_flow_control_window = 0
+    queue, woken = WindowQueue(h2), 0
+
+    async def send() -> None:
+        nonlocal woken
+        try:
+            while True:
+                await queue.wait(Signal())
+                woken += 1
+                h2.outbound_flow_control_window = 0
+        finally:
+            queue.pass_on()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(1000):
+            nursery.start_soon(send)
+        await trio.testing.wait_all_tasks_blocked()
+        for opened in range(1, 4):
+            h2.outbound_flow_control_window = 1
+            queue.pass_on()
+            await trio.testing.wait_all_tasks_blocked()
+            assert opened <= woken <= opened * 16
+        nursery.cancel_scope.cancel()
+
+
+async def test_every_stream_goes_on_when_the_window_opens() -> None:
+    """Though the streams that were woken first are canceled before they have sent."""
+    async with served() as it, connected(it.where) as raw:
+        await shut_window(raw)
+        ids = [await begin(raw, WATCH, encode(HealthCheckRequest(service=""))) for _ in range(90)]
+        await until_heard(raw, ResponseReceived, ids)
+        raw.h2.increment_flow_control_window(1)
+        for id in ids[:20]:
+            raw.h2.reset_stream(id)
+        raw.h2.increment_flow_control_window(10_000)
+        await raw.flush()
+        await until_heard(raw, DataReceived, ids[20:])
+
+
+async def test_streams_with_a_shut_window_leave_the_connection_to_others() -> None:
+    """A stream that is woken and may not send passes the window on."""
+    h2 = H2Connection(H2Configuration(client_side=False))
+    h2.outbound_flow_control_window = 0
+    queue, sent = WindowQueue(h2), trio.Event()
+
+    async def wait_twice() -> None:
+        updated = Signal()
+        for _ in range(2):
+            await queue.wait(updated)
+
+    async def send() -> None:
+        await queue.wait(Signal())
+        sent.set()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(40):
+            nursery.start_soon(wait_twice)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(send)
+        await trio.testing.wait_all_tasks_blocked()
+        h2.outbound_flow_control_window = 1
+        queue.pass_on()
+        await trio.testing.wait_all_tasks_blocked()
+        assert sent.is_set()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_reads_no_answers_to_its_pings_is_ended(tmp_path: Path) -> None:
+    """They wait in the server's memory, and no stream's window bounds them."""
+    ended: list[object] = []
+    limits = Limits(unsent=1000, pings=Rate(1_000_000, 1_000_000))
+    path = tmp_path / "socket"
+    pings = PREFACE + SettingsFrame(0).serialize() + PingFrame(0).serialize() * 1000
+    async with (
+        served([f"unix:{path}"], limits=limits, notify=ended.append),
+        await trio.open_unix_socket(path) as stream,
+    ):
+        with contextlib.suppress(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(pings)
+                pings = PingFrame(0).serialize() * 1000
+    assert ended == [ConnectionEnded("a Unix socket", "the peer does not read what it is sent")]
+
+
+async def test_a_client_that_leaves_many_streams_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio would warn of each write to a connection that is lost."""
+    caplog.set_level(logging.WARNING, "asyncio")
+    async with served() as it:
+        async with connected(it.where) as raw:
+            raw.h2.local_settings.max_concurrent_streams = 1000
+            ids = [await begin(raw, WATCH, encode(HealthCheckRequest(service=""))) for _ in range(100)]
+            await until_heard(raw, DataReceived, ids)
+            raw.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            raw.stream.socket.close()
+            # All of them send before the server has heard of the reset.
+            it.health.set_all(serving=False)
+        while it.server.connections:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_a_stream_ends_well_after_it_has_waited_for_a_window() -> None:
+    """Its trailers come behind its data."""
+    async with served() as it, connected(it.where) as raw:
+        await shut_window(raw)
+        id = await begin(raw, "/test.Echo/Count", encode(Text(text="3")))
+        await until_heard(raw, ResponseReceived, [id])
+        it.echo.release.set()
+        raw.h2.increment_flow_control_window(1)
+        raw.h2.increment_flow_control_window(10_000)
+        await raw.flush()
+        await until_heard(raw, TrailersReceived, [id])
