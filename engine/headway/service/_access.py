@@ -155,10 +155,6 @@ class Access:
             refused.status, f"{resource_id(stored.id)}: what is stored forbids it, and may not be read by you"
         )
 
-    def shown(self, resources: list[pb.Resource]) -> list[pb.Resource]:
-        """Those of them that may be read."""
-        return resources if self._authorizer is None else [each for each in resources if self.shows(each)]
-
 
 def _denied(message: str) -> GRPCError:
     return GRPCError(Status.PERMISSION_DENIED, message)
