@@ -73,12 +73,12 @@ class Kept:
             head = _RESOURCES + _varint(len(body))
             held += (head, body)
             size += len(head) + len(body)
+            total += len(head) + len(body)
+            if self._most is not None and total > self._most:
+                raise self._exhausted()
             if size >= PIECE:
                 pieces.append(b"".join(held))
-                total += size
                 held, size = [], 0
-                if self._most is not None and total > self._most:
-                    raise self._exhausted()
             if index % TURN == 0:
                 await trio.lowlevel.checkpoint()
         reply.resources = []
