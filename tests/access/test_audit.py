@@ -119,7 +119,7 @@ async def test_denied_call_names_its_caller_and_what_was_asked() -> None:
             await client.read(TEAM, "core")
     (event,) = server.events
     assert isinstance(event, CallDenied)
-    assert event.caller == "anonymous"
+    assert (event.caller, event.what) == ("anonymous", "use of staff.v1.Team")
     assert server.counted("calls_denied") == {"anonymous": 1.0, "token": 0.0}
 
 

@@ -211,6 +211,38 @@ async def test_an_acquire_whose_answer_is_lost_is_sent_again_and_has_a_higher_te
     assert [type(event) for event in world.heard].count(events.LeaseDelayed) == 3
 
 
+@pytest.mark.parametrize("fault", [Fault.SILENT, Fault.LOST])
+async def test_a_lease_that_was_granted_to_a_canceled_request_is_given_back(
+    autojump_clock: MockClock, fault: Fault
+) -> None:
+    """While the answer is awaited, and before the request is sent again; or others would wait for a ttl."""
+    world = World(autojump_clock)
+    world.network.faults["Acquire"] = deque([fault])
+    with trio.move_on_after(0.04) as scope:
+        async with world.hold():
+            pass
+    assert scope.cancelled_caught
+    assert world.network.calls == ["Acquire", "Acquire", "Release"]
+    assert await world.holder() is None
+    assert trio.current_time() < 1
+
+
+async def test_a_canceled_request_takes_nothing_from_another_holder(autojump_clock: MockClock) -> None:
+    """It ends soon, too, when no answer comes."""
+    world = World(autojump_clock)
+    async with world.hold("grace") as held:
+        with trio.move_on_after(1):
+            async with world.hold("ada"):
+                pass
+        assert await world.holder() == ("grace", held.term)
+    world.network.broken = Fault.SILENT
+    began = trio.current_time()
+    with trio.move_on_after(1):
+        async with world.hold("ada"):
+            pass
+    assert trio.current_time() - began <= 1 + 5
+
+
 async def test_what_was_waited_for_an_answer_is_lost_of_the_ttl(autojump_clock: MockClock) -> None:
     """After a wait the holder asks again, so that it begins with most of its ttl before it."""
     world = World(autojump_clock)

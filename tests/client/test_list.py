@@ -13,7 +13,7 @@ from grpclib.const import Status
 
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument, PermissionDenied, Unavailable
-from headway.resource import ResourceId, TypeName, pb, resource_key
+from headway.resource import ResourceId, SnapshotChunk, TypeName, pb, resource_key
 from headway.rpc import Services, open_channel, open_server
 from headway.service import WATCH_LIST, Decision, ResourceService, WatchDecoder, WatchEncoder
 from headway.storage import MemoryBackend, Put
@@ -134,6 +134,7 @@ class Silent:
 
     settles_writes = False
     timeout = 30.0
+    ends = False
 
     async def unary(self, *_: Any, **__: Any) -> Any:
         raise GRPCError(Status.UNIMPLEMENTED, "only watches here")
@@ -141,8 +142,9 @@ class Silent:
     @asynccontextmanager
     async def stream(self, path: str, request: object, *, metadata: Any = None) -> AsyncIterator[AsyncIterator[Any]]:  # noqa: ARG002
         async def nothing() -> AsyncIterator[Any]:
-            await trio.sleep_forever()
-            yield
+            if not self.ends:
+                await trio.sleep_forever()
+            yield SnapshotChunk([a_note("first")])
 
         yield nothing()
 
@@ -154,3 +156,11 @@ async def test_a_list_of_which_nothing_comes_ends(autojump_clock: trio.testing.M
     with pytest.raises(Unavailable, match=r"nothing more of the list has come in 30.0 s"):
         await client.list(NOTE)
     assert autojump_clock.current_time() - began == pytest.approx(30.0)
+
+
+async def test_a_list_that_ends_in_the_middle_is_no_list() -> None:
+    """What had come is not taken for the whole."""
+    channel = Silent()
+    channel.ends = True
+    with pytest.raises(Unavailable, match="has ended before all of the list had come"):
+        await Client(channel, registry()).list(NOTE)

@@ -6,14 +6,22 @@ from typing import Any, cast
 
 import pytest
 import trio
+from grpclib import GRPCError
+from grpclib.const import Status
 from trio.testing import MockClock
 
 import headway
+from headway.client import LeaseClient
+from headway.controller._leading import Leading
 from headway.controller._mapping import Owed
 from headway.controller._run import Run
+from headway.controller._status import ControllerStatus
 from headway.controller._supervisor import Supervisor, restart_delay
-from headway.errors import LeaseLost
-from headway.events import RunEnded
+from headway.errors import LeaseLost, NotHeadway
+from headway.events import LeaseAwaited, LeaseTaken, RunEnded
+from headway.rpc import InProcessChannel
+from headway.service import LeaseService
+from headway.storage import MemoryBackend
 from tests.helpers.pools import SourceFailed
 from tests.helpers.rig import Rig
 
@@ -76,6 +84,9 @@ class _EndsAtOnce:
     def owed(self) -> Owed:
         return Owed()
 
+    def status(self) -> ControllerStatus:
+        return ControllerStatus("pools", "starting", 0.0)
+
 
 async def test_who_has_lost_the_lease_asks_for_it_at_once(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
@@ -99,6 +110,55 @@ async def test_who_has_lost_the_lease_asks_for_it_at_once(
     assert delays[1] is not None
     assert delays[1] >= 1
     assert delays[2:] == [0.0, 0.0, 0.5]
+
+
+class _Proxy:
+    """A channel to a lease service, before which something else may answer for a while."""
+
+    settles_writes = False
+
+    def __init__(self, *services: object) -> None:
+        self._inner = InProcessChannel(*services)
+        self.astray = False
+
+    async def unary(self, path: str, request: object, reply_type: type[Any], **rest: Any) -> Any:
+        if self.astray:
+            raise GRPCError(Status.UNIMPLEMENTED, "unknown service")
+        return await self._inner.unary(path, request, reply_type, **rest)
+
+    def stream(self, *_: object, **__: object) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_standby_outlives_what_answers_for_an_engine_for_a_while() -> None:
+    """It has had no run, but an engine has told it who leads. Before any has answered, it ends."""
+    proxy = _Proxy(LeaseService(MemoryBackend()))
+    leases = LeaseClient(proxy)
+    await leases.acquire("staff/pools", "web-2", 15.0)
+    heard: list[object] = []
+
+    def report(event: object) -> None:
+        heard.append(event)
+        if isinstance(event, LeaseAwaited):
+            proxy.astray = True
+        elif isinstance(event, RunEnded):
+            proxy.astray = False
+        elif isinstance(event, LeaseTaken):
+            scope.cancel()
+
+    def supervisor() -> Supervisor:
+        leading = Leading(leases, "staff/pools", "web-1", 15.0, report, check=lambda: None, warm=lambda: None)
+        return Supervisor("pools", lambda _: cast("Run", _EndsAtOnce(SourceFailed())), report, leading=leading)
+
+    # The other holder does not renew, so that the lease is free after its ttl.
+    with trio.move_on_after(60) as scope:
+        await supervisor().supervise()
+    assert any(isinstance(event, LeaseTaken) for event in heard)
+    assert isinstance(next(event for event in heard if isinstance(event, RunEnded)).error, NotHeadway)
+    proxy.astray = True
+    with pytest.raises(NotHeadway):
+        await supervisor().supervise()
 
 
 async def test_c10_the_errors_of_many_tasks_are_one_readable_story(

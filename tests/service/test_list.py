@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import ResourceType, pb
+from headway.resource import ResourceType, encode, pb
+from headway.service._list_reply import Kept
 from tests.helpers.calls import Calls, at, refused
 from tests.helpers.declared import (
     CHILD,
@@ -207,3 +208,19 @@ async def test_what_is_known_is_of_this_stores_history_or_is_refused(calls: Call
     assert at((await calls.list_by_owner(nobody, here)).position) == here
     for lost in (here._replace(store_id="elsewhere"), here._replace(incarnation="lost")):
         await refused(calls.list_by_owner(nobody, lost), Status.DATA_LOSS, f"position {lost.revision}")
+
+
+async def test_the_bytes_of_a_reply_are_counted_to_the_last() -> None:
+    """What a resource takes is estimated when it is kept, and known once it is encoded."""
+    status = a_status(ULID, *["c"] * 30)
+    for condition in status.conditions:
+        condition.resource = pb.Reference(type=a_type(), name="other", section="part")
+    resource = a_note("one", status={"mine": status})
+    whole = len(encode(pb.ListResponse(resources=[resource])))
+    kept = Kept(whole, "ask for less")
+    kept.add(resource)
+    reply = await kept.encoded(pb.ListResponse(resources=kept.resources))
+    assert sum(map(len, reply.pieces[1:])) == whole
+    kept = Kept(whole - 1, "ask for less")
+    kept.add(resource)
+    await refused(kept.encoded(pb.ListResponse(resources=kept.resources)), Status.RESOURCE_EXHAUSTED, "ask for less")

@@ -22,8 +22,9 @@ from headway.resource import (
     message,
     pb,
 )
+from headway.service._list_reply import TURN
 from headway.service._origin import CAS_FAILED, NOT_FOUND, WRONG_UID
-from headway.storage import Backend
+from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import Calls, Interrupted, refused, take
 from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of
 from tests.service.conftest import reached
@@ -179,3 +180,32 @@ async def test_namespaces_of_consul_are_namespaces(backend: Backend, how: str) -
         ):
             await refused(refusal, Status.INVALID_ARGUMENT, "the namespace 'default' is always there")
         assert calls.unexpected == []
+
+
+async def test_lists_are_bounded_under_the_name_of_consul(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that is too large is refused before it is built, as under Headway's own name."""
+    monkeypatch.setattr("headway.service._service.MAX_REPLY", 64 << 10)
+    backend = MemoryBackend()
+    id = an_id("big", partition="default", namespace="default", uid=ULID)
+    big = pb.Resource(id=id, metadata={str(each): "x" * 200 for each in range(400)})
+    await backend.commit([Put(NOTE.kind, ("default", "default", "big"), big, "")])
+    async with reached("network", backend) as calls:
+        for it in (calls, calls.as_origin()):
+            await refused(it.list_type(a_type(), pb.Tenancy()), Status.RESOURCE_EXHAUSTED, "page_size")
+
+
+async def test_tombstones_decode_in_a_large_list() -> None:
+    """A list of so many is encoded in turns, before it is sent."""
+    count = 2 * TURN
+    backend = MemoryBackend()
+    async with reached("network", backend) as calls:
+        stored = await _tombstone(calls)
+        others = []
+        for number in range(count):
+            name = f"tombstone-{number}"
+            id = pb.Id(uid=ULID, name=name, type=TOMBSTONE.message, tenancy=stored.id.tenancy)  # type: ignore[union-attr]
+            others.append(Put(TOMBSTONE.kind, ("default", "default", name), pb.Resource(id=id, data=stored.data), ""))
+        await backend.commit(others)
+        for it, url in ((calls, OURS), (calls.as_origin(), THEIRS)):
+            listed = await it.list_type(a_type(TOMBSTONE), pb.Tenancy(partition="*", namespace="*"))
+            assert _urls(listed.resources) == [url] * (count + 1)

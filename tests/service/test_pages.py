@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -125,6 +127,16 @@ async def test_a_token_of_another_query_or_store_is_refused(calls: Calls) -> Non
         ),
     ):
         await refused(call, Status.INVALID_ARGUMENT, said)
+
+
+async def test_a_token_with_a_key_that_no_resource_has_is_refused(calls: Calls) -> None:
+    """A caller can make one, as the digest in it is no secret; not every store can look for a lone surrogate."""
+    for name in ("a", "b"):
+        await calls.write(a_note(name))
+    token = (await calls.list_type(a_type(), EVERYWHERE, page_size=1)).next_page_token
+    parts = json.loads(base64.urlsafe_b64decode(token))
+    forged = base64.urlsafe_b64encode(json.dumps([*parts[:-1], "\ud800"]).encode()).decode()
+    await refused(names(calls, page_size=1, page_token=forged), Status.INVALID_ARGUMENT, "send the next_page_token")
 
 
 async def test_a_client_filters_and_goes_through_pages(calls: Calls) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import FINALIZERS, AnyMessage, Position, pb
-from headway.storage import MemoryBackend
+from headway.resource import FINALIZERS, AnyMessage, Position, pb, resource_key
+from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls, over_the_network, refused
-from tests.helpers.declared import ULID, a_note, a_status, a_type, an_id, id_of, registry
+from tests.helpers.declared import NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry
 
 LONG = "x" * 4_000_000
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
@@ -163,3 +163,17 @@ async def test_what_is_at_its_bound_is_taken(calls: Calls) -> None:
     await refused(calls.write_status(id_of(stored), more, key=f"{7:0255}"), Status.FAILED_PRECONDITION, said)
     async with over_the_network(calls.backend, registry()) as remote:
         await remote.write((await remote.read(an_id())).resource)
+
+
+async def test_a_resource_from_before_the_bounds_keeps_its_statuses(calls: Calls) -> None:
+    """Each of them can be written again, and no more come to it."""
+    full = a_status(ULID, *[f"c{each}" for each in range(50)])
+    id = an_id(partition="default", namespace="default", uid=ULID)
+    old = pb.Resource(id=id, generation=ULID, status={str(each): full for each in range(120)})
+    await calls.backend.commit([Put(NOTE.kind, resource_key(old), old, "")])
+    shorter = a_status(ULID, *[f"c{each}" for each in range(49)])
+    await calls.write_status(an_id(uid=ULID), shorter, key="7")
+    said = "it has 120 other statuses"
+    await refused(calls.write_status(an_id(uid=ULID), shorter, key="more"), Status.FAILED_PRECONDITION, said)
+    said = "it would have 6000 conditions"
+    await refused(calls.write_status(an_id(uid=ULID), full, key="7"), Status.FAILED_PRECONDITION, said)

@@ -43,3 +43,20 @@ def test_a_round_that_fails_or_counts_nothing_ends_it(
     out = capsys.readouterr().out
     assert ended[1] in out
     assert said in out
+
+
+def test_a_file_without_the_world_has_no_steps_to_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its rounds are counted alone."""
+    ran: list[int] = []
+
+    def run_round(seed: int, _: str) -> tuple[int, str]:
+        ran.append(seed)
+        return 0, "3 passed"
+
+    monkeypatch.setattr(program, "run_round", run_round)
+    monkeypatch.setattr("tests.stateful.__main__.time.monotonic", lambda: len(ran) * 10.0)
+    assert main(["15", "7", "test_leases.py"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "test_leases.py run without a violation in 2 rounds, by seeds from 7 on"

@@ -11,6 +11,7 @@ import trio
 from headway.resource import Key, Position, pb, resource_key
 from headway.storage import MemoryBackend, Put, Remove, Within
 from headway.storage._sorted_keys import SortedKeys
+from headway.storage._tables import ResourceTables
 from tests.helpers.declared import NOTE, an_id
 
 PLACES = [("default", "default"), ("default", "east"), ("west", "default"), ("west", "east")]
@@ -100,3 +101,18 @@ async def test_a_whole_list_is_of_one_moment_whatever_others_do_meanwhile(monkey
             nursery.cancel_scope.cancel()
         assert max(int(each.version) for each in listed) == at.revision
         assert len(listed) == 99 + at.revision
+
+
+def test_a_scan_looks_at_no_more_than_it_is_told() -> None:
+    """What matches may be far behind what does not: a scan says where to go on."""
+    tables = ResourceTables()
+    keys = [("default", "default", f"n{number:03}") for number in range(30)]
+    for key in keys:
+        tables.put(NOTE.kind, key, a_resource(key))
+    last = Within("*", "*", "n029")
+    found, after = tables.scan(NOTE.kind, last, after=None, limit=1, most=10)
+    assert (found, after) == ([], keys[9])
+    found, after = tables.scan(NOTE.kind, last, after=after, limit=1, most=10)
+    assert (found, after) == ([], keys[19])
+    found, after = tables.scan(NOTE.kind, last, after=after, limit=1, most=10)
+    assert ([resource_key(each) for each in found], after) == ([keys[29]], None)

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 from headway.access._policy import Policy, Rights, Verb
 from headway.access._tokens import REFUSED, Token, TokenSet
@@ -31,9 +31,12 @@ _NAMED = 20
 
 
 class Question(NamedTuple):
-    """What a caller may or may not do: a verb on a resource, or on a scope, whose units may be ``*``."""
+    """What a caller may or may not do: a verb on a resource, or on a scope, whose units may be ``*``.
 
-    verb: Verb
+    ``use`` stands for any verb at all.
+    """
+
+    verb: Verb | Literal["use"]
     type: TypeName
     partition: str
     namespace: str
@@ -214,7 +217,10 @@ class Identity:
 
     def concerns(self, type: TypeName) -> bool:
         """Whether the bearer may do anything at all with the type, anywhere."""
-        return self._rights.concern(type) and self.is_current()
+        if self._rights.concern(type) and self.is_current():
+            return True
+        self.denied = Question("use", type, "", "", "")
+        return False
 
     def allows(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> bool:
         """Whether the bearer may do that now. See ``Rights.allows``. It neither waits nor raises."""

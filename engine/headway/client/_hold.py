@@ -119,7 +119,17 @@ async def hold_lease(
 
 
 async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report: Report) -> LeaseTerm:
-    attempt, told, retry = uuid.uuid4().hex, "", _FIRST_RETRY
+    attempt = uuid.uuid4().hex
+    try:
+        return await _taken(leases, name, holder, ttl, report, attempt)
+    except trio.Cancelled:
+        if not leases.settles:
+            await _give_up(leases, name, holder, ttl, attempt)
+        raise
+
+
+async def _taken(leases: LeaseClient, name: str, holder: str, ttl: float, report: Report, attempt: str) -> LeaseTerm:
+    told, retry = "", _FIRST_RETRY
     late = False
     while True:
         sent_at = trio.current_time()
@@ -170,6 +180,15 @@ async def _renew(leases: LeaseClient, lease: HeldLease, scope: trio.CancelScope,
             else:
                 lease._kept(sent_at)
                 delay = ttl / 3 * random.uniform(0.7, 1)
+
+
+async def _give_up(leases: LeaseClient, name: str, holder: str, ttl: float, attempt: str) -> None:
+    """End the term that a request without an answer may have begun. Otherwise others would wait for a whole ttl."""
+    with trio.move_on_after(min(_LAST_CALL, ttl / 3), shield=True), contextlib.suppress(HeadwayError):
+        # The term of that request is not known. This one has a higher term, or tells that another holds the lease.
+        answer = await leases.acquire(name, holder, ttl, attempt=attempt)
+        if answer.acquired:
+            await leases.release(name, holder, answer.term)
 
 
 async def _release(leases: LeaseClient, lease: HeldLease, timeout: float) -> None:

@@ -75,6 +75,11 @@ class LeaseClient:
         self._metadata = metadata
         self._timeout = timeout
 
+    @property
+    def settles(self) -> bool:
+        """True if a call that is cancelled has done nothing, as inside the process."""
+        return self._channel.settles_writes
+
     async def acquire(
         self, name: str, holder: str, ttl: float, *, attempt: str = "", wait: float = 0.0, patience: float = 0.0
     ) -> LeaseAnswer:

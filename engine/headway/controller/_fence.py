@@ -63,6 +63,10 @@ class RunWrites:
         self.own.note(write)
         for shared in self._hub.known(write.type):
             shared.reply(write.key, write.stored, write.position)
+        if write.stored is not None:
+            # What is stored as this version of its kind is stored as no other one.
+            for shared in self._hub.known_otherwise(write.type):
+                shared.reply(write.key, None, write.position)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Hold back every key, and have it settled."""

@@ -38,6 +38,7 @@ class Leading:
 
     Attributes:
         leader: who holds the lease instead; empty while nobody is known to.
+        answered: True once a server has said who holds the lease.
         error: why it can't be asked for, or renewed, now; empty: it can.
         on_standby: is called when another process is found to hold the lease.
     """
@@ -61,6 +62,7 @@ class Leading:
         self._check = check
         self._warm = warm
         self.leader = ""
+        self.answered = False
         self._error = ""
         self._lease: HeldLease | None = None
         # Up to when the lease was held when a renewal failed; one that succeeds moves that.
@@ -89,6 +91,7 @@ class Leading:
         return self._error
 
     def _heard(self, event: object) -> None:
+        self.answered = self.answered or isinstance(event, LeaseAwaited | LeaseTaken)
         if isinstance(event, LeaseAwaited):
             self.leader, self._error = event.holder, ""
             self._warm()

@@ -85,6 +85,9 @@ class Supervisor:
             if run is not None:
                 self._owed, began = run.owed(), run.began
                 self._answered = self._answered or run.answered
+            if self._leading is not None and self._leading.answered:
+                # A standby has had no run, and an engine has answered it all the same.
+                self._answered = True
             if isinstance(error, NotHeadway) and not self._answered:
                 # Nobody would mend it by waiting. Once an engine has answered, what answers in its place may pass.
                 raise error

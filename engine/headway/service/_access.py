@@ -6,7 +6,6 @@ import enum
 from typing import Any, Protocol
 
 from grpclib import GRPCError
-from grpclib.const import Status
 
 from headway.errors import PayloadError
 from headway.resource import (
@@ -17,7 +16,7 @@ from headway.resource import (
     pb,
     resource_id,
 )
-from headway.service._refusals import invalid, not_found
+from headway.service._refusals import denied, invalid, not_found
 from headway.storage import Within
 
 
@@ -76,7 +75,7 @@ class Access:
     def check_known(self, type: TypeName) -> None:
         """Refuse a caller who may do nothing with a type of this name, whether or not it is registered."""
         if not self.knows(type):
-            raise _denied(f"permission denied: no rule of yours is about type {type}")
+            raise denied(f"permission denied: no rule of yours is about type {type}")
 
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller may do anything with a type of this name."""
@@ -87,7 +86,7 @@ class Access:
         if self._authorizer is not None:
             name = resource_id(id)
             if self._authorizer.may_read(name, None) is Decision.DENIED:
-                raise _denied(f"{name} may not be read by you")
+                raise denied(f"{name} may not be read by you")
 
     def check_found(self, stored: pb.Resource, asked: str) -> None:
         """Refuse what may not be read for what it says, in the words for what isn't there."""
@@ -104,7 +103,7 @@ class Access:
             except PayloadError as error:
                 raise invalid(f"resource.data of {name}: {error}") from None
             if not allowed:
-                raise _denied(f"{name} may not be written by you")
+                raise denied(f"{name} may not be written by you")
 
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete what is called so."""
@@ -113,13 +112,13 @@ class Access:
     def check_delete(self, id: pb.Id) -> None:
         """Refuse one who may not delete what is called so, whether it is there or not."""
         if not self.may_delete(id):
-            raise _denied(f"{resource_id(id)} may not be deleted by you")
+            raise denied(f"{resource_id(id)} may not be deleted by you")
 
     def check_list(self, type: TypeName, within: Within) -> None:
         """Refuse one who may not list a type there."""
         authorizer = self._authorizer
         if authorizer is not None and not authorizer.may_list(type, within.partition, within.namespace):
-            raise _denied(f"{type} may not be listed there by you")
+            raise denied(f"{type} may not be listed there by you")
 
     def shows(self, resource: pb.Resource) -> bool:
         """Whether a resource that is there may be read."""
@@ -154,11 +153,3 @@ class Access:
         return GRPCError(
             refused.status, f"{resource_id(stored.id)}: what is stored forbids it, and may not be read by you"
         )
-
-    def shown(self, resources: list[pb.Resource]) -> list[pb.Resource]:
-        """Those of them that may be read."""
-        return resources if self._authorizer is None else [each for each in resources if self.shows(each)]
-
-
-def _denied(message: str) -> GRPCError:
-    return GRPCError(Status.PERMISSION_DENIED, message)

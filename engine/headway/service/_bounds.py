@@ -103,12 +103,15 @@ def check_status(status: pb.Status, field: str) -> None:
 
 
 def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -> str | None:
-    """What keeps a resource that has these statuses from having this one, too, or None."""
+    """What keeps a resource that has these statuses from having this one, too, or None.
+
+    One that has more already, from before there were bounds, may have no more than it has.
+    """
     others = [each for other, each in stored.items() if other != key]
-    if len(others) >= MAX_STATUSES:
+    if key not in stored and len(others) >= MAX_STATUSES:
         return f"it has {len(others)} other statuses, and may have {MAX_STATUSES} in all"
     count = sum(len(each.conditions) for each in others) + len(status.conditions)
-    if count > MAX_ALL_CONDITIONS:
+    if count > max(MAX_ALL_CONDITIONS, sum(len(each.conditions) for each in stored.values())):
         return f"it would have {count} conditions, and may have {MAX_ALL_CONDITIONS} in all statuses"
     return None
 

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import trio
-from grpclib import GRPCError
-from grpclib.const import Handler, Status
+from grpclib.const import Handler
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb, quoted
@@ -29,12 +28,12 @@ from headway.service._lease_bounds import (
     MAX_WAIT_MS,
     MIN_TTL_MS,
     check_lease,
+    check_printable,
     check_range,
     check_scope,
     check_term,
-    check_text,
 )
-from headway.service._refusals import STORE_ERRORS, invalid, refusal
+from headway.service._refusals import STORE_ERRORS, denied, invalid, refusal
 from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
 
 
@@ -124,7 +123,7 @@ class LeaseService:
         check_lease(message.name, message.holder)
         check_range("ttl_ms", message.ttl_ms, MIN_TTL_MS, MAX_TTL_MS)
         check_range("wait_ms", message.wait_ms, 0, MAX_WAIT_MS)
-        check_text("attempt", message.attempt)
+        check_printable("attempt", message.attempt)
         with self._waits.request(message.name, message.holder, message.attempt) as asked:
             acquired = await self._acquire(message, asked)
         lease, remaining = acquired.held
@@ -183,10 +182,10 @@ class LeaseService:
 
     async def list(self, message: lease_pb.ListRequest) -> lease_pb.ListResponse:
         """The leases that are held, of those that the caller may see."""
-        check_text("name_prefix", message.name_prefix)
+        check_printable("name_prefix", message.name_prefix)
         authorizer = self._authorizer
         if authorizer is not None and not authorizer.may_list_leases(message.name_prefix):
-            raise _denied(f"leases {message.name_prefix}* may not be listed by you")
+            raise denied(f"leases {message.name_prefix}* may not be listed by you")
         try:
             leases, position = await self._backend.list_leases(message.name_prefix)
         except STORE_ERRORS as error:
@@ -257,7 +256,7 @@ class LeaseService:
 
     def _check_take(self, name: str) -> None:
         if self._authorizer is not None and not self._authorizer.may_take_lease(name):
-            raise _denied(f"lease {name} may not be taken by you")
+            raise denied(f"lease {name} may not be taken by you")
 
 
 def milliseconds(seconds: float) -> int:
@@ -276,7 +275,3 @@ def _lease(held: HeldLease) -> lease_pb.Lease:
         expires_in_ms=milliseconds(held.remaining),
         acquired_at=datetime.datetime.fromtimestamp(lease.acquired_at, datetime.UTC),
     )
-
-
-def _denied(message: str) -> GRPCError:
-    return GRPCError(Status.PERMISSION_DENIED, message)

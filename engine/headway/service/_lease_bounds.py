@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 
 from headway.resource import quoted
+from headway.service._bounds import MAX_TEXT
 from headway.service._refusals import invalid
 
 MIN_TTL_MS, MAX_TTL_MS = 1_000, 3_600_000
 MAX_WAIT_MS = 20_000
-MAX_TEXT = 255
-"""Characters in a lease's name, a holder, or an attempt."""
-
 MAX_NUMBER = 2**63 - 1
 """The highest term, and the highest number within one: no store holds more."""
 
@@ -34,10 +32,10 @@ def check_lease(name: str, holder: str) -> None:
         )
     if not holder:
         raise invalid("holder is required: a name that no other process has")
-    check_text("holder", holder)
+    check_printable("holder", holder)
 
 
-def check_text(field: str, text: str) -> None:
+def check_printable(field: str, text: str) -> None:
     """Refuse a text that is too long or that can't be printed."""
     if len(text) > MAX_TEXT or not text.isprintable():
         raise invalid(f"{field} {quoted(text)} must be at most {MAX_TEXT} printable characters")

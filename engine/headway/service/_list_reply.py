@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
@@ -31,12 +33,16 @@ class Kept:
     Args:
         most: bytes of the reply that they may make up; None inside a process, where nothing is encoded.
         instead: what to ask for instead of what would be larger.
+        as_sent: returns a stored resource in the form in which the caller gets it; None: as it is stored.
     """
 
-    def __init__(self, most: int | None, instead: str) -> None:
+    def __init__(
+        self, most: int | None, instead: str, as_sent: Callable[[pb.Resource], pb.Resource] | None = None
+    ) -> None:
         self.resources: list[pb.Resource] = []
         self._most = most
         self._instead = instead
+        self._as_sent = as_sent
         self._size = 0
 
     @property
@@ -46,7 +52,7 @@ class Kept:
 
     def add(self, resource: pb.Resource) -> None:
         """Keep one more. Raises RESOURCE_EXHAUSTED when the reply would be too large."""
-        self.resources.append(resource)
+        self.resources.append(resource if self._as_sent is None else self._as_sent(resource))
         if self._most is not None:
             self._size += _least_size(resource)
             if self._size > self._most:
@@ -67,12 +73,12 @@ class Kept:
             head = _RESOURCES + _varint(len(body))
             held += (head, body)
             size += len(head) + len(body)
+            total += len(head) + len(body)
+            if self._most is not None and total > self._most:
+                raise self._exhausted()
             if size >= PIECE:
                 pieces.append(b"".join(held))
-                total += size
                 held, size = [], 0
-                if self._most is not None and total > self._most:
-                    raise self._exhausted()
             if index % TURN == 0:
                 await trio.lowlevel.checkpoint()
         reply.resources = []

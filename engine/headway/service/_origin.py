@@ -38,7 +38,7 @@ class OriginService:
     """The eight verbs as clients made for Consul know them. The arguments are those of `ResourceService`."""
 
     def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
-        self._service = ResourceService(backend, registry, authorizer, recreates=True)
+        self._service = ResourceService(backend, registry, authorizer, recreates=True, as_sent=_listed)
 
     def __mapping__(self) -> dict[str, Handler]:
         """The handlers."""
@@ -83,28 +83,33 @@ class _OriginStream:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
-    def recv_message(self) -> Any:
-        return self._stream.recv_message()
+    def __getattr__(self, name: str) -> Any:
+        # Above all whether it encodes: then lists are bounded under this name, too.
+        return getattr(self._stream, name)
 
     def send_message(self, message: Any) -> Any:
         return self._stream.send_message(_as_sent(message))
 
 
 def _as_sent(message: Any) -> Any:
-    """The message with its tombstones as Consul sends them. What is stored is shared, so that each is copied."""
+    """The message with its tombstones as Consul sends them. What is stored is shared, so that each is copied.
+
+    Lists have them so already (`_listed`), since a large one is encoded before it is sent.
+    """
     if isinstance(message, pb.ReadResponse | pb.WriteStatusResponse | pb.DeleteResponse):
         if _is_tombstone(message.resource):
             message.resource = _tombstone(message.resource)
-    elif isinstance(message, pb.ListResponse):
-        # All are of one type.
-        if message.resources and _is_tombstone(message.resources[0]):
-            message.resources = [_tombstone(each) for each in message.resources]
     elif isinstance(message, SnapshotChunk):
+        # All are of one type.
         if message.resources and _is_tombstone(message.resources[0]):
             return SnapshotChunk([_tombstone(each) for each in message.resources])
     elif isinstance(message, Changes) and _is_tombstone(message.changes[0].resource):
         return Changes([each._replace(resource=_tombstone(each.resource)) for each in message.changes])
     return message
+
+
+def _listed(stored: pb.Resource) -> pb.Resource:
+    return _tombstone(stored) if _is_tombstone(stored) else stored
 
 
 def _is_tombstone(resource: pb.Resource | None) -> bool:

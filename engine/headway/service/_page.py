@@ -84,7 +84,12 @@ class Pages:
             parts = json.loads(base64.urlsafe_b64decode(token))
         except (binascii.Error, ValueError, RecursionError):
             parts = None
-        if not isinstance(parts, list) or len(parts) != _PARTS or not all(isinstance(part, str) for part in parts):
+        # No name has other characters, and not every store can look for a lone surrogate.
+        if (
+            not isinstance(parts, list)
+            or len(parts) != _PARTS
+            or not all(isinstance(part, str) and part.isascii() for part in parts)
+        ):
             raise invalid(f"page_token {quoted(token)} is none: send the next_page_token of the page before")
         store_id, query, partition, namespace, name = parts
         if query != self._query:

@@ -51,6 +51,11 @@ def invalid(message: str) -> GRPCError:
     return GRPCError(Status.INVALID_ARGUMENT, message)
 
 
+def denied(message: str) -> GRPCError:
+    """The caller may not do that."""
+    return GRPCError(Status.PERMISSION_DENIED, message)
+
+
 def not_found(message: str) -> GRPCError:
     """There is no such resource."""
     return GRPCError(Status.NOT_FOUND, message)

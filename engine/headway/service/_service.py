@@ -32,15 +32,23 @@ class ResourceService:
     Args:
         authorizer: decides who may do what; without one everybody may do everything.
         recreates: a Write that names the uid of a deleted incarnation creates a new one, as in Consul.
+        as_sent: returns a stored resource in the form in which lists have it; None: as it is stored.
     """
 
     def __init__(
-        self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None, *, recreates: bool = False
+        self,
+        backend: Backend,
+        registry: Registry,
+        authorizer: Authorizer | None = None,
+        *,
+        recreates: bool = False,
+        as_sent: Callable[[pb.Resource], pb.Resource] | None = None,
     ) -> None:
         self._backend = backend
         self._registry = registry
         self._access = Access(authorizer, registry)
         self._recreates = recreates
+        self._as_sent = as_sent
 
     async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
         """See `_read.py`."""
@@ -56,7 +64,7 @@ class ResourceService:
 
     async def list(self, message: pb.ListRequest) -> pb.ListResponse:
         """See `_list.py`. As inside a process: however large it is."""
-        return await self._list(message, Kept(None, PAGES))
+        return await self._list(message, Kept(None, PAGES, self._as_sent))
 
     def _list(self, message: pb.ListRequest, kept: Kept) -> Coroutine[Any, Any, pb.ListResponse]:
         return _list.list_type(self._backend, self._registry, self._access, message, kept)
@@ -66,7 +74,7 @@ class ResourceService:
 
     async def list_by_owner(self, message: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
         """See `_list.py`. Likewise."""
-        return await self._list_by_owner(message, Kept(None, BY_TYPE))
+        return await self._list_by_owner(message, Kept(None, BY_TYPE, self._as_sent))
 
     async def delete(self, message: pb.DeleteRequest) -> pb.DeleteResponse:
         """See `_delete.py`."""
@@ -93,10 +101,10 @@ class ResourceService:
         )
         # Lists know whether their replies are encoded: then they are bounded, and encoded in turns.
         mapping[f"/{RESOURCE_SERVICE}/List"] = Handler(
-            _listing(self._list, PAGES), Cardinality.UNARY_UNARY, pb.ListRequest, pb.ListResponse
+            self._listing(self._list, PAGES), Cardinality.UNARY_UNARY, pb.ListRequest, pb.ListResponse
         )
         mapping[f"/{RESOURCE_SERVICE}/ListByOwner"] = Handler(
-            _listing(self._list_by_owner, BY_TYPE),
+            self._listing(self._list_by_owner, BY_TYPE),
             Cardinality.UNARY_UNARY,
             pb.ListByOwnerRequest,
             pb.ListByOwnerResponse,
@@ -107,17 +115,16 @@ class ResourceService:
     def _watch_list(self, stream: Any) -> Coroutine[Any, Any, None]:
         return _watch_list.watch_list(self._backend, self._registry, self._access, stream)
 
+    def _listing(
+        self, answer: Callable[[Any, Kept], Coroutine[Any, Any, Any]], instead: str
+    ) -> Callable[[Any], Coroutine[Any, Any, None]]:
+        """A handler of a list. ``instead`` is what to ask for where the reply would be too large."""
 
-def _listing(
-    answer: Callable[[Any, Kept], Coroutine[Any, Any, Any]], instead: str
-) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    """A handler of a list. ``instead`` is what to ask for where the reply would be too large."""
+        async def serve(stream: Any) -> None:
+            kept = Kept(MAX_REPLY if getattr(stream, "encodes", False) else None, instead, self._as_sent)
+            reply = await answer(await stream.recv_message(), kept)
+            if kept.is_large:
+                reply = await kept.encoded(reply)
+            await stream.send_message(reply)
 
-    async def serve(stream: Any) -> None:
-        kept = Kept(MAX_REPLY if getattr(stream, "encodes", False) else None, instead)
-        reply = await answer(await stream.recv_message(), kept)
-        if kept.is_large:
-            reply = await kept.encoded(reply)
-        await stream.send_message(reply)
-
-    return serve
+        return serve

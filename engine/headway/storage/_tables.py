@@ -67,10 +67,10 @@ class ResourceTables:
         found: list[pb.Resource] = []
         if keys is None:
             return found, None
-        looked_at = 0
         begin = _first(within)
         behind = after is not None and after >= begin
-        for key in keys.since(after if after is not None and behind else begin, inclusive=not behind):
+        since = keys.since(after if after is not None and behind else begin, inclusive=not behind)
+        for looked_at, key in enumerate(since, 1):
             if within.matches(key):
                 found.append(table[key])
                 if len(found) == limit:
