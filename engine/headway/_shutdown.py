@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import select
 import sys
 import threading
 import traceback
@@ -26,6 +27,8 @@ from headway.events import Report, ShutdownBlocked
 STATUS = 70
 """The exit status of a process that was ended because its engine didn't end."""
 _LAST_RESORT = 1.0
+# Bytes for which a pipe that is ready has room.
+_AT_ONCE = 4096
 _STDERR = 2
 """The file itself: `sys.stderr` may be None, closed or something that isn't a file."""
 _OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.events, trio))
@@ -90,8 +93,12 @@ class ShutdownWatch:
 
 
 def _say(text: str) -> None:
+    """Write to standard error, unless nothing reads it: the end must not wait for a reader."""
+    ready = select.poll()
+    ready.register(_STDERR, select.POLLOUT)
     with contextlib.suppress(OSError):
-        os.write(_STDERR, text.encode(errors="replace"))
+        if ready.poll(0):
+            os.write(_STDERR, text.encode(errors="replace")[:_AT_ONCE])
 
 
 def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:

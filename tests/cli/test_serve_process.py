@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -83,6 +84,32 @@ def test_it_serves_without_its_standard_output(lost: list[subprocess.Popen[bytes
     _, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, errors) == (0, b"")
     assert trio.run(check_store, f"sqlite:{tmp_path}/a.db") == []
+
+
+def test_it_serves_and_ends_while_nobody_reads_its_log(lost: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    """The pipe is full and stays open. What finds no room is counted, and the number logged when there is room."""
+    reader, writer = os.pipe()
+    room = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    where = f"unix:{tmp_path}/server"
+    command = [*HEADWAY, "serve", "tests.cli.served:app", "--listen", where, "--verbose", "--hard-exit", "30"]
+    process = subprocess.Popen(command, stdout=writer, stderr=writer, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    lost.append(process)
+    # Opened anew, so that only this end of it does not block.
+    filling = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY | os.O_NONBLOCK)
+    os.close(writer)
+    with open(reader, "rb", buffering=0) as log, open(filling, "wb", buffering=0) as full:
+        said = b""
+        while b"listening on" not in said:
+            said += log.read(room)
+        while full.write(b"x"):
+            pass
+        for name in ("core", "edge"):
+            trio.run(_write, where, served.app, served.TEAM.new(name))
+        assert log.read(room).startswith(b"x")
+        trio.run(_write, where, served.app, served.TEAM.new("last"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+        assert b"lines of output were lost" in log.read(room)
 
 
 def test_verbose_logs_everything_and_all_frames_of_an_error(start: Started) -> None:

@@ -1,14 +1,18 @@
-"""Standard streams that a server can lose: closed by whoever started it, or a pipe whose reader has gone."""
+"""Standard streams that a server can lose: they are closed, their reader has gone, or it does not read."""
 
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import Any
 
+# Characters that are written at once: in UTF-8 at most the 4,096 bytes for which a pipe that is ready has room.
+_AT_ONCE = 1024
+
 
 def keep_standard_streams() -> None:
-    """Let writes to standard output and standard error succeed for as long as the process lives.
+    """Let writes to standard output and standard error succeed, without waiting, for as long as the process lives.
 
     Output that cannot be written is thrown away. A closed descriptor is opened on the null device: otherwise a file of
     the store would get its number, and anything printed by mistake would be written into that file.
@@ -25,7 +29,10 @@ def keep_standard_streams() -> None:
 
 
 class Lasting:
-    """A text stream that goes to the null device once it can't be written to.
+    """A text stream that never holds up its writer.
+
+    It goes to the null device once it can't be written to. While its reader does not read, output is thrown away; the
+    next line that finds room says how many lines were lost.
 
     Args:
         stream: the stream of a descriptor.
@@ -35,24 +42,39 @@ class Lasting:
     def __init__(self, stream: Any, number: int) -> None:
         self._stream = stream
         self._number = number
+        self._lost = 0
+        self._ready = select.poll()
+        self._ready.register(number, select.POLLOUT)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         """Write, or lose what is written."""
+        given: object = text
+        if not isinstance(given, str):
+            # Click tries whether a stream takes bytes.
+            raise TypeError(f"expected str, got {type(given).__name__}")
         try:
-            return int(self._stream.write(text))
+            for at in range(0, len(text), _AT_ONCE):
+                if not self._ready.poll(0):
+                    self._lost += max(text.count("\n", at), 1)
+                    break
+                if self._lost:
+                    lost, self._lost = self._lost, 0
+                    self._stream.write(f"{lost} lines of output were lost, because nothing read them\n")
+                    self._stream.flush()
+                    if not self._ready.poll(0):
+                        self._lost = max(text.count("\n", at), 1)
+                        break
+                self._stream.write(text[at : at + _AT_ONCE])
+                self._stream.flush()
         except OSError:
             self._lose()
-            return len(text)
+        return len(text)
 
     def flush(self) -> None:
-        """Flush, or lose what was written."""
-        try:
-            self._stream.flush()
-        except OSError:
-            self._lose()
+        """Do nothing: what is written is flushed at once."""
 
     def _lose(self) -> None:
         # The stream still holds some text. It is flushed to the null device when the process ends.
