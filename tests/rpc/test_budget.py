@@ -10,7 +10,8 @@ import pytest
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
-from h2.events import ResponseReceived
+from h2.errors import ErrorCodes
+from h2.events import ResponseReceived, StreamReset
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from headway import rpc
 from headway.rpc import Limits
 from headway.rpc._budget import Budget
 from headway.rpc._inbox import Inbox
+from headway.rpc._protocol import _CALLS_AT_ONCE
 from headway.rpc._server_stream import _CALL, ServerStream
 from tests.rpc.hostile_kit import resident
 from tests.rpc.rpc_kit import ECHO, Text, served
@@ -284,3 +286,20 @@ async def test_what_a_forwarder_has_not_passed_on_yet_counts() -> None:
 
 async def _keep_silent(_: trio.SocketStream) -> None:
     await trio.sleep_forever()
+
+
+async def test_a_connection_with_many_calls_without_requests_gets_no_more_where_there_are_too_many() -> None:
+    """A connection with few of them is served: half a call costs 64 objects, which Python's collector looks through."""
+    async with served(limits=Limits(requests=150)) as it, connected(it.where) as raw:
+        raw.h2.local_settings.max_concurrent_streams = 1000
+        for id in range(1, 401, 2):
+            raw.h2.send_headers(id, HEADERS)
+        await raw.flush()
+        refused = await raw.until(lambda event: isinstance(event, StreamReset))
+        assert refused.error_code == ErrorCodes.REFUSED_STREAM
+        # Those that have begun are counted a turn of the loop later.
+        assert it.server._budget.holders <= 150 + 2 * _CALLS_AT_ONCE
+        async with connected(it.where) as other, rpc.open_channel(it.where) as channel:
+            await _send_part(other, range(1, 21, 2), 10)
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+            assert not any(isinstance(event, StreamReset) for event in other.events)

@@ -38,6 +38,8 @@ from headway.rpc._sending import HalfOf, WhileOpen, WindowQueue
 from headway.rpc._signal import Signal
 
 _ENDED_AT_ONCE = 16
+# Calls without a request that each connection may have, however many there are on others.
+_FAIR_SHARE = 100
 
 
 class Http2Stream(Stream):
@@ -269,7 +271,9 @@ class Http2Processor(EventsProcessor):
         if malformed_request(event.headers) is not None:  # type: ignore[arg-type]  # they are texts here
             self._refuse_malformed(event.stream_id, "malformed request")
             return
-        if len(self.streams) >= self.connection.limits.streams:
+        limits, budget = self.connection.limits, self.connection.budget
+        crowded = budget is not None and budget.is_crowded(_FAIR_SHARE, limits.requests)
+        if crowded or len(self.streams) >= limits.streams:
             self.connection.h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
             return
         self.calls += 1

@@ -30,6 +30,8 @@ class Limits:
         server_requests_size: bytes of memory that such requests may take on all connections of a server: an eighth of
             it is for what Python needs beside them.
         streams: calls open at once on one connection.
+        requests: calls at once on all connections of a server whose requests have not come yet. Above it a connection
+            with a hundred of them gets no further call.
         connections: connections open at once to one server, as far as the process may open descriptors.
         peer_connections: connections open at once from one host, or from one /64 network of IPv6: at most three
             quarters of all. Unix sockets are not bound by it.
@@ -56,6 +58,7 @@ class Limits:
     requests_size: int = 32 * MIB
     server_requests_size: int = 256 * MIB
     streams: int = 1000
+    requests: int = 2000
     connections: int = 10_000
     peer_connections: int = 1000
     handshakes: int = 1000
