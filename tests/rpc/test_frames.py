@@ -81,14 +81,14 @@ def test_each_kind_of_frame_without_traffic_runs_out(kind: str, client_side: boo
     """After the burst of its allowance and what a second adds, on either end."""
     account = FrameAccount(LIMITS, 0.0, client_side=client_side)
     frame = IDLE[kind].serialize()
-    for _ in range(20 if kind in ("pings", "resets", "settings") else 40):
+    for _ in range(20 if kind in ("pings", "settings") else 40):
         account.receive(frame, 1.0)
     with pytest.raises(Flooded):
         account.receive(frame, 1.0)
 
 
 @pytest.mark.parametrize("traffic", ["headers", "data"])
-@pytest.mark.parametrize("kind", [kind for kind in IDLE if kind not in ("resets", "settings", "continuations")])
+@pytest.mark.parametrize("kind", [kind for kind in IDLE if kind not in ("settings", "continuations")])
 def test_traffic_pays_for_frames(kind: str, traffic: str) -> None:
     """A connection that carries calls runs out of nothing, though no time passes."""
     account = FrameAccount(LIMITS, 0.0, client_side=False)
@@ -100,6 +100,18 @@ def test_traffic_pays_for_frames(kind: str, traffic: str) -> None:
             account.sent_headers()
         else:
             account.sent_data(100)
+
+
+def test_resets_run_out_unless_streams_were_answered() -> None:
+    """A peer that cancels what it was answered floods nobody; one that never waits for an answer does."""
+    answered, unanswered = (FrameAccount(LIMITS, 0.0, client_side=False) for _ in range(2))
+    for _ in range(1000):
+        answered.sent_headers()
+        answered.reset(0.0)
+    for _ in range(20):
+        unanswered.reset(0.0)
+    with pytest.raises(Flooded, match="too many resets"):
+        unanswered.reset(0.0)
 
 
 def test_data_by_the_byte_pays_back_less_than_it_costs() -> None:

@@ -436,3 +436,18 @@ async def test_the_deadline_is_kept_without_the_client() -> None:
         answer = await raw.until(lambda event: isinstance(event, ResponseReceived))
         assert dict(answer.headers)[b"grpc-status"] == str(Status.DEADLINE_EXCEEDED.value).encode()
         assert (it.echo.waiting, it.echo.cancelled) == (0, 1)
+
+
+async def test_streams_that_were_answered_may_be_canceled_freely() -> None:
+    """A client that reads the beginning of a watch and cancels it, as Consul's controllers do, floods nobody."""
+    heard: list[object] = []
+    async with (
+        served(limits=Limits(resets=Rate(3, 0.0)), notify=heard.append) as it,
+        rpc.open_channel(it.where, decoders=TEXTS) as channel,
+    ):
+        for number in range(20):
+            # Of half of them something is on its way when they are canceled.
+            async with channel.stream(COUNT, Text(text=("0", "1000000")[number % 2])) as items:
+                await anext(items)
+        assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        assert heard == []

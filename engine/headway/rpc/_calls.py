@@ -15,6 +15,7 @@ from grpclib.protocol import AbstractHandler, Stream
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
+from headway.rpc._budget import Budget
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._limits import Limits
 from headway.rpc._server_stream import ServerStream
@@ -47,9 +48,19 @@ class Calls(AbstractHandler):
     """grpclib's handler of a connection. What it is told, it is told from within `data_received`."""
 
     def __init__(
-        self, nursery: trio.Nursery, services: Services, limits: Limits, report: Report, ended: Callable[[], None]
+        self,
+        nursery: trio.Nursery,
+        services: Services,
+        limits: Limits,
+        report: Report,
+        ended: Callable[[], None],
+        *,
+        turn: trio.Lock,
+        replies: Budget,
     ) -> None:
         self._nursery = nursery
+        self._turn = turn
+        self._replies = replies
         self._services = services
         self._limits = limits
         self._report = report
@@ -126,12 +137,25 @@ class Calls(AbstractHandler):
                 metadata = decode_metadata(headers)
             except (ValueError, OverflowError) as malformed:
                 error = GRPCError(Status.INTERNAL, f"malformed metadata: {malformed}")
-        served = ServerStream(stream, headers, handler or _NO_HANDLER, self._services, self._limits, deadline, call.end)
-        if error is None:
-            assert handler is not None
-            served.metadata = metadata
-            error = await self._handled(call, handler, served, deadline)
-        await served.conclude(error)
+        served = ServerStream(
+            stream,
+            headers,
+            handler or _NO_HANDLER,
+            self._services,
+            self._limits,
+            deadline,
+            call.end,
+            turn=self._turn,
+            replies=self._replies,
+        )
+        try:
+            if error is None:
+                assert handler is not None
+                served.metadata = metadata
+                error = await self._handled(call, handler, served, deadline)
+            await served.conclude(error)
+        finally:
+            served.hold(0)
 
     async def _handled(
         self, call: Call, handler: Handler, stream: ServerStream, deadline: Deadline | None

@@ -6,7 +6,7 @@ from headway.rpc._limits import Allowance, Flooded, Limits
 
 _HEADER = 9
 _PREFACE = 24
-_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _CONTINUATION = 0, 1, 3, 4, 6, 9
+_DATA, _HEADERS, _SETTINGS, _PING, _CONTINUATION = 0, 1, 4, 6, 9
 _ACK, _END_HEADERS = 0x1, 0x4
 # Bytes of a header block that cost as much as one more frame: to decode a full one takes milliseconds.
 _DECODED = 256
@@ -80,7 +80,8 @@ class FrameAccount:
 
     Each kind of frame has an `Allowance`. Traffic renews the one of pings, since stock gRPC clients measure a
     connection with a ping whenever they have received something. It pays back into the one of all other frames, so
-    that a connection which carries calls never runs out, however long it lives.
+    that a connection which carries calls never runs out, however long it lives. An answer pays back a reset, too: a
+    stream that was answered may be canceled.
     """
 
     def __init__(self, limits: Limits, now: float, *, client_side: bool) -> None:
@@ -102,8 +103,6 @@ class FrameAccount:
                 self._others.spend(now, "frames without content")
         elif kind in (_HEADERS, _CONTINUATION):
             self._header_block(flags, length, now)
-        elif kind == _RST_STREAM:
-            self._resets.spend(now, "resets")
         elif kind == _PING and not flags & _ACK:
             self._pings.spend(now, "pings")
         elif kind == _SETTINGS and not flags & _ACK:
@@ -119,8 +118,12 @@ class FrameAccount:
         if flags & _END_HEADERS:
             self._block = 0
 
-    def provoked(self, now: float) -> None:
-        """Charge for a stream that this end had to reset because of what the peer sent on it."""
+    def reset(self, now: float) -> None:
+        """Charge for a stream that the peer has reset, or that this end had to reset because of what the peer sent.
+
+        A frame that resets a stream once more costs as others do: some clients answer so to each frame that was on its
+        way when they canceled the stream.
+        """
         self._resets.spend(now, "resets")
 
     def took(self, size: int) -> None:
@@ -130,6 +133,7 @@ class FrameAccount:
     def sent_headers(self) -> None:
         """Pay back for headers that this end has sent: its answer, or a call of its own."""
         self._pings.renew()
+        self._resets.earn(1)
         self._others.earn(_MOST)
 
     def sent_data(self, size: int) -> None:

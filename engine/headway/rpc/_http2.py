@@ -38,6 +38,8 @@ from headway.rpc._sending import HalfOf, WhileOpen, WindowQueue
 from headway.rpc._signal import Signal
 
 _ENDED_AT_ONCE = 16
+# Bytes of one stream that are sent before others have a turn.
+_SENT_AT_ONCE = 128 << 10
 # Calls without a request that each connection may have, however many there are on others.
 _FAIR_SHARE = 100
 
@@ -115,9 +117,12 @@ class Http2Stream(Stream):
         """
         h2, id = self._h2_connection, self.id
         assert id is not None
-        connection, sent = self.connection, 0
+        connection, sent, turn = self.connection, 0, _SENT_AT_ONCE
         try:
             while True:
+                if sent >= turn:
+                    turn = sent + _SENT_AT_ONCE
+                    await trio.lowlevel.checkpoint()
                 await connection.write_ready.wait()
                 window = h2.local_flow_control_window(id)
                 if window <= 0:
@@ -301,7 +306,7 @@ class Http2Processor(EventsProcessor):
 
     def _refuse_malformed(self, stream_id: int, why: str) -> None:
         """End the stream alone: others may share the connection, as behind a proxy."""
-        self._account.provoked(trio.current_time())
+        self._account.reset(trio.current_time())
         with contextlib.suppress(ProtocolError):
             # The stream may have ended with these very headers.
             self.connection.h2.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
@@ -368,8 +373,7 @@ class Http2Processor(EventsProcessor):
 
     def process_stream_reset(self, event: StreamReset) -> None:
         """grpclib's, and remember whether the call was refused before anything of it was done."""
-        if not event.remote_reset:
-            self._account.provoked(trio.current_time())
+        self._account.reset(trio.current_time())
         stream = self.streams.get(event.stream_id or 0)
         if isinstance(stream, Http2Stream):
             stream.refused = event.error_code == ErrorCodes.REFUSED_STREAM

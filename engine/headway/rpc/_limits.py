@@ -29,6 +29,9 @@ class Limits:
             At least two messages' size.
         server_requests_size: bytes of memory that such requests may take on all connections of a server: an eighth of
             it is for what Python needs beside them.
+        replies_size: bytes of replies on one connection that wait for the peer to read; over it the largest is given
+            up. At least the largest reply of a list, which is 64 MiB.
+        server_replies_size: bytes of such replies on all connections of a server.
         streams: calls open at once on one connection.
         requests: calls at once on all connections of a server whose requests have not come yet. Above it a connection
             with a hundred of them gets no further call.
@@ -48,6 +51,7 @@ class Limits:
         keepalive_interval: seconds of silence after which the peer is asked whether it is there.
         keepalive_timeout: seconds that it may take to answer.
         resets, settings: how often a peer may reset a stream, or make this end reset one, and change its settings.
+            Each answer that this end begins pays a reset back, so that watches may be opened and canceled freely.
         pings: how often a peer may ping while this end sends nothing. Whenever it sends headers or data, the allowance
             is full again: clients written with Go's gRPC ping for nearly every reply.
         others: how often a peer may send frames that carry nothing, of whatever other kind. Calls and their bytes pay
@@ -57,6 +61,8 @@ class Limits:
     message_size: int = 4 * MIB
     requests_size: int = 32 * MIB
     server_requests_size: int = 256 * MIB
+    replies_size: int = 96 * MIB
+    server_replies_size: int = 256 * MIB
     streams: int = 1000
     requests: int = 2000
     connections: int = 10_000

@@ -50,8 +50,8 @@ def _nothing(_: str) -> None:
 class _VisitorCalls(Calls):
     """The calls of a connection, which they keep from being closed in favor of another one."""
 
-    def __init__(self, *args: Any, begun: Callable[[], None]) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, begun: Callable[[], None], **options: Any) -> None:
+        super().__init__(*args, **options)
         self._begun = begun
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
@@ -76,8 +76,9 @@ class Server:
         self._report = report or self._failed
         self._tell = notify
         self._notify = BoundedReport(notify)
-        # Held by the connection that goes on with what it has been sent.
+        # Held by the connection that goes on with what it has been sent, and by the call that decodes a large request.
         self._turn = trio.Lock()
+        self._replies = Budget(limits.server_replies_size)
         self._grace = grace
         self._accepting: list[trio.CancelScope] = []
         self._paths: list[str] = []
@@ -243,6 +244,8 @@ class Server:
             self._report,
             functools.partial(self._call_ended, visitor),
             begun=functools.partial(self._admission.begin_call, visitor),
+            turn=self._turn,
+            replies=Budget(self._limits.replies_size, self._replies),
         )
         return Http2Protocol(
             calls,

@@ -15,6 +15,7 @@ from grpclib.metadata import Deadline
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
+from headway.rpc._budget import Budget
 from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._limits import Limits
@@ -41,6 +42,8 @@ _DISPATCH = _DispatchServerEvents()
 # Characters of a status's message: it travels in a header, of which a peer takes few (`Limits.header_size`), each
 # character by up to twelve bytes; and it often quotes what the client has sent.
 _MESSAGE_LIMIT = 1000
+# Bytes from which a request is decoded in a turn of its own, and a reply is counted while it waits.
+_LARGE = 4 << 10
 # Bytes of memory that a call takes before anything of its request has come, as measured.
 _CALL = 12 << 10
 _HEADERS = [(":status", "200"), ("content-type", "application/grpc+proto")]
@@ -64,6 +67,9 @@ class ServerStream(Stream[Any, Any]):
         limits: Limits,
         deadline: Deadline | None,
         end: Callable[[GRPCError, float], None],
+        *,
+        turn: trio.Lock,
+        replies: Budget,
     ) -> None:
         path = dict(headers).get(":path", "")
         super().__init__(
@@ -81,6 +87,11 @@ class ServerStream(Stream[Any, Any]):
         # Whether more replies are to come for as long as the client likes: a server that stops doesn't wait for those.
         self.streaming = handler.cardinality.server_streaming
         self._end = end
+        self._turn = turn
+        self._replies = replies
+        # Bytes of replies that wait for the client to read, as the budget counts them.
+        self._waiting = 0
+        self._given_up = False
         self._inbox = stream
         self._limits = limits
         self._parser = MessageParser(limits.message_size)
@@ -144,43 +155,67 @@ class ServerStream(Stream[Any, Any]):
         if scope.cancelled_caught:
             raise GRPCError(Status.DEADLINE_EXCEEDED, f"the request was not there after {patience} s")
         body = self._bodies.pop(0)
-        try:
-            message = self._message_codec.decode(self._recv_type, body)
-        except ValueError as error:
-            raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
+        if len(body) < _LARGE:
+            message = self._decoded(body)
+        else:
+            # One of them in a turn of the loop, however many connections send them.
+            async with self._turn:
+                message = self._decoded(body)
         self.begun = True
         return message
+
+    def _decoded(self, body: bytes) -> Any:
+        try:
+            return self._message_codec.decode(self._recv_type, body)
+        except ValueError as error:
+            raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes of replies as held for the client. A call may be given up for what others hold."""
+        if size != self._waiting and not self._given_up:
+            before, self._waiting = self._waiting, size
+            self._replies.held(self, before, size)
+
+    def refuse(self) -> None:
+        """End the call: of all replies that wait for their clients to read, too much is held."""
+        self.hold(0)
+        self._given_up = True
+        status = Status.UNAVAILABLE if self.streaming else Status.RESOURCE_EXHAUSTED
+        self._end(
+            GRPCError(status, "too much waits for clients to read, and this reply is among the largest"), -math.inf
+        )
 
     async def send_message(self, message: Any) -> None:
         """Send a message, or whatever the method's encoder takes. Waits while the client doesn't read."""
         await trio.lowlevel.checkpoint()
         parts: Iterable[bytes] | None = message.pieces if isinstance(message, Encoded) else None
-        only = parts is None and self._encoder is None and not self._cardinality.server_streaming
-        if only and not self._send_initial_metadata_done and self._held(message):
+        if parts is None and self._encoder is not None:
+            parts = self._encoder(message)
+        data = framed(self._message_codec.encode(message)) if parts is None else b""
+        # The one reply of a call goes out with its headers and trailers: one write in place of three.
+        only = parts is None and not self._cardinality.server_streaming
+        if only and not self._send_initial_metadata_done and self._inbox.hold(_HEADERS, data):
+            self._send_initial_metadata_done = self._send_message_done = True
             return
         if not self._send_initial_metadata_done:
             await self.send_initial_metadata()
         self._send_message_done = True
-        if parts is None and self._encoder is not None:
-            parts = self._encoder(message)
         if parts is None:
-            await self.send_data(framed(self._message_codec.encode(message)))
+            await self.send_data(data)
         else:
             for piece in parts:
                 await self.send_data(piece)
                 await trio.lowlevel.checkpoint()
 
-    def _held(self, message: Any) -> bool:
-        """Let the one reply of a call go out with its headers and trailers: one write in place of three."""
-        held = self._inbox.hold(_HEADERS, framed(self._message_codec.encode(message)))
-        if held:
-            self._send_initial_metadata_done = self._send_message_done = True
-        return held
-
     async def send_data(self, data: bytes) -> None:
         """Send what stands in a stream after the headers. Waits while the client doesn't read."""
+        counted = len(data) >= _LARGE and not self._waiting
+        if counted:
+            self.hold(len(data))
         with trio.move_on_after(self._limits.stall_timeout) as scope:
             await self._stream.send_data(data)
+        if counted:
+            self.hold(0)
         if scope.cancelled_caught:
             raise GRPCError(Status.UNAVAILABLE, "the client does not read")
 

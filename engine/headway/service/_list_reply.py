@@ -63,8 +63,10 @@ class Kept:
         # What one resource is at most: a message that a server takes.
         return self._most is not None and self._size > self._most // 2
 
-    async def encoded(self, reply: pb.ListResponse | pb.ListByOwnerResponse) -> Encoded:
-        """The bytes of the reply that holds the resources."""
+    async def encoded(
+        self, reply: pb.ListResponse | pb.ListByOwnerResponse, hold: Callable[[int], None] = lambda _: None
+    ) -> Encoded:
+        """Return the bytes of the reply that holds the resources. ``hold`` is called with their number as it grows."""
         pieces: list[bytes] = []
         held: list[bytes] = []
         size = total = 0
@@ -79,7 +81,9 @@ class Kept:
             if size >= PIECE:
                 pieces.append(b"".join(held))
                 held, size = [], 0
-            if index % TURN == 0:
+                hold(total)
+                await trio.lowlevel.checkpoint()
+            elif index % TURN == 0:
                 await trio.lowlevel.checkpoint()
         reply.resources = []
         pieces.append(b"".join([*held, encode(reply)]))

@@ -124,7 +124,7 @@ class ResourceService:
             kept = Kept(MAX_REPLY if getattr(stream, "encodes", False) else None, instead, self._as_sent)
             reply = await answer(await stream.recv_message(), kept)
             if kept.is_large:
-                reply = await kept.encoded(reply)
+                reply = await kept.encoded(reply, stream.hold)
             await stream.send_message(reply)
 
         return serve

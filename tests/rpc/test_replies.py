@@ -1,0 +1,130 @@
+"""Replies that wait because their clients don't read: what is held of them, and what else a large call holds up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from grpclib.const import Cardinality, Handler
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import Event, ResponseReceived, TrailersReceived
+from h2.settings import SettingCodes
+
+from headway import rpc
+from headway.resource import encode, field, message
+from headway.rpc import Limits, Services
+from tests.rpc.hostile_bytes import REQUEST
+from tests.rpc.test_limits import tcp
+
+GIVE = "/test.Replies/Give"
+PATIENCE = 20.0
+KIB = 1 << 10
+
+
+@message
+class Size:
+    size: int = field(1)
+
+
+@message
+class Blob:
+    data: bytes = field(1)
+
+
+class Replies:
+    """Gives as many bytes as it is asked for."""
+
+    def __mapping__(self) -> dict[str, Handler]:
+        return {GIVE: Handler(self._give, Cardinality.UNARY_UNARY, Size, Blob)}
+
+    async def _give(self, stream: Any) -> None:
+        request = await stream.recv_message()
+        await stream.send_message(Blob(data=b"x" * request.size))
+
+
+class Unread:
+    """A connection whose windows are shut: replies wait until they are opened."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._h2 = H2Connection(H2Configuration(header_encoding="utf-8"))
+        self._h2.initiate_connection()
+        self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        self.statuses: dict[int, str] = {}
+        self.answered: set[int] = set()
+
+    async def ask(self, size: int) -> int:
+        """Ask for a reply of so many bytes, and return the stream's number."""
+        number = self._h2.get_next_available_stream_id()
+        body = encode(Size(size=size))
+        headers = [(name, GIVE if name == ":path" else value) for name, value in REQUEST]
+        self._h2.send_headers(number, headers)
+        self._h2.send_data(number, b"\0" + len(body).to_bytes(4, "big") + body, end_stream=True)
+        await self._stream.send_all(self._h2.data_to_send())
+        return number
+
+    async def until(self, condition: Any) -> None:
+        """Read what comes until the condition holds."""
+        with trio.fail_after(PATIENCE):
+            while not condition():
+                for event in self._h2.receive_data(await self._stream.receive_some()):
+                    self._note(event)
+                if left := self._h2.data_to_send():
+                    await self._stream.send_all(left)
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, ResponseReceived | TrailersReceived):
+            assert event.stream_id is not None
+            self.answered.add(event.stream_id)
+            if status := dict(event.headers or ()).get("grpc-status"):
+                self.statuses[event.stream_id] = str(status)
+
+
+async def test_replies_that_wait_are_bounded_on_a_connection() -> None:
+    """The largest is given up, and small ones go on; when the connection has gone nothing is held."""
+    limits = Limits(replies_size=300 * KIB, server_replies_size=1000 * KIB)
+    async with rpc.open_server(Services(Replies()), ["127.0.0.1:0"], limits=limits) as server:
+        async with tcp(server.addresses[0]) as stream:
+            peer = Unread(stream)
+            small = [await peer.ask(20 * KIB) for _ in range(5)]
+            await peer.until(lambda: peer.answered >= set(small))
+            large = await peer.ask(250 * KIB)
+            await peer.until(lambda: large in peer.statuses)
+            assert peer.statuses == {large: "8"}
+            held = server._replies.taken
+            assert 5 * 20 * KIB <= held <= 5 * 21 * KIB
+        with trio.fail_after(PATIENCE):
+            while server._replies.taken:
+                await trio.lowlevel.checkpoint()
+
+
+async def test_replies_that_wait_are_bounded_on_a_server() -> None:
+    """However many connections ask for them; another client is answered."""
+    limits = Limits(replies_size=300 * KIB, server_replies_size=400 * KIB)
+    async with (
+        rpc.open_server(Services(Replies()), ["127.0.0.1:0"], limits=limits) as server,
+        tcp(server.addresses[0]) as one,
+        tcp(server.addresses[0]) as other,
+        rpc.open_channel(server.addresses) as channel,
+    ):
+        first, second = Unread(one), Unread(other)
+        older = await first.ask(250 * KIB)
+        await first.until(lambda: older in first.answered)
+        newer = await second.ask(250 * KIB)
+        await second.until(lambda: newer in second.answered)
+        await first.until(lambda: first.statuses)
+        assert (first.statuses, second.statuses) == ({older: "8"}, {})
+        assert len((await channel.unary(GIVE, Size(size=100 * KIB), Blob)).data) == 100 * KIB
+
+
+@pytest.mark.parametrize("size", [3 * KIB, 2000 * KIB])
+async def test_a_reply_that_is_read_is_held_no_longer(size: int) -> None:
+    """Whether it went out at once, or had to wait."""
+    async with rpc.open_server(Services(Replies()), ["127.0.0.1:0"]) as server:
+        async with rpc.open_channel(server.addresses) as channel:
+            assert len((await channel.unary(GIVE, Size(size=size), Blob)).data) == size
+        with trio.fail_after(PATIENCE):
+            while server._replies.taken:
+                await trio.lowlevel.checkpoint()
