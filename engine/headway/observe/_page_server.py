@@ -111,7 +111,6 @@ class _Connection:
 
     def __init__(self, app: App, stream: trio.SocketStream, patience: float) -> None:
         self.stream = stream
-        # Hypercorn has deadlines of its own, but it forgets them for some requests to go on in HTTP/2.
         self.scope = trio.CancelScope(deadline=trio.current_time() + patience)
         self.answering_until = 0.0
         self._answers = 0
