@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import trio
@@ -102,6 +101,8 @@ async def open_pages(
 
     ``store`` says what is wrong with the store: ``lambda: engine.store_problem``.
 
+    At most 16 connections are open at once. One more closes the oldest that is not being answered.
+
     Whoever can connect can read them: the names of controllers and types, and counts. So an address that other hosts
     can reach needs ``public=True``. Raises InvalidArgument without it, OSError for an address that can't be had,
     DeclarationError without ``pip install 'headway[metrics]'``.
@@ -112,23 +113,16 @@ async def open_pages(
             "use 127.0.0.1, or open_pages(..., public=True)"
         )
     try:
-        from hypercorn.config import Config
-        from hypercorn.trio import serve
+        from headway.observe._page_server import PageServer
     except ImportError as error:
         raise DeclarationError("pages over HTTP need Hypercorn: pip install 'headway[metrics]'") from error
     listener = _listener(address)
     host, port = listener.getsockname()[:2]
-    config = Config()
-    # The server closes it.
-    config.bind = [f"fd://{listener.detach()}"]
-    config.errorlog = None
-    config.graceful_timeout = _GRACE
+    server = PageServer(Pages(status, metrics, store))
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(
-            partial(serve, Pages(status, metrics, store), config, shutdown_trigger=ending.wait),  # type: ignore[arg-type]  # its own types of ASGI's messages
-            name=f"pages at {address}",
-        )
+        accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+        nursery.start_soon(server.serve, accepting, ending, _GRACE, name=f"pages at {address}")
         try:
             yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         finally:
@@ -145,4 +139,7 @@ def check_pages_address(address: str) -> tuple[str, int]:
 
 def _listener(address: str) -> socket.socket:
     host, port = check_pages_address(address)
-    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # A burst of strangers waits in the kernel, and costs no descriptor there; a scraper that finds no room would only
+    # try again after a second.
+    return socket.create_server((host, port), family=family, backlog=1024)

@@ -1,0 +1,166 @@
+"""Strangers on the port of the pages cost the process few descriptors, and scrapers are answered meantime."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import httpx
+import pytest
+import trio
+
+import headway
+from headway.observe import Pages
+from headway.observe._page_server import App, Message, PageServer, Receive, Send
+from tests.cli.served import TEAM, Team
+from tests.cli.served import app as staff
+from tests.rpc.hostile_bytes import PREFACE
+from tests.rpc.serving_kit import serving
+from tests.rpc.test_limits import tcp, until_closed
+from tests.rpc.test_strangers import strangers
+
+GET = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
+
+
+@asynccontextmanager
+async def page_server(
+    app: App, connections: int = 16, grace: float = 2.0, patience: float = 20.0
+) -> AsyncIterator[str]:
+    """Serve the application while the block runs; gives the address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    host, port = listener.getsockname()
+    ending = trio.Event()
+    async with trio.open_nursery() as nursery:
+        accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+        nursery.start_soon(PageServer(app, connections, patience).serve, accepting, ending, grace)
+        try:
+            yield f"{host}:{port}"
+        finally:
+            ending.set()
+
+
+def reset(stream: trio.SocketStream) -> None:
+    """Leave without an end: what the peer sends now fails."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.socket.close()
+
+
+async def test_idle_connections_to_the_pages_shut_out_neither_scrapers_nor_callers() -> None:
+    """300 of them to a process that may open 300 descriptors, and few lines about them."""
+    async with serving("--metrics", "127.0.0.1:0", descriptors=300) as server:
+        said = await server.line("metrics and health at ")
+        pages = said.split()[4].removesuffix("/metrics,")
+        since = time.monotonic()
+        with strangers(pages.removeprefix("http://"), 300, b""):
+            async with httpx.AsyncClient(base_url=pages, timeout=20) as http:
+                assert "headway_controller_ready" in (await http.get("/metrics")).text
+            assert len(os.listdir(f"/proc/{server.process.pid}/fd")) < 100
+            with trio.fail_after(20):
+                async with headway.connect(server.where, staff) as client:
+                    await client.apply(TEAM.new("core", Team()))
+        # Three when it starts, and a few of its controllers.
+        assert len(server.lines) <= 20 + 2 * (time.monotonic() - since), server.lines[-5:]
+
+
+async def test_one_connection_too_many_closes_the_oldest_that_is_not_being_answered() -> None:
+    """A slow answer outlives the idle connections that were opened after its own."""
+    asked, may_answer = trio.Event(), trio.Event()
+
+    async def app(_: Message, __: Receive, send: Send) -> None:
+        asked.set()
+        await may_answer.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send({"type": "http.response.body", "body": b"late"})
+
+    async with page_server(app, connections=3) as where, AsyncExitStack() as stack:
+        with trio.fail_after(20):
+            slow = await stack.enter_async_context(tcp(where))
+            await slow.send_all(GET)
+            await asked.wait()
+            first, second, third = [await stack.enter_async_context(tcp(where)) for _ in range(3)]
+            await until_closed(first)
+            may_answer.set()
+            assert (await slow.receive_some()).startswith(b"HTTP/1.1 200")
+            for kept in (second, third):
+                await kept.send_all(GET)
+                assert (await kept.receive_some()).startswith(b"HTTP/1.1 200")
+
+
+async def _large(_: Message, __: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": bytes(20_000_000)})
+
+
+async def test_a_scraper_that_does_not_read_keeps_no_server_from_ending() -> None:
+    """Hypercorn shields what it sends from being canceled."""
+    with trio.fail_after(20):
+        async with page_server(_large, grace=0.05) as where, tcp(where) as deaf:
+            await deaf.send_all(GET)
+            assert await deaf.receive_some(1) == b"H"
+
+
+async def test_a_scraper_that_does_not_read_keeps_no_program_from_being_canceled() -> None:
+    """The program's error passes at once."""
+    with trio.fail_after(20):
+        async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
+            where = await nursery.start(_serve_forever)
+            # It outlives the server.
+            deaf = await stack.enter_async_context(tcp(where))
+            await deaf.send_all(GET)
+            assert await deaf.receive_some(1) == b"H"
+            nursery.cancel_scope.cancel()
+
+
+async def _serve_forever(task_status: trio.TaskStatus[str]) -> None:
+    async with page_server(_large, grace=1000) as where:
+        task_status.started(where)
+        await trio.sleep_forever()
+
+
+WEBSOCKET = (
+    b"GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+HOSTILE = {
+    "nothing": b"",
+    "half a line": b"GET /he",
+    "zeros": b"\0" * 100,
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "long": b"GET " + b"x" * 100_000,
+    "pipelined": GET * 50,
+    "half a body": b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nx",
+    "continue": b"GET / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n",
+    "h2c": b"GET / HTTP/1.1\r\nhost: a\r\nupgrade: h2c\r\nconnection: upgrade, http2-settings\r\n"
+    b"http2-settings: !\r\n\r\n",
+    "websocket": WEBSOCKET,
+    "request in a websocket": WEBSOCKET + GET,
+    "no frame": PREFACE + b"\xff" * 100,
+    "no settings": PREFACE + bytes(100),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_bytes_that_are_no_request_end_their_own_connection_alone(kind: str) -> None:
+    """Whatever they are, and when the stranger has gone before the answer."""
+    async with page_server(Pages(lambda: ()), grace=0.05) as where:
+        with trio.fail_after(20):
+            for leaves in (True, False):
+                async with tcp(where) as stranger:
+                    await stranger.send_all(HOSTILE[kind])
+                    if leaves:
+                        reset(stranger)
+                    async with httpx.AsyncClient(base_url=f"http://{where}") as http:
+                        assert (await http.get("/healthz")).text == "ok\n"
+
+
+@pytest.mark.parametrize("kind", ["nothing", "half a line", "half a body", "h2c"])
+async def test_a_connection_without_a_request_is_closed_after_the_patience(kind: str) -> None:
+    """Whatever has come of one."""
+    async with page_server(Pages(lambda: ()), patience=0.1) as where, tcp(where) as stranger:
+        with trio.fail_after(20):
+            await stranger.send_all(HOSTILE[kind])
+            await until_closed(stranger)
