@@ -18,7 +18,7 @@ from headway._private_files import create_private
 from headway.errors import StoreUnusable
 from headway.storage import _sqlite_schema as sql
 from headway.storage._sqlite_connect import READ_ONLY, connect, explained, may_write
-from headway.storage._sqlite_inspect import check_content, is_new, refuse_links
+from headway.storage._sqlite_inspect import check_content, is_new
 from headway.storage._sqlite_lock import FileLock
 from headway.storage._sqlite_migrate import migrate
 from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
@@ -66,7 +66,6 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
     lock = FileLock(real)
     try:
         lock.take_if_there()
-        refuse_links(real)
         is_new(real)
         lock.take()
         # Again, since another process may have come between; from here on the file is ours.
