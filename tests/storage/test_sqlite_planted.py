@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headway.errors import StoreUnusable
-from headway.storage import backup_store, check_store, open_sqlite, restore_store
-from headway.storage._sqlite_inspect import open_to_read
+from headway.storage import _sqlite_file, backup_store, check_store, open_sqlite, restore_store
+from headway.storage._sqlite_inspect import check_content, open_to_read
 from headway.testing._conformance_tools import names, put, thing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and owners are POSIX's")
@@ -121,6 +121,27 @@ async def test_owner_of_a_log_may_be_anyone_who_can_write_the_store(tmp_path: Pa
     plant(path, "-wal", owner=SOMEBODY)
     async with open_sqlite(path) as backend:
         assert "in the log" in await names(backend)
+
+
+@as_root
+async def test_file_planted_while_the_content_is_checked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of a large store takes seconds."""
+    path, crashed = tmp_path / "a.db", tmp_path / "crashed.db"
+    await crashed_store(crashed)
+    shutil.copy(crashed, path)
+    before = path.read_bytes()
+
+    def check_and_plant(store: str) -> None:
+        check_content(store)
+        shutil.copy(f"{crashed}-wal", f"{store}-wal")
+        os.chown(f"{store}-wal", SOMEBODY, -1)
+
+    monkeypatch.setattr(_sqlite_file, "check_content", check_and_plant)
+    with pytest.raises(StoreUnusable, match=f"{path}-wal belongs to user {SOMEBODY}"):
+        await open_and_put(path)
+    assert path.read_bytes() == before
 
 
 # --- Modes ---------------------------------------------------------------------

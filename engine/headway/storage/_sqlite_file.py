@@ -21,6 +21,7 @@ from headway.storage._sqlite_connect import READ_ONLY, connect, explained, may_w
 from headway.storage._sqlite_inspect import check_content, is_new
 from headway.storage._sqlite_lock import FileLock
 from headway.storage._sqlite_migrate import migrate
+from headway.storage._sqlite_planted import refuse_planted
 from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
 
 OPENINGS_KEPT = 1000
@@ -141,6 +142,8 @@ def _fill(path: str) -> None:
 
 def _enter(path: str, lock: FileLock) -> OpenedFile:
     """Open for writing and begin an incarnation."""
+    # Again, since looking at a large store takes seconds, in which another user can have put a file beside it.
+    refuse_planted(path)
     connection: sqlite3.Connection | None = None
     try:
         connection = connect(path)
