@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.access import Access, Policy, Rule, Token, entry, load_access, new_token, read_access
+from headway.access import Access, Policy, Rule, Token, add_token, entry, load_access, new_token, read_access
 from headway.errors import ManifestError
 
 HASH = "sha256:" + "0a" * 32
@@ -232,6 +233,36 @@ def test_a_file_that_others_can_reach_is_refused(tmp_path: Path, bits: int) -> N
 
     message = f"{path}:1:1: others than its owner can reach this file (mode {0o600 | bits:04o}): chmod 600 {path}"
     assert str(caught.value) == message
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    """Its owner could let anyone in; the message names the owner and what to do."""
+    path = write(tmp_path / "access.yaml", TEXT.encode())
+    os.chown(path, 1500001, -1)
+    with pytest.raises(ManifestError) as caught:
+        load_access(path)
+
+    assert str(caught.value) == f"{path}:1:1: this file belongs to user 1500001, who can replace it: chown 0 {path}"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root becomes another user")
+def test_a_file_of_root_is_loaded_by_another_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Root can do anything as that user already; the kernel decides who can read the file."""
+    path = write(tmp_path / "access.yaml", TEXT.encode())
+    monkeypatch.setattr(os, "geteuid", lambda: 1500001)
+    assert isinstance(load_access(path), Access)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to other users")
+def test_root_adds_a_token_to_a_file_of_another_user(tmp_path: Path) -> None:
+    """The file stays that user's, whose server reads it."""
+    path = write(tmp_path / "access.yaml", b"policies:\n  - {name: some, rules: []}\ntokens:\n")
+    os.chown(path, 1500001, -1)
+    _, token = new_token(["some"])
+    add_token(path, token)
+
+    assert (path.stat().st_uid, token.accessor in path.read_text()) == (1500001, True)
 
 
 def test_problems_of_a_file_name_it(tmp_path: Path) -> None:

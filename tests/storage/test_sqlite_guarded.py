@@ -100,12 +100,13 @@ async def test_lock_with_the_content_of_another_program_is_refused_and_kept(tmp_
     """Neither a file of another program, nor a second name of such a file, is truncated."""
     lock = tmp_path / "a.db.lock"
     lock.write_bytes(SECRET)
+    lock.chmod(0o600)
     with pytest.raises(StoreUnusable, match="was not written by Headway"):
         await open_and_put(tmp_path / "a.db")
     assert lock.read_bytes() == SECRET
     lock.unlink()
     empty = tmp_path / "empty"
-    os.mknod(empty)
+    os.mknod(empty, 0o600)
     os.link(empty, lock)
     with pytest.raises(StoreUnusable, match="has another name"):
         await open_and_put(tmp_path / "a.db")
@@ -122,7 +123,9 @@ async def test_lock_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\0" * 80, b'{"pid": 17, "ho', b'{"pi'], ids=repr)
 async def test_lock_that_a_crash_left_torn_is_taken(tmp_path: Path, content: bytes) -> None:
     """A crash can leave a part of the content, or zeros; both are recognized as a lock."""
-    (tmp_path / "a.db.lock").write_bytes(content)
+    lock = tmp_path / "a.db.lock"
+    lock.write_bytes(content)
+    lock.chmod(0o600)
     await open_and_put(tmp_path / "a.db")
 
 

@@ -13,6 +13,7 @@ from headway.access._document import entry, read_access
 from headway.access._tokens import Token
 from headway.errors import InvalidArgument, ManifestError, Problem
 
+_ROOT = 0
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # At a file's end: whoever has begun one writes the former, which says nothing yet.
 _NO_TOKENS = re.compile(r"^tokens:[ \t]*(\[\])?\s*\Z", re.MULTILINE)
@@ -22,7 +23,8 @@ def load_access(path: str | os.PathLike[str]) -> Access:
     """What an access file says. To read a changed file again, load it again and ``Authorizer.replace`` what was.
 
     Raises ManifestError with all of its problems, or when others than its owner may read or change it (what they
-    put there would let them in); OSError when it can't be read.
+    put there would let them in), or when it belongs to neither this process's user nor root; OSError when it can't be
+    read.
     """
     return read_access(_content(path), source=os.fspath(path))
 
@@ -32,10 +34,11 @@ def add_token(path: str | os.PathLike[str], token: Token) -> None:
 
     The file is replaced in one step, so that whoever reads it meanwhile finds all of it, before or after. Raises as
     `load_access` does, and InvalidArgument when the token names a policy that isn't there, or when the file's tokens
-    stand in another way than one more can be added to.
+    stand in another way than one more can be added to. Root may add to a file of any user's, which stays that user's.
     """
     source, path = os.fspath(path), os.path.realpath(path)
-    text = _content(path, source)
+    # Root gives the file back to its owner, who could have written the same there.
+    text = _content(path, source, any_owner=os.name == "posix" and os.geteuid() == _ROOT)
     before = read_access(_NO_TOKENS.sub("tokens: []\n", text), source=source)
     for name in token.policies:
         if problem := policy_problem(name, before.policies):
@@ -75,15 +78,19 @@ def _replace(path: str, text: str) -> None:
         raise
 
 
-def _content(path: str | os.PathLike[str], source: str = "") -> str:
-    """The text of an access file that nobody but its owner can reach."""
+def _content(path: str | os.PathLike[str], source: str = "", *, any_owner: bool = False) -> str:
+    """Return the text of an access file that only its owner can reach: this process's user, root, or any user."""
     source = source or os.fspath(path)
     with open(path, "rb") as file:
         # Asked of what is open, not of the path, which may be another file by then.
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        found = os.fstat(file.fileno())
+        mode = stat.S_IMODE(found.st_mode)
         # Elsewhere these bits say nothing.
         if os.name == "posix" and mode & _OTHERS:
             message = f"others than its owner can reach this file (mode {mode:04o}): chmod 600 {source}"
+            raise ManifestError([Problem(source, 1, 1, "", message)])
+        if os.name == "posix" and not any_owner and found.st_uid not in (os.geteuid(), _ROOT):
+            message = f"this file belongs to user {found.st_uid}, who can replace it: chown {os.geteuid()} {source}"
             raise ManifestError([Problem(source, 1, 1, "", message)])
         content = file.read()
     try:

@@ -18,9 +18,10 @@ from headway._private_files import create_private
 from headway.errors import StoreUnusable
 from headway.storage import _sqlite_schema as sql
 from headway.storage._sqlite_connect import READ_ONLY, connect, explained, may_write
-from headway.storage._sqlite_inspect import check_content, is_new, refuse_links
+from headway.storage._sqlite_inspect import check_content, is_new
 from headway.storage._sqlite_lock import FileLock
 from headway.storage._sqlite_migrate import migrate
+from headway.storage._sqlite_planted import refuse_planted
 from headway.storage._sqlite_wal import CUT_BACK_TO, WriteAheadLog
 
 OPENINGS_KEPT = 1000
@@ -66,7 +67,6 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
     lock = FileLock(real)
     try:
         lock.take_if_there()
-        refuse_links(real)
         is_new(real)
         lock.take()
         # Again, since another process may have come between; from here on the file is ours.
@@ -142,6 +142,8 @@ def _fill(path: str) -> None:
 
 def _enter(path: str, lock: FileLock) -> OpenedFile:
     """Open for writing and begin an incarnation."""
+    # Again, since looking at a large store takes seconds, in which another user can have put a file beside it.
+    refuse_planted(path)
     connection: sqlite3.Connection | None = None
     try:
         connection = connect(path)

@@ -9,27 +9,21 @@ from headway.errors import StoreUnusable
 from headway.storage import _sqlite_schema as sql
 from headway.storage._sqlite_connect import code_of, connect, may_write
 from headway.storage._sqlite_migrate import format_of
+from headway.storage._sqlite_planted import NOTHING_TOUCHED, refuse_irregular, refuse_planted
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
-_NOTHING_TOUCHED = "Nothing was changed"
-_ANOTHER_PATH = f"give another path, or move the file away. {_NOTHING_TOUCHED}"
-
-
-def refuse_links(path: str) -> None:
-    """Refuse symbolic links under the names of SQLite's own files: only another user would plant them."""
-    for suffix in ("-wal", "-shm", "-journal"):
-        if os.path.islink(path + suffix):
-            raise StoreUnusable(
-                f"{path}{suffix} is a symbolic link, and SQLite makes that file itself: find out who put it there, "
-                f"and remove it. {_NOTHING_TOUCHED}"
-            )
+_ANOTHER_PATH = f"give another path, or move the file away. {NOTHING_TOUCHED}"
 
 
 def is_new(path: str) -> bool:
-    """Whether there is nothing yet, by a plain read of the header. Raises StoreUnusable for what isn't ours."""
+    """Return True if there is no store yet, by a plain read of the header. Raises StoreUnusable for what isn't ours.
+
+    SQLite may open what was not refused: nothing beside it is another user's.
+    """
+    refuse_irregular(path)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             header = file.read(_HEADER)
             size = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
@@ -41,19 +35,26 @@ def is_new(path: str) -> bool:
         if log:
             raise StoreUnusable(
                 f"{path} is missing or empty, but {path}-wal holds changes of a store that was there: put that "
-                f"store's file back, or move {path}-wal away to begin a new one. {_NOTHING_TOUCHED}"
+                f"store's file back, or move {path}-wal away to begin a new one. {NOTHING_TOUCHED}"
             )
+        refuse_planted(path)
         return True
     _refuse_foreign(path, header)
+    refuse_planted(path)
     _refuse_cut_off(path, header, size, log)
     return False
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # A pipe may stand there by now.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _refuse_foreign(path: str, header: bytes) -> None:
     if not header.startswith(_MAGIC[: len(header)]):
         raise StoreUnusable(f"{path} is no store of Headway: it isn't an SQLite file; {_ANOTHER_PATH}")
     if len(header) < _HEADER:
-        raise StoreUnusable(f"{path} has been cut off: it ends within its header; restore a copy. {_NOTHING_TOUCHED}")
+        raise StoreUnusable(f"{path} has been cut off: it ends within its header; restore a copy. {NOTHING_TOUCHED}")
     _refuse_another_programs(path, int.from_bytes(header[68:72], "big"))
     _refuse_newer(path, int.from_bytes(header[60:64], "big"))
 
@@ -62,7 +63,7 @@ def _refuse_another_programs(path: str, application: int, *, backup: bool = Fals
     if application == sql.BACKUP_ID and not backup:
         raise StoreUnusable(
             f"{path} is a backup: opened as the store that it was, it would give out revisions for the second time. "
-            f"`headway restore {path} sqlite:PATH` makes a store of it. {_NOTHING_TOUCHED}"
+            f"`headway restore {path} sqlite:PATH` makes a store of it. {NOTHING_TOUCHED}"
         )
     if application not in (sql.APPLICATION_ID, sql.BACKUP_ID):
         raise StoreUnusable(
@@ -75,7 +76,7 @@ def _refuse_newer(path: str, found: int) -> None:
     if found > sql.FORMAT:
         raise StoreUnusable(
             f"{path} has format {found}; this program knows formats up to {sql.FORMAT}: "
-            f"use a newer Headway. {_NOTHING_TOUCHED}"
+            f"use a newer Headway. {NOTHING_TOUCHED}"
         )
 
 
@@ -86,7 +87,7 @@ def _refuse_cut_off(path: str, header: bytes, size: int, log: bool) -> None:
     if size < expected and not log:
         raise StoreUnusable(
             f"{path} has been cut off: it has {size} bytes and says it has {expected}; restore a copy. "
-            f"{_NOTHING_TOUCHED}"
+            f"{NOTHING_TOUCHED}"
         )
 
 
@@ -114,7 +115,7 @@ def check_content(path: str) -> None:
     if problem:
         raise StoreUnusable(
             f"{path} is damaged: {problem}. Restore a copy, or see what `sqlite3 {path} .recover` saves. "
-            f"{_NOTHING_TOUCHED}"
+            f"{NOTHING_TOUCHED}"
         )
 
 
@@ -128,8 +129,10 @@ def open_to_read(path: str, *, backup: bool = False) -> sqlite3.Connection:
 
     Raises StoreUnusable when there is no store at ``path``, and sqlite3.Error when it is damaged beyond that.
     """
+    refuse_irregular(path)
     if not has_bytes(path):
         raise StoreUnusable(f"{path}: there is no store")
+    refuse_planted(os.path.realpath(path))
     writable = may_write(path) and may_write(os.path.dirname(os.path.abspath(path)))
     # Where that can be it is opened as by any other user: the last of them to close it then leaves nothing beside it.
     connection = connect(path, read_only=not writable, immutable=not writable and not has_bytes(path + "-wal"))

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from headway._private_files import create_private
 from headway.errors import StoreUnusable
+from headway.storage._sqlite_planted import refuse_untrusted
 
 # Neither a link planted by another user is followed, nor is a pipe waited for.
 _SAFELY = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -28,7 +29,7 @@ class FileLock:
     the removed file while another one makes and locks a new one, and both would hold "the" lock.
 
     What stands at the path may be another user's doing. So links are not followed, and nothing is written before the
-    file is locked and known to be a lock of ours.
+    file is locked and known to be a lock of ours. Nor is it taken when users can open it who can't open the store.
     """
 
     def __init__(self, path: str) -> None:
@@ -56,7 +57,7 @@ class FileLock:
 
     def _take(self, *, create: bool) -> None:
         try:
-            descriptor = self._open(create)
+            descriptor, made = self._open(create)
         except FileNotFoundError:
             if create:
                 raise StoreUnusable(f"{self._path}, the lock of the store, can't be made: no such directory") from None
@@ -69,29 +70,34 @@ class FileLock:
                 "give this process the right to write there, or open another path"
             ) from error
         try:
-            self._lock(descriptor)
+            self._lock(descriptor, made=made)
         except BaseException:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
 
-    def _open(self, create: bool) -> int:
+    def _open(self, create: bool) -> tuple[int, bool]:
+        """Return a descriptor of the file, and whether this call made it."""
         while True:
             try:
-                return os.open(self._path, _SAFELY)
+                return os.open(self._path, _SAFELY), False
             except FileNotFoundError:
                 if not create:
                     raise
             try:
-                return create_private(self._path, _SAFELY)
+                return create_private(self._path, _SAFELY), True
             except FileExistsError:
                 # Another process has made it meanwhile.
                 continue
 
-    def _lock(self, descriptor: int) -> None:
+    def _lock(self, descriptor: int, *, made: bool) -> None:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             self._refuse_foreign("is not a regular file")
+        if not made:
+            # Before the lock is tried: whoever can open it can hold it, and could say anything of the holder. A file
+            # made just now is not judged, as some file systems show every file with a foreign owner or a wide mode.
+            refuse_untrusted(self._path, found, self._store)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
