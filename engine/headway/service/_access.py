@@ -130,6 +130,10 @@ class Access:
             decision = self._authorizer.may_read(name, self._registry.resolve(name.type).view(resource))
         return decision is Decision.ALLOWED
 
+    def may_read(self, id: pb.Id) -> bool:
+        """Return True if the caller may read what is called so, whatever it says."""
+        return self._authorizer is None or self._authorizer.may_read(resource_id(id), None) is Decision.ALLOWED
+
     def answered(self, stored: pb.Resource, own: pb.Resource) -> pb.Resource:
         """What a write's reply may hold: all of what is stored now, or, for who may not read it, which state it is in
         (its id, version and generation) and what is the writer's ``own``.
