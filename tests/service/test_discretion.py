@@ -43,6 +43,9 @@ class WriteOnly:
     def may_delete(self, id: ResourceId) -> bool:  # noqa: ARG002 - likewise
         return self._deletes
 
+    def may_take_lease(self, name: str) -> bool:  # noqa: ARG002 - likewise
+        return True
+
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
         return True
 

@@ -186,3 +186,29 @@ async def test_a_mark_that_is_carried_along_takes_no_right_to_delete(both: tuple
         assert stored is not None
         changed = a_note("kept", version=stored.version, metadata={**stored.metadata, FINALIZERS: left})
         await guarded.write(changed)
+
+
+FENCED: dict[str, Callable[[Calls, pb.Fence], Awaitable[object]]] = {
+    "Write": lambda calls, fence: calls.write(a_note("one"), fence=fence),
+    "Write that a hook would refuse": lambda calls, fence: calls.write(a_note("one", "bad", HOOKED), fence=fence),
+    "WriteStatus": lambda calls, fence: calls.write_status(an_id("one", uid=ULID), a_status(), fence=fence),
+    "Delete": lambda calls, fence: calls.delete(an_id("one"), fence=fence),
+}
+
+
+@pytest.mark.parametrize("verb", FENCED)
+@pytest.mark.parametrize("member", ["", "3"])
+async def test_a_fence_is_borne_by_those_who_may_take_its_lease(
+    both: tuple[Calls, Calls], verb: str, member: str
+) -> None:
+    """A write under it tells where the fence stands: others are refused in the same words whether there is one."""
+    calls, guarded = both
+    fence = pb.Fence(controller="denied/teams", member=member, term=1)
+    said = await refused(FENCED[verb](guarded, fence), Status.PERMISSION_DENIED, "may not be taken by you")
+    for _ in range(2):
+        await calls.raise_fence("denied/teams", member)
+    assert await refused(FENCED[verb](guarded, fence), Status.PERMISSION_DENIED) == said
+    assert calls.revision == 2
+    own = pb.Fence(controller="mine/teams", member=member, term=1)
+    await calls.raise_fence("mine/teams", member)
+    await guarded.write(a_note("one"), fence=own)

@@ -17,7 +17,7 @@ from headway.resource import (
     resource_id,
 )
 from headway.service._refusals import denied, invalid, not_found
-from headway.storage import Within
+from headway.storage import Fence, Within, lease_of
 
 
 class Decision(enum.Enum):
@@ -56,6 +56,10 @@ class Authorizer(Protocol):
 
     def may_delete(self, id: ResourceId) -> bool:
         """Return True if the caller may delete it, or mark it for deletion by a write."""
+        ...
+
+    def may_take_lease(self, name: str) -> bool:
+        """Return True if the caller may take the lease of this name, and so write under the fence that it governs."""
         ...
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
@@ -113,6 +117,16 @@ class Access:
         """Refuse one who may not delete what is called so, whether it is there or not."""
         if not self.may_delete(id):
             raise denied(f"{resource_id(id)} may not be deleted by you")
+
+    def check_fence(self, fence: Fence | None) -> None:
+        """Refuse a write under a fence whose lease the caller may not take, whether or not there is such a fence.
+
+        What is answered tells where the fence stands.
+        """
+        if fence is not None and self._authorizer is not None:
+            lease = lease_of(fence.controller, fence.member)
+            if not self._authorizer.may_take_lease(lease):
+                raise denied(f"lease {lease} may not be taken by you")
 
     def check_list(self, type: TypeName, within: Within) -> None:
         """Refuse one who may not list a type there."""

@@ -25,8 +25,9 @@ from headway.resource import (
 )
 from headway.service._access import Access
 from headway.service._bounds import MAX_TEXT, check_metadata, check_prefix, check_statuses, check_text
+from headway.service._fence import fence_of
 from headway.service._refusals import invalid
-from headway.storage import Within
+from headway.storage import Fence, Within
 
 Type = ResourceType[Any]
 
@@ -119,7 +120,16 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
     return Within(partition, namespace, name_prefix)
 
 
-def admit_resource(registry: Registry, access: Access, resource: pb.Resource | None) -> tuple[Type, Key, pb.Resource]:
+def admit_fence(access: Access, message: pb.Fence | None) -> Fence | None:
+    """Check the fence of a write, and that its caller may bear it."""
+    fence = fence_of(message)
+    access.check_fence(fence)
+    return fence
+
+
+def admit_resource(
+    registry: Registry, access: Access, resource: pb.Resource | None, fence: pb.Fence | None = None
+) -> tuple[Type, Key, pb.Resource, Fence | None]:
     """Everything that Write checks before it looks at the store. Returns the resource as mutated by its hooks.
 
     The caller's rights come before the hooks, which are a program's own code, and before the fields that are no part
@@ -130,6 +140,7 @@ def admit_resource(registry: Registry, access: Access, resource: pb.Resource | N
     type, key = admit_id(registry, access, resource.id, "resource.id")
     assert resource.id is not None
     access.check_write(resource.id, resource)
+    borne = admit_fence(access, fence)
     if resource.owner is not None:
         admit_id(registry, access, resource.owner, "resource.owner", key[:2])
         # What is answered tells whether the owner is there.
@@ -155,7 +166,7 @@ def admit_resource(registry: Registry, access: Access, resource: pb.Resource | N
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
         _validate(type, resource)
-    return type, key, resource
+    return type, key, resource, borne
 
 
 def _mutated(type: Type, resource: pb.Resource) -> pb.Resource:

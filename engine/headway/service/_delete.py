@@ -19,9 +19,9 @@ from headway.resource import (
     resource_id,
 )
 from headway.service._access import Access
-from headway.service._admission import admit_id
+from headway.service._admission import admit_fence, admit_id
 from headway.service._bounds import check_text
-from headway.service._fence import check_fence, check_store, fence_of
+from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._read import check_version
 from headway.service._refusals import conflict
@@ -41,11 +41,11 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
     type, key = admit_id(registry, access, request.id, "id")
     assert request.id is not None
     access.check_delete(request.id)
+    fence = admit_fence(access, request.fence)
     check_text("version", request.version)
     check_deletable(type.kind, request.id.name)
     wanted_uid = given_uid = request.id.uid
     name = resource_id(request.id)
-    fence = fence_of(request.fence)
 
     def check_guess() -> None:
         """Refuse a version that a caller who may not read guesses: alike whether or not there is another one."""

@@ -82,7 +82,7 @@ class ResourceService:
 
     async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
         """What Write would store, as far as that can be said without its own place in the store."""
-        _, key, resource = admit_resource(self._registry, self._access, message.resource)
+        _, key, resource, _ = admit_resource(self._registry, self._access, message.resource)
         try:
             check_staying(await check_units(self._backend.read, key), resource.id)
         except STORE_ERRORS as error:

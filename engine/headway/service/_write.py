@@ -23,7 +23,7 @@ from headway.resource import (
 )
 from headway.service._access import Access
 from headway.service._admission import admit_resource
-from headway.service._fence import check_store, fence_of
+from headway.service._fence import check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
 from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal
@@ -39,11 +39,10 @@ async def write(
 
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul.
     """
-    type, key, resource = admit_resource(registry, access, request.resource)
+    type, key, resource, fence = admit_resource(registry, access, request.resource, request.fence)
     named = resource.id
     assert named is not None
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
-    fence = fence_of(request.fence)
     as_stored: Read = functools.partial(read_for_commit, backend)
 
     async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:

@@ -11,9 +11,9 @@ from grpclib import GRPCError
 
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
 from headway.service._access import Access
-from headway.service._admission import admit_id, admit_reference
+from headway.service._admission import admit_fence, admit_id, admit_reference
 from headway.service._bounds import check_status, check_text, room_problem
-from headway.service._fence import check_fence, check_store, fence_of
+from headway.service._fence import check_fence, check_store
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
 from headway.service._retry import attempt
@@ -31,8 +31,8 @@ async def write_status(
     wanted = request.id
     assert wanted is not None
     access.check_write(wanted, None)
+    fence = admit_fence(access, request.fence)
     status = _admitted(registry, access, request, key[:2])
-    fence = fence_of(request.fence)
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
