@@ -24,7 +24,7 @@ from headway.resource import (
     type_problem,
 )
 from headway.service._access import Access
-from headway.service._bounds import MAX_TEXT, check_metadata, check_prefix, check_statuses, check_text
+from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_prefix, check_statuses, check_text
 from headway.service._fence import fence_of
 from headway.service._refusals import invalid
 from headway.storage import Fence, Within
@@ -157,6 +157,8 @@ def admit_resource(
             )
         # What precedes the name says nothing; without one form of it, equal payloads would not compare equal.
         resource.data.type_url = type.type_url
+    if resource.data is not None:
+        check_payload(type.payload, resource.data.value)
     if type.hooks.mutate is not None or type.hooks.validate is not None:
         given = resource
         resource = _mutated(type, given)
