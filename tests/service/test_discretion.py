@@ -9,11 +9,11 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Resource, ResourceId, TypeName, pb
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Hooks, Resource, ResourceId, ResourceType, TypeName, pb
 from headway.service import Decision
 from headway.storage import Backend, MemoryBackend
 from tests.helpers.calls import Calls, refused
-from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, an_id, id_of, registry, text_of
+from tests.helpers.declared import NOTE, NOTE_V2, ULID, Note, a_note, a_status, an_id, id_of, registry, text_of
 from tests.service.conftest import reached
 
 SECRET = "secret"
@@ -96,6 +96,29 @@ async def test_a_creation_is_answered_with_what_its_writer_sent(calls: Calls, bl
     reply = await blind.write(a_note("one", "mine", metadata={"plan": SECRET}))
     kept = (await calls.read(an_id())).resource
     assert reply.resource == kept
+
+
+def _reveal(resource: Resource[Note]) -> None:
+    resource.data.text += " and a secret"
+    resource.metadata["plan"] = SECRET
+
+
+@pytest.mark.parametrize("by", ["name", "content"])
+async def test_what_a_hook_adds_is_its_readers_to_know(by: str) -> None:
+    """Write and MutateAndValidate answer others with what the request says, at creation and later."""
+    hooked = ResourceType("tests", "v1", "Revealing", Note, hooks=Hooks(mutate=_reveal))
+    known = registry()
+    known.register(hooked)
+    backend = MemoryBackend()
+    calls, blind = Calls(backend, known), Calls(backend, known, WriteOnly(by))
+    for _ in range(2):
+        for call in (blind.mutate_and_validate, blind.write):
+            reply = await call(a_note("one", "mine", hooked, metadata={"own": "mine"}))
+            assert reply.resource is not None
+            assert (text_of(reply.resource), reply.resource.metadata) == ("mine", {"own": "mine"})
+    kept = (await calls.read(an_id("one", hooked))).resource
+    assert kept is not None
+    assert kept.metadata == {"own": "mine", "plan": SECRET}
 
 
 async def test_a_status_is_answered_with_that_status(calls: Calls, blind: Calls) -> None:

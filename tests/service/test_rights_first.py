@@ -167,9 +167,11 @@ async def test_to_mark_a_resource_takes_the_right_to_delete_it(both: tuple[Calls
     """In the same words whether it is there or not; the Delete verb takes it too."""
     calls, guarded = both
     denied = "Note kept may not be deleted by you"
-    await refused(guarded.write(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
+    for call in (guarded.write, guarded.mutate_and_validate):
+        await refused(call(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
     await calls.write(a_note("kept", metadata={FINALIZERS: "x"}))
-    await refused(guarded.write(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
+    for call in (guarded.write, guarded.mutate_and_validate):
+        await refused(call(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
     await refused(guarded.delete(an_id("kept")), Status.PERMISSION_DENIED, denied)
     stored = (await calls.read(an_id("kept"))).resource
     assert stored is not None
@@ -185,6 +187,7 @@ async def test_a_mark_that_is_carried_along_takes_no_right_to_delete(both: tuple
         stored = (await guarded.read(an_id("kept"))).resource
         assert stored is not None
         changed = a_note("kept", version=stored.version, metadata={**stored.metadata, FINALIZERS: left})
+        await guarded.mutate_and_validate(changed)
         await guarded.write(changed)
 
 

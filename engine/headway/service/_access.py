@@ -13,6 +13,7 @@ from headway.resource import (
     Resource,
     ResourceId,
     TypeName,
+    is_marked,
     pb,
     resource_id,
 )
@@ -117,6 +118,14 @@ class Access:
         """Refuse one who may not delete what is called so, whether it is there or not."""
         if not self.may_delete(id):
             raise denied(f"{resource_id(id)} may not be deleted by you")
+
+    def check_marking(self, id: pb.Id, stored: pb.Resource | None) -> None:
+        """Refuse one who may not delete it to mark what is stored, or nothing.
+
+        To mark a resource is to delete it. A caller who carries along a mark that they may read deletes nothing.
+        """
+        if stored is None or not is_marked(stored.metadata) or not self.shows(stored):
+            self.check_delete(id)
 
     def check_fence(self, fence: Fence | None) -> None:
         """Refuse a write under a fence whose lease the caller may not take, whether or not there is such a fence.

@@ -39,7 +39,7 @@ async def write(
 
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul.
     """
-    type, key, resource, fence = admit_resource(registry, access, request.resource, request.fence)
+    type, key, resource, given, fence = admit_resource(registry, access, request.resource, request.fence)
     named = resource.id
     assert named is not None
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
@@ -49,9 +49,8 @@ async def write(
         check_store(backend, request.store_id)
         units = await check_units(read, key)
         stored, _ = await read(type.kind, key)
-        if not may_mark and (stored is None or not is_marked(stored.metadata) or not access.shows(stored)):
-            # To mark a resource is to delete it. Who only carries along a mark that they have read deletes nothing.
-            access.check_delete(named)
+        if not may_mark:
+            access.check_marking(named, stored)
         if stored is None:
             prepared, operations = await _creation(read, access, units, key, resource, recreates=recreates)
         else:
@@ -68,7 +67,7 @@ async def write(
             if believing:
                 operations = (*units.required, *operations)
         position = await backend.commit(operations, fence)
-        return pb.WriteResponse(resource=access.answered(prepared, resource), position=position.message())
+        return pb.WriteResponse(resource=access.answered(prepared, given), position=position.message())
 
     believed = believed_read(backend)
     if believed is not None:
