@@ -180,18 +180,18 @@ async def test_a_resource_from_before_the_bounds_keeps_its_statuses(calls: Calls
 
 
 @message
-class Nested:
-    inner: Nested | None = field(1)
+class Nesting:
+    inner: Nesting | None = field(1)
     numbers: list[int] = field(2)
     notes: list[Note] = field(3)
 
 
 MOST = 100_000
-NESTED = ResourceType("tests", "v1", "Nested", Nested)
+NESTING = ResourceType("tests", "v1", "Nesting", Nesting)
 PAYLOADS: dict[str, tuple[ResourceType[Any], bytes, bytes]] = {
     "empty strings": (HOOKED, b"\x12\x00" * MOST, b"\x12\x00"),
-    "packed numbers": (NESTED, b"\x12\x9f\x8d\x06" + bytes(MOST - 1), b"\x08\x01"),
-    "fields of messages in it": (NESTED, b"\x1a\x02\x12\x00" * (MOST // 2), b"\x1a\x00"),
+    "packed numbers": (NESTING, b"\x12\x9f\x8d\x06" + bytes(MOST - 1), b"\x08\x01"),
+    "fields of messages in it": (NESTING, b"\x1a\x02\x12\x00" * (MOST // 2), b"\x1a\x00"),
     "fields that are unknown": (HOOKED, b"\xf8\x07\x00" * MOST, b"\xf8\x07\x00"),
 }
 
@@ -201,7 +201,7 @@ async def test_a_payload_has_a_bound_of_its_fields(what: str) -> None:
     """Two million empty strings held the loop for a second in a hook. Nothing is decoded of one that has too many."""
     type, most, more = PAYLOADS[what]
     known = registry()
-    known.register(NESTED)
+    known.register(NESTING)
     calls = Calls(MemoryBackend(), known)
     for call in (calls.write, calls.mutate_and_validate):
         large = pb.Resource(id=an_id(type=type), data=AnyMessage(type_url=type.type_url, value=most + more))
