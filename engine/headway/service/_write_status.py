@@ -20,7 +20,7 @@ from headway.service._retry import attempt
 from headway.service._tenancy import check_units
 from headway.storage import Backend, Put
 
-_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")
 
 
 async def write_status(
@@ -80,6 +80,8 @@ def _admitted(registry: Registry, access: Access, request: pb.WriteStatusRequest
             f"status.observed_generation {status.observed_generation!r} must be a generation of the resource: "
             "use the `generation` of what you have read"
         )
+    # ULIDs are the same in either case; in one case they compare as texts.
+    status.observed_generation = status.observed_generation.upper()
     if status.updated_at is not None:
         raise invalid(f"status.updated_at {status.updated_at.isoformat()} must be empty: the server sets it")
     problems = [
