@@ -9,7 +9,7 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, Hooks, Resource, ResourceType, pb
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, Hooks, Resource, ResourceType, pb, type_name
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import (
@@ -88,6 +88,25 @@ async def test_a_type_that_no_rule_is_about_looks_like_one_that_is_not_registere
         said.add((status, message.replace(str(type.name), "TYPE")))
     assert said == {(Status.PERMISSION_DENIED, "permission denied: no rule of yours is about type TYPE")}
     assert [each for each in guard.asked if each[1] == "one"] == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kind": "*"}, {"group": "*", "group_version": "*", "kind": "*"}, {"kind": "note"}]
+)
+async def test_a_type_name_that_no_type_can_have_is_one_that_no_rule_is_about(
+    both: tuple[Calls, Calls], guard: Guard, changes: dict[str, str]
+) -> None:
+    """A caller with rights about other types hears the same of it as of any type that they have none about."""
+    type = a_type(**changes)
+    guard.unknown.add(type_name(type))
+    said = f"permission denied: no rule of yours is about type {type_name(type)}"
+    for call in (both[1].read(pb.Id(name="one", type=type)), both[1].list_by_owner(pb.Id(name="one", type=type))):
+        assert await answer(call) == (Status.PERMISSION_DENIED, said)
+
+
+async def test_an_owner_that_may_not_be_read_is_refused_before_its_uid_is_missed(both: tuple[Calls, Calls]) -> None:
+    """As every other field that is no part of a name is looked at after the rights."""
+    await refused(both[1].list_by_owner(an_id("denied")), Status.PERMISSION_DENIED, "may not be read by you")
 
 
 async def test_an_error_names_no_type_that_its_reader_may_not_know(both: tuple[Calls, Calls], guard: Guard) -> None:

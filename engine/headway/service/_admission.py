@@ -61,8 +61,7 @@ def resolve(registry: Registry, access: Access, message: pb.Type | None, field: 
             raise invalid(f"{field}.{part} is required")
         if len(text) > MAX_NAME:
             raise invalid(f"{field}.{part} {quoted(text)} must have at most {MAX_NAME} characters")
-    if not type_problem(*name):
-        access.check_known(name)
+    access.check_known(name)
     try:
         return registry.resolve(name, access.knows)
     except HeadwayError as error:
