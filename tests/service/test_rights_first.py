@@ -97,7 +97,7 @@ async def test_a_type_name_that_no_type_can_have_is_one_that_no_rule_is_about(
     both: tuple[Calls, Calls], guard: Guard, changes: dict[str, str]
 ) -> None:
     """A caller with rights about other types hears the same of it as of any type that they have none about."""
-    type = a_type(**changes)
+    type = a_type(NOTE, **changes)
     guard.unknown.add(type_name(type))
     said = f"permission denied: no rule of yours is about type {type_name(type)}"
     for call in (both[1].read(pb.Id(name="one", type=type)), both[1].list_by_owner(pb.Id(name="one", type=type))):
