@@ -251,7 +251,7 @@ class StaleRefused(Record):
 
 
 class HandlerFailed(Record):
-    """A service's handler raised something that is no answer; the caller got UNKNOWN.
+    """A service's handler, or a hook of a type, raised something that is no answer; the caller got UNKNOWN or INTERNAL.
 
     Over the network it is reported at most once a second. ``suppressed`` is the number since the last report.
     """

@@ -99,3 +99,27 @@ async def test_caller_without_any_rule_on_a_type_is_told_of_none() -> None:
             assert "ask for one such as" not in str(refused.value)
         with pytest.raises(headway.PermissionDenied, match=r"no rule of yours covers all of it.*internal.v1.Lease"):
             await other.leases.acquire("staff/teams", "me", 5.0)
+
+
+async def test_worker_that_may_not_ask_where_the_store_stands_is_told_which_rule_it_lacks() -> None:
+    """Its rule for reading is narrow. It works all the same; wait_settled fails as denied, and works once it may."""
+    text, token = new_token(["workers"])
+    lease = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
+    narrow = Rule(verbs=["read"], type="staff.v1.Team", partition="default", namespace="default", name_prefix="core")
+    rules = [rule("watch", "write", partition="*", namespace="*"), narrow, lease]
+    access = Authorizer(Access([Policy("workers", rules)], [token]))
+    async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
+        await engine.client.apply(TEAM.new("core", Team()))
+        async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
+            with trio.fail_after(20), pytest.raises(headway.PermissionDenied) as caught:
+                await workers.wait_settled()
+            assert "where the store stands" in str(caught.value)
+            hint = HINT.search(str(caught.value))
+            assert hint is not None
+            lacking = Rule(**yaml.safe_load(hint[1]))
+            assert lacking.name_prefix == "nobody"
+        access.replace(Access([Policy("workers", [*rules, lacking])], [token]))
+        async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
+            with trio.fail_after(20):
+                await workers.wait_settled()
+        assert (await engine.client.read(TEAM, "core")).data.note == "seen"

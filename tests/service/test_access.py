@@ -63,6 +63,9 @@ class Guard:
         self.asked.append(("delete", id.name))
         return not id.name.startswith(("denied", "kept"))
 
+    def may_take_lease(self, name: str) -> bool:
+        return not name.startswith("denied")
+
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
         self.asked.append(("list", f"{partition}/{namespace}"))
         return type not in self.unlisted

@@ -148,6 +148,9 @@ class NothingToSee:
     def may_delete(self, id: ResourceId) -> bool:  # noqa: ARG002 - likewise
         return True
 
+    def may_take_lease(self, name: str) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
         return True
 

@@ -9,11 +9,11 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Resource, ResourceId, TypeName, pb
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Hooks, Resource, ResourceId, ResourceType, TypeName, pb
 from headway.service import Decision
-from headway.storage import Backend
+from headway.storage import Backend, MemoryBackend
 from tests.helpers.calls import Calls, refused
-from tests.helpers.declared import NOTE, NOTE_V2, ULID, a_note, a_status, an_id, id_of, registry, text_of
+from tests.helpers.declared import NOTE, NOTE_V2, ULID, Note, a_note, a_status, an_id, id_of, registry, text_of
 from tests.service.conftest import reached
 
 SECRET = "secret"
@@ -23,8 +23,9 @@ SECRET = "secret"
 class WriteOnly:
     """Writes anything; reads nothing by its name, or, asked with the resource, nothing that says "secret"."""
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, by: str, *, deletes: bool = True) -> None:
         self._by = by
+        self._deletes = deletes
 
     def may_know(self, type: TypeName) -> bool:  # noqa: ARG002 - the protocol's
         return True
@@ -40,6 +41,9 @@ class WriteOnly:
         return True
 
     def may_delete(self, id: ResourceId) -> bool:  # noqa: ARG002 - likewise
+        return self._deletes
+
+    def may_take_lease(self, name: str) -> bool:  # noqa: ARG002 - likewise
         return True
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
@@ -94,6 +98,29 @@ async def test_a_creation_is_answered_with_what_its_writer_sent(calls: Calls, bl
     assert reply.resource == kept
 
 
+def _reveal(resource: Resource[Note]) -> None:
+    resource.data.text += " and a secret"
+    resource.metadata["plan"] = SECRET
+
+
+@pytest.mark.parametrize("by", ["name", "content"])
+async def test_what_a_hook_adds_is_its_readers_to_know(by: str) -> None:
+    """Write and MutateAndValidate answer others with what the request says, at creation and later."""
+    hooked = ResourceType("tests", "v1", "Revealing", Note, hooks=Hooks(mutate=_reveal))
+    known = registry()
+    known.register(hooked)
+    backend = MemoryBackend()
+    calls, blind = Calls(backend, known), Calls(backend, known, WriteOnly(by))
+    for _ in range(2):
+        for call in (blind.mutate_and_validate, blind.write):
+            reply = await call(a_note("one", "mine", hooked, metadata={"own": "mine"}))
+            assert reply.resource is not None
+            assert (text_of(reply.resource), reply.resource.metadata) == ("mine", {"own": "mine"})
+    kept = (await calls.read(an_id("one", hooked))).resource
+    assert kept is not None
+    assert kept.metadata == {"own": "mine", "plan": SECRET}
+
+
 async def test_a_status_is_answered_with_that_status(calls: Calls, blind: Calls) -> None:
     """Others', the data and the metadata are not its writer's; that it was stored already isn't told either."""
     stored = await a_secret(calls)
@@ -120,13 +147,6 @@ async def test_a_deletion_is_answered_with_its_mark(calls: Calls, blind: Calls) 
         )
 
 
-async def test_another_incarnation_is_answered_by_its_id(calls: Calls, blind: Calls) -> None:
-    """Who deletes what has gone hears of what bears the name, and not what it says."""
-    stored = await a_secret(calls)
-    reply = await blind.delete(an_id(uid=ULID))
-    assert reply.resource == pb.Resource(id=stored.id, version=stored.version, generation=stored.generation)
-
-
 def owned(**metadata: str) -> pb.Resource:
     """What is stored, as far as its owner goes."""
     return a_note(metadata=metadata, owner=an_id("boss"))
@@ -134,15 +154,9 @@ def owned(**metadata: str) -> pb.Resource:
 
 Attempt = Callable[[Calls, pb.Resource], Awaitable[object]]
 REFUSED: dict[str, tuple[Attempt, Status]] = {
-    "another uid": (lambda calls, _: calls.write(a_note(uid=ULID)), Status.FAILED_PRECONDITION),
-    "another version": (lambda calls, _: calls.write(a_note(version="999")), Status.ABORTED),
-    "another status": (lambda calls, _: calls.write(a_note(status={"x": a_status()})), Status.INVALID_ARGUMENT),
-    "another owner": (lambda calls, _: calls.write(a_note(owner=an_id("boss", uid=ULID))), Status.INVALID_ARGUMENT),
-    "a mark besides": (
-        lambda calls, _: calls.write(
-            a_note(metadata={DELETION_TIMESTAMP: "2024-02-02T10:00:00Z"}, owner=an_id("boss"))
-        ),
-        Status.INVALID_ARGUMENT,
+    "another version": (
+        lambda calls, stored: calls.write(a_note(uid=id_of(stored).uid, version="999")),
+        Status.ABORTED,
     ),
     "a status at another version": (
         lambda calls, stored: calls.write_status(id_of(stored), a_status(), version="999"),
@@ -156,17 +170,16 @@ REFUSED: dict[str, tuple[Attempt, Status]] = {
         lambda calls, stored: calls.write_status(an_id(type=NOTE_V2, uid=id_of(stored).uid), a_status()),
         Status.INVALID_ARGUMENT,
     ),
-    "a deletion at another version": (lambda calls, _: calls.delete(an_id(), version="999"), Status.ABORTED),
-    "a deletion of another version of the kind": (
-        lambda calls, _: calls.delete(an_id(type=NOTE_V2)),
-        Status.INVALID_ARGUMENT,
+    "a deletion at another version": (
+        lambda calls, stored: calls.delete(an_id(uid=id_of(stored).uid), version="999"),
+        Status.ABORTED,
     ),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
 async def test_a_refusal_says_nothing_of_what_is_stored(calls: Calls, blind: Calls, what: str) -> None:
-    """But that it stands against the write."""
+    """A caller who knows the uid hears that what is stored stands against the write, and nothing else."""
     stored = await a_secret(calls)
     attempt, status = REFUSED[what]
     with pytest.raises(GRPCError) as seeing:
@@ -175,6 +188,61 @@ async def test_a_refusal_says_nothing_of_what_is_stored(calls: Calls, blind: Cal
     said = await refused(attempt(blind, stored), status)
     assert said == "Note one: what is stored forbids it, and may not be read by you"
     assert said != seeing.value.message
+
+
+GUESSES: dict[str, Callable[[Calls], Awaitable[object]]] = {
+    "a write with another uid": lambda calls: calls.write(a_note(uid=ULID)),
+    "a write at another version": lambda calls: calls.write(a_note(version="999")),
+    "a write of both": lambda calls: calls.write(a_note(uid=ULID, version="999")),
+    "a write of a status": lambda calls: calls.write(a_note(status={"x": a_status()})),
+    "a write with an owner that is gone": lambda calls: calls.write(a_note(owner=an_id("boss", uid=ULID))),
+    "a write of a mark": lambda calls: calls.write(
+        a_note(metadata={DELETION_TIMESTAMP: "2024-02-02T10:00:00Z"}, owner=an_id("boss"))
+    ),
+    "a status with another uid": lambda calls: calls.write_status(an_id(uid=ULID), a_status()),
+    "a deletion with another uid": lambda calls: calls.delete(an_id(uid=ULID)),
+    "a deletion with a uid that is none": lambda calls: calls.delete(an_id(uid="anything")),
+    "a deletion with another uid and version": lambda calls: calls.delete(an_id(uid=ULID), version="999"),
+    "a deletion at another version": lambda calls: calls.delete(an_id(), version="999"),
+    "a deletion of another version of the kind": lambda calls: calls.delete(an_id(type=NOTE_V2)),
+    "the same at a version": lambda calls: calls.delete(an_id(type=NOTE_V2), version="999"),
+    "the same with another uid": lambda calls: calls.delete(an_id(type=NOTE_V2, uid=ULID)),
+}
+
+
+async def outcome(call: Awaitable[object]) -> tuple[object, ...]:
+    """The answer without its position, or the status and message of the refusal."""
+    try:
+        reply = await call
+    except GRPCError as error:
+        return error.status, error.message
+    assert isinstance(reply, pb.DeleteResponse)
+    return (reply.resource,)
+
+
+@pytest.mark.parametrize("name", ["Headway's", "Consul's"])
+async def test_a_guess_is_answered_alike_whether_the_name_is_taken(calls: Calls, blind: Calls, name: str) -> None:
+    """A guess changes nothing, so a caller who may not read learns nothing by it, not even that a resource exists."""
+    asking = blind.as_origin() if name == "Consul's" else blind
+    # Under Consul's name a write with another uid creates the resource where there is none.
+    guesses = {what: guess for what, guess in GUESSES.items() if asking is blind or what != "a write with another uid"}
+    absent = {what: await outcome(guess(asking)) for what, guess in guesses.items()}
+    stored = await a_secret(calls)
+    assert {what: await outcome(guess(asking)) for what, guess in guesses.items()} == absent
+    assert (await calls.read(an_id())).resource == stored
+
+
+async def test_a_mark_that_is_guessed_is_answered_as_one_that_is_new() -> None:
+    """Only a caller who may read a mark carries it along; others need the right to delete, marked or not."""
+    backend = MemoryBackend()
+    calls, blind = Calls(backend, registry()), Calls(backend, registry(), WriteOnly("name", deletes=False))
+    guess = GUESSES["a write of a mark"]
+    absent = await outcome(guess(blind))
+    assert absent[0] is Status.PERMISSION_DENIED
+    await a_secret(calls, finalizers="secret.cleanup")
+    assert await outcome(guess(blind)) == absent
+    await calls.delete(an_id())
+    assert await outcome(guess(blind)) == absent
 
 
 async def test_a_frozen_resource_is_not_compared_aloud(calls: Calls, blind: Calls) -> None:

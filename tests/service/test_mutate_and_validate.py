@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from grpclib.const import Status
 
-from headway.resource import pb
+from headway.resource import DELETION_TIMESTAMP, pb
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import HOOKED, NOTE_V2, ULID, a_note, a_status, an_id, id_of, text_of
 from tests.service.wrong_resources import wrong_resources
@@ -29,7 +29,16 @@ async def test_hooks_run_and_nothing_is_stored(calls: Calls) -> None:
     assert calls.revision == 0
     bad = a_note("one", "bad", HOOKED)
     await refused(calls.mutate_and_validate(bad), Status.INVALID_ARGUMENT, "Hooked one: data.text 'bad' must be")
-    await refused(calls.mutate_and_validate(a_note("one", "crash", HOOKED)), Status.INTERNAL, "the mutate hook of")
+
+
+@pytest.mark.parametrize("mark", ["", "soon", "2024-02-02T10:00:00"])
+async def test_a_mark_that_is_no_time_is_refused(calls: Calls, mark: str) -> None:
+    """As Write refuses it, whether or not the resource is there."""
+    await calls.write(a_note("there"))
+    for name in ("there", "absent"):
+        said = f"metadata.deletionTimestamp {mark!r} must be a time such as"
+        marked = a_note(name, metadata={DELETION_TIMESTAMP: mark})
+        await refused(calls.mutate_and_validate(marked), Status.INVALID_ARGUMENT, said)
 
 
 async def test_what_depends_on_the_store_is_not_asked(calls: Calls) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import FINALIZERS, AnyMessage, Position, pb, resource_key
+from headway.resource import FINALIZERS, AnyMessage, Position, ResourceType, field, message, pb, resource_key
 from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls, over_the_network, refused
-from tests.helpers.declared import NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry
+from tests.helpers.declared import HOOKED, NOTE, ULID, Note, a_note, a_status, a_type, an_id, id_of, registry
 
 LONG = "x" * 4_000_000
 EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
@@ -21,8 +21,8 @@ EVERYWHERE = pb.Tenancy(partition="*", namespace="*")
 
 def with_id(**changes: Any) -> pb.Id:
     id = an_id(uid=ULID)
-    for field, value in changes.items():
-        setattr(id, field, value)
+    for name, value in changes.items():
+        setattr(id, name, value)
     return id
 
 
@@ -177,3 +177,35 @@ async def test_a_resource_from_before_the_bounds_keeps_its_statuses(calls: Calls
     await refused(calls.write_status(an_id(uid=ULID), shorter, key="more"), Status.FAILED_PRECONDITION, said)
     said = "it would have 6000 conditions"
     await refused(calls.write_status(an_id(uid=ULID), full, key="7"), Status.FAILED_PRECONDITION, said)
+
+
+@message
+class Nesting:
+    inner: Nesting | None = field(1)
+    numbers: list[int] = field(2)
+    notes: list[Note] = field(3)
+
+
+MOST = 100_000
+NESTING = ResourceType("tests", "v1", "Nesting", Nesting)
+PAYLOADS: dict[str, tuple[ResourceType[Any], bytes, bytes]] = {
+    "empty strings": (HOOKED, b"\x12\x00" * MOST, b"\x12\x00"),
+    "packed numbers": (NESTING, b"\x12\x9f\x8d\x06" + bytes(MOST - 1), b"\x08\x01"),
+    "fields of messages in it": (NESTING, b"\x1a\x02\x12\x00" * (MOST // 2), b"\x1a\x00"),
+    "fields that are unknown": (HOOKED, b"\xf8\x07\x00" * MOST, b"\xf8\x07\x00"),
+}
+
+
+@pytest.mark.parametrize("what", PAYLOADS)
+async def test_a_payload_has_a_bound_of_its_fields(what: str) -> None:
+    """Two million empty strings held the loop for a second in a hook. Nothing is decoded of one that has too many."""
+    type, most, more = PAYLOADS[what]
+    known = registry()
+    known.register(NESTING)
+    calls = Calls(MemoryBackend(), known)
+    for call in (calls.write, calls.mutate_and_validate):
+        large = pb.Resource(id=an_id(type=type), data=AnyMessage(type_url=type.type_url, value=most + more))
+        await refused(call(large), Status.INVALID_ARGUMENT, "resource.data", "it must have at most 100000 in all")
+    assert calls.revision == 0
+    fits = pb.Resource(id=an_id(type=type), data=AnyMessage(type_url=type.type_url, value=most))
+    await calls.write(fits)

@@ -9,7 +9,7 @@ import pytest
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, Hooks, Resource, ResourceType, pb
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, NAMESPACE, Hooks, Resource, ResourceType, pb, type_name
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import (
@@ -90,6 +90,25 @@ async def test_a_type_that_no_rule_is_about_looks_like_one_that_is_not_registere
     assert [each for each in guard.asked if each[1] == "one"] == []
 
 
+@pytest.mark.parametrize(
+    "changes", [{"kind": "*"}, {"group": "*", "group_version": "*", "kind": "*"}, {"kind": "note"}]
+)
+async def test_a_type_name_that_no_type_can_have_is_one_that_no_rule_is_about(
+    both: tuple[Calls, Calls], guard: Guard, changes: dict[str, str]
+) -> None:
+    """A caller with rights about other types hears the same of it as of any type that they have none about."""
+    type = a_type(NOTE, **changes)
+    guard.unknown.add(type_name(type))
+    said = f"permission denied: no rule of yours is about type {type_name(type)}"
+    for call in (both[1].read(pb.Id(name="one", type=type)), both[1].list_by_owner(pb.Id(name="one", type=type))):
+        assert await answer(call) == (Status.PERMISSION_DENIED, said)
+
+
+async def test_an_owner_that_may_not_be_read_is_refused_before_its_uid_is_missed(both: tuple[Calls, Calls]) -> None:
+    """As every other field that is no part of a name is looked at after the rights."""
+    await refused(both[1].list_by_owner(an_id("denied")), Status.PERMISSION_DENIED, "may not be read by you")
+
+
 async def test_an_error_names_no_type_that_its_reader_may_not_know(both: tuple[Calls, Calls], guard: Guard) -> None:
     """Neither as the type that may have been meant nor among those that are known."""
     guard.unknown.update(each.name for each in (NOTE, CHILD))
@@ -167,9 +186,11 @@ async def test_to_mark_a_resource_takes_the_right_to_delete_it(both: tuple[Calls
     """In the same words whether it is there or not; the Delete verb takes it too."""
     calls, guarded = both
     denied = "Note kept may not be deleted by you"
-    await refused(guarded.write(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
+    for call in (guarded.write, guarded.mutate_and_validate):
+        await refused(call(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
     await calls.write(a_note("kept", metadata={FINALIZERS: "x"}))
-    await refused(guarded.write(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
+    for call in (guarded.write, guarded.mutate_and_validate):
+        await refused(call(a_note("kept", metadata=MARK)), Status.PERMISSION_DENIED, denied)
     await refused(guarded.delete(an_id("kept")), Status.PERMISSION_DENIED, denied)
     stored = (await calls.read(an_id("kept"))).resource
     assert stored is not None
@@ -185,4 +206,31 @@ async def test_a_mark_that_is_carried_along_takes_no_right_to_delete(both: tuple
         stored = (await guarded.read(an_id("kept"))).resource
         assert stored is not None
         changed = a_note("kept", version=stored.version, metadata={**stored.metadata, FINALIZERS: left})
+        await guarded.mutate_and_validate(changed)
         await guarded.write(changed)
+
+
+FENCED: dict[str, Callable[[Calls, pb.Fence], Awaitable[object]]] = {
+    "Write": lambda calls, fence: calls.write(a_note("one"), fence=fence),
+    "Write that a hook would refuse": lambda calls, fence: calls.write(a_note("one", "bad", HOOKED), fence=fence),
+    "WriteStatus": lambda calls, fence: calls.write_status(an_id("one", uid=ULID), a_status(), fence=fence),
+    "Delete": lambda calls, fence: calls.delete(an_id("one"), fence=fence),
+}
+
+
+@pytest.mark.parametrize("verb", FENCED)
+@pytest.mark.parametrize("member", ["", "3"])
+async def test_a_fence_is_borne_by_those_who_may_take_its_lease(
+    both: tuple[Calls, Calls], verb: str, member: str
+) -> None:
+    """A write under it tells where the fence stands: others are refused in the same words whether there is one."""
+    calls, guarded = both
+    fence = pb.Fence(controller="denied/teams", member=member, term=1)
+    said = await refused(FENCED[verb](guarded, fence), Status.PERMISSION_DENIED, "may not be taken by you")
+    for _ in range(2):
+        await calls.raise_fence("denied/teams", member)
+    assert await refused(FENCED[verb](guarded, fence), Status.PERMISSION_DENIED) == said
+    assert calls.revision == 2
+    own = pb.Fence(controller="mine/teams", member=member, term=1)
+    await calls.raise_fence("mine/teams", member)
+    await guarded.write(a_note("one"), fence=own)

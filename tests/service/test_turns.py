@@ -54,6 +54,9 @@ class Anybody:
     def may_delete(self, id: object) -> bool:  # noqa: ARG002 - likewise
         return True
 
+    def may_take_lease(self, name: str) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:  # noqa: ARG002 - likewise
         return True
 

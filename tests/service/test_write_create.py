@@ -9,10 +9,25 @@ import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, AnyMessage, ResourceType, copy_message, pb
+from headway.resource import DELETION_TIMESTAMP, AnyMessage, Hooks, Resource, ResourceType, copy_message, pb
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
-from tests.helpers.declared import CHILD, HOOKED, NOTE, TYPES, ULID, a_note, a_status, an_id, id_of, text_of, uid_of
+from tests.helpers.declared import (
+    CHILD,
+    HOOKED,
+    NOTE,
+    TYPES,
+    ULID,
+    Note,
+    a_note,
+    a_status,
+    an_id,
+    id_of,
+    registry,
+    text_of,
+    uid_of,
+)
+from tests.service.conftest import reached
 from tests.service.wrong_resources import wrong_resources
 
 OWNER = an_id("boss")
@@ -168,8 +183,26 @@ async def test_hooks_fill_in_and_refuse(calls: Calls) -> None:
         Status.INVALID_ARGUMENT,
         "Hooked one: data.text 'bad' must be something good",
     )
-    said = "the mutate hook of tests.v1.Hooked raised RuntimeError('the hook is broken')"
-    await refused(calls.write(a_note("one", "crash", HOOKED)), Status.INTERNAL, said)
+
+
+def _broken(resource: Resource[Note]) -> None:
+    raise RuntimeError(f"the password of {resource.id.name} is broken")
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize("hook", ["mutate", "validate"])
+async def test_what_breaks_in_a_hook_is_reported_and_not_told(how: str, hook: str) -> None:
+    """The text of an exception that is no refusal is for the operator."""
+    broken = ResourceType("tests", "v1", "Broken", Note, hooks=Hooks(**{hook: _broken}))
+    known = registry()
+    known.register(broken)
+    async with reached(how, MemoryBackend(), types=known) as calls:
+        for call in (calls.write, calls.mutate_and_validate, calls.as_origin().write):
+            said = await refused(call(a_note(type=broken)), Status.INTERNAL)
+            assert said == f"the {hook} hook of tests.v1.Broken failed"
+            assert [repr(each) for each in calls.unexpected] == ["RuntimeError('the password of one is broken')"]
+            calls.unexpected.clear()
+        assert calls.revision == 0
 
 
 async def test_hooks_see_an_empty_message_where_there_is_no_data(calls: Calls) -> None:

@@ -14,7 +14,7 @@ from headway.cache._cached_type import CachedType
 from headway.cache._isolation import Isolation
 from headway.cache._projection import Projection, stored_type
 from headway.cache._shared import SharedType
-from headway.errors import StoreChanged, StoreWentBack, Unavailable
+from headway.errors import PermissionDenied, StoreChanged, StoreWentBack, Unavailable
 from headway.events import Report, StreamEnded
 from headway.resource import Position, TypeName, pb, position
 from headway.rpc import Channel
@@ -22,6 +22,10 @@ from headway.watch import Follower
 
 _LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
 _WENT_BACK_WAIT = 5.0
+
+
+class PositionDenied(PermissionDenied, Unavailable):
+    """The caller may not ask where the store stands. A stream goes on without knowing it."""
 
 
 class Hub:
@@ -131,7 +135,8 @@ class Hub:
     async def linearizable(self, type: CachedType[Any], known: Position | None = None) -> Position:
         """Where the store really stands, by a read that every acknowledged commit is in.
 
-        Raises StoreWentBack when it has never stood at ``known``, Unavailable when it can't be asked.
+        Raises StoreWentBack when it has never stood at ``known``, Unavailable when it can't be asked, PositionDenied
+        when a right is missing.
         """
         nobody = pb.Id(
             type=type.name.message(),
@@ -146,6 +151,10 @@ class Hub:
         except GRPCError as error:
             if known is not None and error.status is Status.DATA_LOSS:
                 raise StoreWentBack(f"store {known.store_id} has lost what it had told: {error.message}") from error
+            if error.status is Status.PERMISSION_DENIED:
+                raise PositionDenied(
+                    f"{error.message}; a worker learns where the store stands by asking for what {nobody.name!r} owns"
+                ) from error
             raise Unavailable(f"{error.status.name}: {error.message}") from error
         at = position(reply.position)
         if at is None:

@@ -29,6 +29,8 @@ class Hooks(Generic[T]):
     Attributes:
         mutate: fills in defaults, in place.
         validate: raises ValueError with a sentence for the caller when the resource must not be stored.
+
+    Anything else that a hook raises is reported as `HandlerFailed`, and its caller hears that the hook failed.
     """
 
     mutate: Callable[[Resource[T]], None] | None = None

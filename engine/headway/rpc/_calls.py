@@ -16,6 +16,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
 from headway.rpc._budget import Budget
+from headway.rpc._fault import HandlerFault
 from headway.rpc._http2 import Http2Stream
 from headway.rpc._limits import Limits
 from headway.rpc._server_stream import ServerStream
@@ -170,6 +171,8 @@ class Calls(AbstractHandler):
                 await handler.func(stream)
                 return None
         except GRPCError as error:
+            if isinstance(error, HandlerFault):
+                self._report(stream.path, error.cause)
             return error
         except (StreamTerminatedError, ProtocolError):
             raise

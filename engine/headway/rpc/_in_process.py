@@ -20,6 +20,7 @@ import grpclib
 from grpclib.const import Handler, Status
 
 from headway.rpc._channel import Metadata
+from headway.rpc._fault import HandlerFault
 
 Reply = TypeVar("Reply")
 Reporter = Callable[[str, BaseException], None]
@@ -56,7 +57,9 @@ class InProcessChannel:
             await self._handler(path)(stream)
             if not isinstance(stream.reply, reply_type):
                 raise TypeError(f"{path} sent {stream.reply!r}, not a {reply_type.__name__}")
-        except grpclib.GRPCError:
+        except grpclib.GRPCError as error:
+            if isinstance(error, HandlerFault):
+                self._report(path, error.cause)
             raise
         except Exception as error:
             raise self._unexpected(path, error) from error

@@ -13,11 +13,12 @@ from headway.resource import (
     Resource,
     ResourceId,
     TypeName,
+    is_marked,
     pb,
     resource_id,
 )
 from headway.service._refusals import denied, invalid, not_found
-from headway.storage import Within
+from headway.storage import Fence, Within, lease_of
 
 
 class Decision(enum.Enum):
@@ -56,6 +57,10 @@ class Authorizer(Protocol):
 
     def may_delete(self, id: ResourceId) -> bool:
         """Return True if the caller may delete it, or mark it for deletion by a write."""
+        ...
+
+    def may_take_lease(self, name: str) -> bool:
+        """Return True if the caller may take the lease of this name, and so write under the fence that it governs."""
         ...
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
@@ -114,6 +119,24 @@ class Access:
         if not self.may_delete(id):
             raise denied(f"{resource_id(id)} may not be deleted by you")
 
+    def check_marking(self, id: pb.Id, stored: pb.Resource | None) -> None:
+        """Refuse one who may not delete it to mark what is stored, or nothing.
+
+        To mark a resource is to delete it. A caller who carries along a mark that they may read deletes nothing.
+        """
+        if stored is None or not is_marked(stored.metadata) or not self.shows(stored):
+            self.check_delete(id)
+
+    def check_fence(self, fence: Fence | None) -> None:
+        """Refuse a write under a fence whose lease the caller may not take, whether or not there is such a fence.
+
+        What is answered tells where the fence stands.
+        """
+        if fence is not None and self._authorizer is not None:
+            lease = lease_of(fence.controller, fence.member)
+            if not self._authorizer.may_take_lease(lease):
+                raise denied(f"lease {lease} may not be taken by you")
+
     def check_list(self, type: TypeName, within: Within) -> None:
         """Refuse one who may not list a type there."""
         authorizer = self._authorizer
@@ -129,6 +152,10 @@ class Access:
         if decision is Decision.NEEDS_RESOURCE and name.type in self._registry:
             decision = self._authorizer.may_read(name, self._registry.resolve(name.type).view(resource))
         return decision is Decision.ALLOWED
+
+    def may_read(self, id: pb.Id) -> bool:
+        """Return True if the caller may read what is called so, whatever it says."""
+        return self._authorizer is None or self._authorizer.may_read(resource_id(id), None) is Decision.ALLOWED
 
     def answered(self, stored: pb.Resource, own: pb.Resource) -> pb.Resource:
         """What a write's reply may hold: all of what is stored now, or, for who may not read it, which state it is in

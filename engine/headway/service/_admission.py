@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from grpclib import GRPCError
-from grpclib.const import Status
-
-from headway.errors import HeadwayError, PayloadError
+from headway.errors import HeadwayError
 from headway.resource import (
     MAX_NAME,
     Key,
     Registry,
-    Resource,
     ResourceType,
     Scope,
     name_problem,
     pb,
     quoted,
-    resource_id,
     tenancy_within,
     type_name,
     type_problem,
 )
 from headway.service._access import Access
-from headway.service._bounds import MAX_TEXT, check_metadata, check_prefix, check_statuses, check_text
+from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_prefix, check_statuses, check_text
+from headway.service._fence import fence_of
+from headway.service._hooks import mutated, validate
 from headway.service._refusals import invalid
-from headway.storage import Within
+from headway.storage import Fence, Within
 
 Type = ResourceType[Any]
+
+
+class Admitted(NamedTuple):
+    """A resource that has passed.
+
+    Attributes:
+        resource: as mutated by its type's hooks.
+        given: as the request has it, with its id and type URL completed.
+    """
+
+    type: Type
+    key: Key
+    resource: pb.Resource
+    given: pb.Resource
+    fence: Fence | None
 
 
 def resolve(registry: Registry, access: Access, message: pb.Type | None, field: str) -> Type:
@@ -49,8 +61,7 @@ def resolve(registry: Registry, access: Access, message: pb.Type | None, field: 
             raise invalid(f"{field}.{part} is required")
         if len(text) > MAX_NAME:
             raise invalid(f"{field}.{part} {quoted(text)} must have at most {MAX_NAME} characters")
-    if not type_problem(*name):
-        access.check_known(name)
+    access.check_known(name)
     try:
         return registry.resolve(name, access.knows)
     except HeadwayError as error:
@@ -119,8 +130,17 @@ def admit_within(type: Type, tenancy: pb.Tenancy | None, name_prefix: str, *, ab
     return Within(partition, namespace, name_prefix)
 
 
-def admit_resource(registry: Registry, access: Access, resource: pb.Resource | None) -> tuple[Type, Key, pb.Resource]:
-    """Everything that Write checks before it looks at the store. Returns the resource as mutated by its hooks.
+def admit_fence(access: Access, message: pb.Fence | None) -> Fence | None:
+    """Check the fence of a write, and that its caller may bear it."""
+    fence = fence_of(message)
+    access.check_fence(fence)
+    return fence
+
+
+def admit_resource(
+    registry: Registry, access: Access, resource: pb.Resource | None, fence: pb.Fence | None = None
+) -> Admitted:
+    """Check everything that Write checks before it looks at the store.
 
     The caller's rights come before the hooks, which are a program's own code, and before the fields that are no part
     of a name.
@@ -130,6 +150,7 @@ def admit_resource(registry: Registry, access: Access, resource: pb.Resource | N
     type, key = admit_id(registry, access, resource.id, "resource.id")
     assert resource.id is not None
     access.check_write(resource.id, resource)
+    borne = admit_fence(access, fence)
     if resource.owner is not None:
         admit_id(registry, access, resource.owner, "resource.owner", key[:2])
         # What is answered tells whether the owner is there.
@@ -146,49 +167,18 @@ def admit_resource(registry: Registry, access: Access, resource: pb.Resource | N
             )
         # What precedes the name says nothing; without one form of it, equal payloads would not compare equal.
         resource.data.type_url = type.type_url
+    if resource.data is not None:
+        check_payload(type.payload, resource.data.value)
+    given = resource
     if type.hooks.mutate is not None or type.hooks.validate is not None:
-        given = resource
-        resource = _mutated(type, given)
+        resource = mutated(type, given)
         if resource is not given:
             # An authorizer may decide by what the resource says, and the hook may have made it say something else.
             assert resource.id is not None
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
-        _validate(type, resource)
-    return type, key, resource
-
-
-def _mutated(type: Type, resource: pb.Resource) -> pb.Resource:
-    mutate = type.hooks.mutate
-    if mutate is None:
-        return resource
-    view: Resource[Any] = type.view(resource)
-    try:
-        mutate(view)
-        return view.message()
-    except Exception as error:
-        _check_decodes(type, resource)
-        raise GRPCError(Status.INTERNAL, f"the mutate hook of {type.name} raised {error!r}") from error
-
-
-def _validate(type: Type, resource: pb.Resource) -> None:
-    validate = type.hooks.validate
-    if validate is None:
-        return
-    try:
-        # A view of its own: what is stored is what mutate has left, whatever validate does to it.
-        validate(type.view(resource))
-    except Exception as error:
-        _check_decodes(type, resource)
-        raise invalid(f"{resource_id(resource.id)}: {error}") from error
-
-
-def _check_decodes(type: Type, resource: pb.Resource) -> None:
-    """Where a hook has failed: say so if it could only fail, because the bytes it was to look at are no payload."""
-    try:
-        _ = type.view(resource).data
-    except PayloadError as error:
-        raise invalid(f"resource.data of {resource_id(resource.id)}: {error}") from None
+        validate(type, resource)
+    return Admitted(type, key, resource, given, borne)
 
 
 def admit_reference(

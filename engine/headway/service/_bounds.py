@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from headway.resource import DELETION_TIMESTAMP, FINALIZERS, MAX_NAME, pb, quoted
+from headway.errors import PayloadError
+from headway.resource import DELETION_TIMESTAMP, FINALIZERS, MAX_NAME, check_field_count, pb, quoted
 from headway.service._refusals import invalid
 
 MAX_TEXT = 255
@@ -29,6 +31,9 @@ decodes of one request, so that what has been read can be written back."""
 
 MAX_STATUS_SIZE = 64 << 10
 """Characters of one status."""
+
+MAX_PAYLOAD_FIELDS = 100_000
+"""Fields of a payload, with those of all messages in it: hooks, indexes and clients decode it in one go."""
 
 MAX_FILTER = 4096
 """Characters of a metadata filter."""
@@ -72,6 +77,17 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         check_text(f"metadata.{DELETION_TIMESTAMP}", metadata[DELETION_TIMESTAMP])
     if FINALIZERS in metadata and (count := len(metadata[FINALIZERS].split())) > MAX_FINALIZERS:
         raise invalid(f"metadata.{FINALIZERS} has {count} names: it must have at most {MAX_FINALIZERS}")
+
+
+def check_payload(payload: type[Any], data: bytes) -> None:
+    """Refuse a payload of too many fields."""
+    # A field takes a byte at least, so that most payloads needn't be counted.
+    if len(data) <= MAX_PAYLOAD_FIELDS:
+        return
+    try:
+        check_field_count(payload, data, MAX_PAYLOAD_FIELDS)
+    except PayloadError as error:
+        raise invalid(f"resource.data is {error}: it must have at most {MAX_PAYLOAD_FIELDS} in all") from None
 
 
 def check_statuses(statuses: Mapping[str, pb.Status]) -> None:

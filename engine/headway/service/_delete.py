@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 from grpclib import GRPCError
 
@@ -11,15 +12,16 @@ from headway.resource import (
     TOMBSTONE,
     Position,
     Registry,
+    ResourceType,
     finalizers,
     is_marked,
     pb,
     resource_id,
 )
 from headway.service._access import Access
-from headway.service._admission import admit_id
+from headway.service._admission import admit_fence, admit_id
 from headway.service._bounds import check_text
-from headway.service._fence import check_fence, check_store, fence_of
+from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._read import check_version
 from headway.service._refusals import conflict
@@ -33,37 +35,49 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
     """Delete what is there; what isn't there (or is another incarnation) is deleted already.
 
     Answers with a position and with what bears the name at that position: nothing, the resource marked for deletion
-    where finalizers hold it, or another incarnation where the request named one that is gone.
+    where finalizers hold it, or another incarnation where the request named one that is gone. A caller who may not read
+    what bears the name, and deletes nothing of it, gets the answer for a name that is free.
     """
     type, key = admit_id(registry, access, request.id, "id")
     assert request.id is not None
     access.check_delete(request.id)
+    fence = admit_fence(access, request.fence)
     check_text("version", request.version)
     check_deletable(type.kind, request.id.name)
-    wanted_uid, name = request.id.uid, resource_id(request.id)
-    fence = fence_of(request.fence)
+    wanted_uid = given_uid = request.id.uid
+    name = resource_id(request.id)
+
+    def check_guess() -> None:
+        """Refuse a version that a caller who may not read guesses: alike whether or not there is another one."""
+        assert request.id is not None
+        if request.version and not given_uid and not access.may_read(request.id):
+            raise conflict(f"{name} is not stored at version {request.version}, or it may not be read by you")
 
     async def once() -> pb.DeleteResponse:
         nonlocal wanted_uid
         check_store(backend, request.store_id)
         stored, position = await backend.read(type.kind, key)
-        if stored is None or stored.id is None:
+        shown = stored is not None and access.shows(stored)
+        if stored is None or stored.id is None or not (shown or _is_meant(stored, type, wanted_uid)):
             await check_fence(backend, fence)
+            check_guess()
             return pb.DeleteResponse(position=position.message())
         if wanted_uid and stored.id.uid != wanted_uid:
             await check_fence(backend, fence)
             # Without what is there instead, a cache would take the answer for "nothing bears this name" and refuse
             # the creation of the other incarnation, whose event may still be on its way, as older than the answer.
             return pb.DeleteResponse(position=position.message(), resource=stored)
+        if not shown and request.version != stored.version:
+            check_guess()
         try:
             check_version(stored, type.name.version)
             if request.version and request.version != stored.version:
                 raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
+            if type.kind == TOMBSTONE.kind and not finalizers(stored.metadata):
+                await check_done(backend, stored)
         except GRPCError as error:
             raise access.discreet(error, stored) from None
         if not finalizers(stored.metadata):
-            if type.kind == TOMBSTONE.kind:
-                await check_done(backend, stored)
             # Who loses the race looks again, and deletes nothing else in its place: by then the name may have been
             # given to another incarnation, which is answered with.
             wanted_uid = stored.id.uid
@@ -82,6 +96,12 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
         mark = {DELETION_TIMESTAMP: left.metadata[DELETION_TIMESTAMP]} if is_marked(left.metadata) else {}
         reply.resource = access.answered(left, pb.Resource(metadata=mark))
     return reply
+
+
+def _is_meant(stored: pb.Resource, type: ResourceType[Any], uid: str) -> bool:
+    """Return True if this is the incarnation, and the version of the kind, that a request names."""
+    assert stored.id is not None
+    return uid in ("", stored.id.uid) and stored.id.type == type.message
 
 
 async def _removed(backend: Backend, removal: Remove, stored: pb.Resource, fence: Fence | None) -> Position:

@@ -99,9 +99,9 @@ async def list_by_owner(
     """All resources that this incarnation of an owner owns, of every type; the owner need not be there any more."""
     _admit_owner(registry, access, request.owner)
     assert request.owner is not None
+    access.check_read(request.owner)
     if not request.owner.uid:
         raise invalid("owner.uid is required: ownership is by incarnation; read the owner first")
-    access.check_read(request.owner)
     check_position(request.known, "known")
     try:
         owned, here = await backend.list_by_owner(request.owner.uid)

@@ -28,6 +28,16 @@ def check_marks(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resour
         _check_marking(type, stored, updated)
 
 
+def check_mark(resource: pb.Resource) -> None:
+    """Refuse a mark that is no time."""
+    mark = resource.metadata[DELETION_TIMESTAMP]
+    if not _is_timestamp(mark):
+        raise invalid(
+            f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a time such as "
+            "'2024-02-02T10:00:00Z'; use Delete"
+        )
+
+
 def _check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
     before, after = finalizers(stored.metadata), finalizers(updated.metadata)
     problems = _changed_parts(type, stored, updated, ignore=FINALIZERS)
@@ -43,17 +53,13 @@ def _check_frozen(type: ResourceType[Any], stored: pb.Resource, updated: pb.Reso
 
 
 def _check_marking(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> None:
-    name, mark = resource_id(stored.id), updated.metadata[DELETION_TIMESTAMP]
     problems = _changed_parts(type, stored, updated, ignore=DELETION_TIMESTAMP)
     if problems:
         raise invalid(
-            f"{name}: metadata.{DELETION_TIMESTAMP} may only be set by itself, and this write "
+            f"{resource_id(stored.id)}: metadata.{DELETION_TIMESTAMP} may only be set by itself, and this write "
             f"{' and '.join(problems)} besides; use Delete"
         )
-    if not _is_timestamp(mark):
-        raise invalid(
-            f"{name}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a time such as '2024-02-02T10:00:00Z'; use Delete"
-        )
+    check_mark(updated)
 
 
 def _changed_parts(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource, *, ignore: str) -> list[str]:

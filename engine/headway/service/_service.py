@@ -8,13 +8,10 @@ from typing import Any
 from grpclib.const import Cardinality, Handler
 
 from headway.resource import Registry, pb
-from headway.service import _delete, _list, _read, _watch_list, _write, _write_status
+from headway.service import _delete, _list, _mutate_and_validate, _read, _watch_list, _write, _write_status
 from headway.service._access import Access, Authorizer
-from headway.service._admission import admit_resource
 from headway.service._handlers import unary_handlers
 from headway.service._list_reply import MAX_REPLY, Kept
-from headway.service._refusals import STORE_ERRORS, refusal
-from headway.service._tenancy import check_staying, check_units
 from headway.storage import Backend
 
 RESOURCE_SERVICE = "headway.resource.v1.ResourceService"
@@ -81,13 +78,8 @@ class ResourceService:
         return await _delete.delete(self._backend, self._registry, self._access, message)
 
     async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
-        """What Write would store, as far as that can be said without its own place in the store."""
-        _, key, resource = admit_resource(self._registry, self._access, message.resource)
-        try:
-            check_staying(await check_units(self._backend.read, key), resource.id)
-        except STORE_ERRORS as error:
-            raise refusal(error) from error
-        return pb.MutateAndValidateResponse(resource=resource)
+        """See `_mutate_and_validate.py`."""
+        return await _mutate_and_validate.mutate_and_validate(self._backend, self._registry, self._access, message)
 
     def __mapping__(self) -> dict[str, Handler]:
         """The handlers. WatchList has one of its own: it sends `StreamItem`s, many events to each."""

@@ -11,6 +11,7 @@ from ulid_transform import ulid_now
 from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
+    Key,
     Registry,
     ResourceId,
     ResourceType,
@@ -18,15 +19,16 @@ from headway.resource import (
     is_marked,
     pb,
     resource_id,
+    type_name,
 )
 from headway.service._access import Access
 from headway.service._admission import admit_resource
-from headway.service._fence import check_store, fence_of
+from headway.service._fence import check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
 from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal
 from headway.service._retry import attempt
-from headway.service._tenancy import check_staying, check_units
+from headway.service._tenancy import Units, check_staying, check_units
 from headway.storage import Backend, Operation, Put, Read, Require, StorageError, believed_read, read_for_commit
 
 
@@ -37,34 +39,27 @@ async def write(
 
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul.
     """
-    type, key, resource = admit_resource(registry, access, request.resource)
+    type, key, resource, given, fence = admit_resource(registry, access, request.resource, request.fence)
     named = resource.id
     assert named is not None
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
-    fence = fence_of(request.fence)
     as_stored: Read = functools.partial(read_for_commit, backend)
 
     async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
         units = await check_units(read, key)
         stored, _ = await read(type.kind, key)
-        if not may_mark and (stored is None or not is_marked(stored.metadata)):
-            # To mark a resource is to delete it. Who only carries a mark along that is there deletes nothing.
-            access.check_delete(named)
+        if not may_mark:
+            access.check_marking(named, stored)
         if stored is None:
-            _check_creation(resource, recreates=recreates)
-            assert resource.id is not None
-            owner: pb.Id | None = None
-            required: tuple[Require, ...] = ()
-            if resource.owner is not None:
-                owner, required = await _found_owner(read, access, resource.owner)
-            prepared = _with(resource, _new_id(resource.id, ulid_now()), owner=owner)
-            check_staying(units, resource.id)
-            operations: tuple[Operation, ...] = (*units.required, *required, Put(type.kind, key, prepared, ""))
+            prepared, operations = await _creation(read, access, units, key, resource, recreates=recreates)
         else:
             try:
                 prepared = _update(type, stored, resource)
             except GRPCError as error:
+                if not access.shows(stored) and stored.id is not None and named.uid != stored.id.uid:
+                    # The answer for a name that is free, so that a guess doesn't tell that this one is taken.
+                    await _creation(read, access, units, key, resource, recreates=recreates)
                 raise access.discreet(error, stored) from None
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
@@ -72,7 +67,7 @@ async def write(
             if believing:
                 operations = (*units.required, *operations)
         position = await backend.commit(operations, fence)
-        return pb.WriteResponse(resource=access.answered(prepared, resource), position=position.message())
+        return pb.WriteResponse(resource=access.answered(prepared, given), position=position.message())
 
     believed = believed_read(backend)
     if believed is not None:
@@ -84,6 +79,22 @@ async def write(
         except STORE_ERRORS as error:
             raise refusal(error, write=True) from error
     return await attempt(once, blanket=not resource.version)
+
+
+async def _creation(
+    read: Read, access: Access, units: Units, key: Key, resource: pb.Resource, *, recreates: bool
+) -> tuple[pb.Resource, tuple[Operation, ...]]:
+    """The resource as it will be created, and what the commit consists of."""
+    _check_creation(resource, recreates=recreates)
+    assert resource.id is not None
+    owner: pb.Id | None = None
+    required: tuple[Require, ...] = ()
+    if resource.owner is not None:
+        owner, required = await _found_owner(read, access, resource.owner)
+    prepared = _with(resource, _new_id(resource.id, ulid_now()), owner=owner)
+    check_staying(units, resource.id)
+    kind = type_name(resource.id.type).unversioned
+    return prepared, (*units.required, *required, Put(kind, key, prepared, ""))
 
 
 def _check_creation(resource: pb.Resource, *, recreates: bool) -> None:

@@ -11,16 +11,16 @@ from grpclib import GRPCError
 
 from headway.resource import Registry, ResourceType, copy_message, pb, resource_id
 from headway.service._access import Access
-from headway.service._admission import admit_id, admit_reference
+from headway.service._admission import admit_fence, admit_id, admit_reference
 from headway.service._bounds import check_status, check_text, room_problem
-from headway.service._fence import check_fence, check_store, fence_of
+from headway.service._fence import check_fence, check_store
 from headway.service._read import check_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
 from headway.service._retry import attempt
 from headway.service._tenancy import check_units
 from headway.storage import Backend, Put
 
-_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")
 
 
 async def write_status(
@@ -31,8 +31,8 @@ async def write_status(
     wanted = request.id
     assert wanted is not None
     access.check_write(wanted, None)
+    fence = admit_fence(access, request.fence)
     status = _admitted(registry, access, request, key[:2])
-    fence = fence_of(request.fence)
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
@@ -80,6 +80,8 @@ def _admitted(registry: Registry, access: Access, request: pb.WriteStatusRequest
             f"status.observed_generation {status.observed_generation!r} must be a generation of the resource: "
             "use the `generation` of what you have read"
         )
+    # ULIDs are the same in either case; in one case they compare as texts.
+    status.observed_generation = status.observed_generation.upper()
     if status.updated_at is not None:
         raise invalid(f"status.updated_at {status.updated_at.isoformat()} must be empty: the server sets it")
     problems = [
