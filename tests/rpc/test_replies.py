@@ -78,7 +78,7 @@ class Unread:
         if isinstance(event, ResponseReceived | TrailersReceived):
             assert event.stream_id is not None
             self.answered.add(event.stream_id)
-            if status := dict(event.headers or ()).get("grpc-status"):
+            if status := dict[Any, Any](event.headers or ()).get("grpc-status"):
                 self.statuses[event.stream_id] = str(status)
 
 
