@@ -214,7 +214,8 @@ class WorldMachine(simulation.Machine):
         self.settle()
         process = self.world.processes[at]
         alarm = ALARMS.get(process.name)
-        if not process.life or alarm is None:
+        if not process.life or alarm is None or process.link.paused:
+            # What a paused process has under way doesn't end, and a run ends when all of its calls have.
             return
         life, controllers = process.life, process.engine.controllers
         before = {name: each.run for name, each in controllers.items()}
@@ -287,3 +288,18 @@ TestWorld = pytest.mark.timeout(400)(WorldMachine.TestCase)
 # One of its examples is some hundred times the work of another machine's.
 BOUND: Any = settings.default
 TestWorld.settings = settings(BOUND, max_examples=BOUND.max_examples // 10, stateful_step_count=20)
+
+
+def test_a_run_of_a_paused_process_does_not_end_before_it_goes_on() -> None:
+    """Its call is under way: the machine must not take that for a controller that has not been started again."""
+    for _ in range(8):
+        machine = WorldMachine()
+        try:
+            machine.open_the_world()
+            machine.end_a_run(at=0)
+            machine.harm_the_next_call(fault=faults.Pause)
+            machine.settle()
+            machine.end_a_run(at=1)
+            machine.the_contract_holds()
+        finally:
+            machine.teardown()

@@ -41,6 +41,11 @@ class Wire:
         """Let calls through again."""
         self.up = True
 
+    @property
+    def paused(self) -> bool:
+        """True while nothing leaves or arrives."""
+        return self._pauses > 0
+
     def pause(self) -> None:
         """Nothing leaves or arrives until `go_on` is called as often; nothing breaks."""
         self._pauses += 1
