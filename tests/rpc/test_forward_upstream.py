@@ -129,14 +129,16 @@ async def test_a_call_that_was_certainly_not_begun_is_sent_again(size: int) -> N
 
 
 async def test_a_server_that_always_refuses_is_named() -> None:
-    """After a few attempts."""
+    """After three attempts. A request that has come in part is sent back to the client, which has three of its own."""
     odd = Odd()
     odd.refusals = 100
     async with forwarded() as (it, where), rpc.open_channel(where) as channel:
         it.services.add(odd)
         with pytest.raises(rpc.NotBegun, match=f"{it.where} refused") as caught:
             await channel.unary(REFUSE, Text(text="a"), Text)
-        assert (caught.value.status, odd.calls) == (Status.UNAVAILABLE, 3)
+        assert caught.value.status is Status.UNAVAILABLE
+        # More than three only if the server's turn ended between the headers of the request and its body.
+        assert 3 <= odd.calls <= 9
 
 
 async def test_servers_that_forward_in_a_circle_say_so(tmp_path: Path) -> None:
