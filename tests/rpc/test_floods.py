@@ -88,8 +88,12 @@ async def _neighbor_of(kind: str) -> float:
         flood = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
         assert flood.stdout is not None
         try:
+            begun = b""
             with trio.fail_after(30):
-                assert await flood.stdout.receive_some() == b"begun\n"
+                # A line may come in two pieces.
+                while not begun.endswith(b"\n"):
+                    begun += await flood.stdout.receive_some(1)
+            assert begun == b"begun\n"
             outcome = await run_go_client(it.where, calls=int(_SECONDS * 100), pause="10ms", watch=True)
             with trio.fail_after(30):
                 said = [piece async for piece in flood.stdout]
@@ -97,6 +101,8 @@ async def _neighbor_of(kind: str) -> float:
         finally:
             gc.unfreeze()
             flood.kill()
+            with trio.CancelScope(shield=True):
+                await flood.wait()
     opened, size = b"".join(said).split()
     why = Counter(each.why for each in ended)
     print(f"{kind} | {outcome['p50_ms']:.0f} | {outcome['p99_ms']:.0f} | {int(opened)} | {int(size) >> 10} KiB | {why}")
