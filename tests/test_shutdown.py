@@ -12,7 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import headway
-from headway import DeclarationError, field
+from headway import DeclarationError, _shutdown, field
 from headway._shutdown import culprits
 from headway.events import ShutdownBlocked
 
@@ -249,3 +249,9 @@ async def test_a_bound_must_be_a_number_of_seconds(name: str, given: object) -> 
     with pytest.raises(DeclarationError, match=f"{name}=.* must be a number of seconds above 0"):
         async with headway.open_engine("memory:", **{name: given}):  # type: ignore[arg-type]  # that is the point
             pass
+
+
+def test_a_long_stack_is_said_to_its_last_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """The line that blocks stands at its end."""
+    _shutdown._say("x" * 10_000 + " the last line")
+    assert capfd.readouterr().err == "x" * 10_000 + " the last line"

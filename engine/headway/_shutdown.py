@@ -93,12 +93,13 @@ class ShutdownWatch:
 
 
 def _say(text: str) -> None:
-    """Write to standard error, unless nothing reads it: the end must not wait for a reader."""
+    """Write to standard error as long as something reads it: the end must not wait for a reader."""
     ready = select.poll()
     ready.register(_STDERR, select.POLLOUT)
+    left = text.encode(errors="replace")
     with contextlib.suppress(OSError):
-        if ready.poll(0):
-            os.write(_STDERR, text.encode(errors="replace")[:_AT_ONCE])
+        while left and ready.poll(0):
+            left = left[os.write(_STDERR, left[:_AT_ONCE]) :]
 
 
 def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
