@@ -193,8 +193,10 @@ class EtcdMember:
             self._process.wait(START)
 
     def pause(self) -> None:
-        """Stop its process, as SIGSTOP does."""
+        """Stop its process, as SIGSTOP does, and wait until it stands still."""
         self._signal(signal.SIGSTOP)
+        # The signal is only on its way when `kill` returns: until the last thread has stopped, others go on answering.
+        os.waitid(os.P_PID, self.process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let its process go on."""
