@@ -41,7 +41,7 @@ def entry(token: Token) -> str:
     """A token as it stands under ``tokens:`` of an access file."""
     fields: dict[str, object] = {"accessor": token.accessor, "hash": token.hash, "policies": list(token.policies)}
     if token.expires_at is not None:
-        fields["expires_at"] = token.expires_at
+        fields["expires_at"] = _readable(token.expires_at)
     if token.revoked:
         fields["revoked"] = True
     if token.description:
@@ -151,6 +151,15 @@ class _Reader:
 
 
 _READERS = {"verbs": "_words", "policies": "_names", "expires_at": "_time", "revoked": "_boolean"}
+
+
+def _readable(seconds: float) -> str | float:
+    """A time for people; seconds where that says as much only so."""
+    try:
+        text = datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")
+    except (OverflowError, ValueError):
+        return seconds
+    return text if _seconds(text) == seconds else seconds
 
 
 def _seconds(text: str) -> float | None:
