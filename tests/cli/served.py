@@ -32,7 +32,7 @@ app = headway.App("staff")
 other = headway.App("other")
 TEAM = app.type("staff", "v1", "Team", Team)
 ACCOUNT = app.type("staff", "v1", "Account", Account)
-SITE = app.type("staff", "v1", "Site", Account, scope=headway.Scope.CLUSTER)
+SITE = app.type("staff", "v1", "Site", Account, scope=headway.Scope.CLUSTER, columns={"LOG IN": "login"})
 
 
 def fill_in(resource: headway.Resource[Account]) -> None:

@@ -1,5 +1,6 @@
 """`headway watch`, `status`, `wait` and `diff`, which look at what changes."""
 
+import datetime
 import json
 import re
 from collections.abc import Awaitable
@@ -13,6 +14,7 @@ from tests.cli.conftest import CORE, Started, interrupt
 from tests.cli.served import app
 from tests.cli.terminal import Terminal
 
+HOUR = datetime.timedelta(hours=1)
 EMPTY = "type: Team\nname: core\n"
 
 
@@ -72,8 +74,10 @@ async def test_status_shows_the_conditions_by_who_wrote_them(headway: Terminal) 
     assert (await headway("wait", "team", "core", "--for", "Staffed=false")).returncode == 0
 
     head, row = (await headway("status", "team", "core")).stdout.splitlines()
-    assert head.split() == ["BY", "CONDITION", "STATE", "SEEN", "REASON", "MESSAGE"]
-    assert row.split() == ["teams", "Staffed", "FALSE", "current", "\\x1b[31mred"]
+    assert head.split() == ["BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE"]
+    *cells, day, time, message = row.split()
+    assert (cells, message) == (["teams", "Staffed", "FALSE", "current"], "\\x1b[31mred")
+    assert abs(datetime.datetime.fromisoformat(f"{day} {time}") - datetime.datetime.now(datetime.UTC)) < HOUR
     await headway("apply", "-f", "-", stdin="type: Site\nname: a\n")
     assert (await headway("status", "site", "a")).stderr == "Site a has no conditions\n"
     assert (await headway("status", "site", "b")).returncode == 3

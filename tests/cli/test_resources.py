@@ -1,5 +1,6 @@
 """`headway types`, `apply`, `get`, `list` and `delete`, against a server whose classes they don't have."""
 
+import datetime
 import json
 import re
 import subprocess
@@ -97,8 +98,9 @@ async def test_get_shows_a_resource_in_three_ways(headway: Terminal) -> None:
     await headway("apply", "-f", "-", stdin=BOTH)
 
     head, row = (await headway("get", "site", "north")).stdout.splitlines()
-    assert head == "NAME   VERSION  CONDITIONS"
-    assert re.fullmatch(r"north  \d+", row)
+    assert head.split("  ")[0] == "NAME"
+    assert re.fullmatch(r"NAME   LOG IN +VERSION  CONDITIONS", head)
+    assert re.fullmatch(r"north +\d+", row)
     written = (await headway("get", "staff.v1.Team", "core", "-o", "yaml")).stdout
     assert written == CORE
     assert (await headway("apply", "-f", "-", stdin=written)).stdout == "Team core unchanged\n"
@@ -207,6 +209,7 @@ async def test_types_and_status_speak_to_programs_too(headway: Terminal) -> None
         assert json.loads(in_json.stdout) == yaml.safe_load(in_yaml.stdout)
     [condition] = json.loads(in_json.stdout)
     told = {"by": "teams", "condition": "Staffed", "state": "TRUE", "seen": "current", "reason": "", "message": ""}
+    assert datetime.datetime.fromisoformat(condition.pop("written")).tzinfo is not None
     assert condition == told
 
 

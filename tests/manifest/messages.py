@@ -121,7 +121,7 @@ NODE = ResourceType("fleet", "v1", "Node", Limits, scope=Scope.CLUSTER)
 JOB = ResourceType("fleet", "v1", "Job", Limits)
 LATER_JOB = ResourceType("fleet", "v2", "Job", Limits)
 CHOICE = ResourceType("fleet", "v1", "Choice", Choice)
-EVERY = ResourceType("fleet", "v1", "Every", Every)
+EVERY = ResourceType("fleet", "v1", "Every", Every, columns={"TEXT": "text", "LIMITS": "limits"})
 
 REGISTRY = Registry()
 for declared in (APP, NODE, JOB, LATER_JOB, CHOICE, EVERY):

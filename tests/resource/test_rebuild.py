@@ -17,10 +17,10 @@ REBUILT: Registry = rebuild(decode(types_pb.ListResponse, encode(describe(REGIST
 def test_a_rebuilt_type_has_the_name_the_scope_and_the_url_of_the_original() -> None:
     """All that is stored with a payload is the same, so that both programs mean one type."""
     rebuilt = sorted(REBUILT, key=lambda each: each.name)
-    said = [(type.name, type.scope, type.type_url, type.payload.__name__) for type in rebuilt]
+    said = [(type.name, type.scope, type.type_url, type.payload.__name__, type.columns) for type in rebuilt]
 
     assert said == [
-        (type.name, type.scope, type.type_url, type.payload.__name__)
+        (type.name, type.scope, type.type_url, type.payload.__name__, type.columns)
         for type in sorted(REGISTRY, key=lambda each: each.name)
     ]
 

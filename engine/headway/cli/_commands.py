@@ -43,6 +43,7 @@ COMMANDS = {
         "Show the types of the server, or the fields of one.",
     ),
     "wait": ("_wait", "wait", "Wait until a condition of a resource holds; the resource needn't be there yet."),
+    "work": ("_work", "work", "Run the controllers of APP (module:attribute) against a server that has the store."),
     "watch": ("_watch", "watch", "Show all resources of a type, and then every change, until interrupted."),
 }
 

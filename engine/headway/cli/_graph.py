@@ -8,8 +8,8 @@ from typing import Literal
 
 import click
 
+from headway.cli._app_at import apps_at
 from headway.cli._exits import Exit, fail
-from headway.cli._serve import apps_at
 from headway.cli._text import plain
 from headway.controller import Graph
 from headway.controller import graph as graph_of

@@ -10,6 +10,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="headway", message="headway %(version)s")
 @click.option(
     "--server",
     envvar="HEADWAY_SERVER",

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 
-def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Several of click's decorators as one."""
 
     def decorate(function: Any) -> Any:
@@ -34,14 +34,14 @@ def complete_name(*asked: Any) -> list[CompletionItem]:
     return complete_name(*asked)
 
 
-one_of_a_name = _together(
+one_of_a_name = together(
     click.argument("type", shell_complete=complete_type),
     click.argument("name", shell_complete=complete_name),
     click.option("--partition", default="", help="Where it is not the default one."),
     click.option("--namespace", "-n", default="", help="Where it is not the default one."),
 )
 
-all_of_a_type = _together(
+all_of_a_type = together(
     click.argument("type", shell_complete=complete_type),
     click.option("--partition", default="*", help="Only those in this partition."),
     click.option("--namespace", "-n", default="*", help="Only those in this namespace."),

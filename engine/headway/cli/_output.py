@@ -8,7 +8,8 @@ from typing import Any, Literal
 import click
 
 from headway.cli._text import json_text, table
-from headway.resource import Resource, ResourceId, ResourceType, Scope
+from headway.errors import PayloadError
+from headway.resource import Resource, ResourceId, ResourceType, Scope, column_text
 
 Output = Literal["table", "yaml", "json"]
 
@@ -54,19 +55,33 @@ def show_object(shown: Any, output: Output) -> None:
 
 
 def heads(type: ResourceType[Any]) -> list[str]:
-    """The columns of a type's table: units that it doesn't have are left out."""
+    """The columns of a type's table: units that it doesn't have are left out, and those that it declares are in."""
     units = {Scope.CLUSTER: [], Scope.PARTITION: ["PARTITION"], Scope.NAMESPACE: ["PARTITION", "NAMESPACE"]}
-    return [*units[type.scope], "NAME", "VERSION", "CONDITIONS"]
+    return [*units[type.scope], "NAME", *type.columns, "VERSION", "CONDITIONS"]
 
 
 def cells(resource: Resource[Any]) -> list[str]:
     """The row of a resource."""
+    return [*place(resource), *_declared(resource), resource.version, conditions(resource)]
+
+
+def _declared(resource: Resource[Any]) -> list[str]:
+    columns = resource.type.columns.values()
+    try:
+        return [column_text(resource.data, path) for path in columns]
+    except PayloadError:
+        # One resource whose data can't be read doesn't hide the others.
+        return ["?"] * len(columns)
+
+
+def place(resource: Resource[Any]) -> list[str]:
+    """The units that its type has, and its name."""
     id = resource.id
     units = {Scope.CLUSTER: [], Scope.PARTITION: [id.partition], Scope.NAMESPACE: [id.partition, id.namespace]}
-    return [*units[resource.type.scope], id.name, resource.version, _conditions(resource)]
+    return [*units[resource.type.scope], id.name]
 
 
-def _conditions(resource: Resource[Any]) -> str:
+def conditions(resource: Resource[Any]) -> str:
     said = ["Deleting"] if resource.is_deleting else []
     for _, status in sorted(resource.status.items()):
         stale = "?" if status.observed_generation != resource.generation else ""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from collections.abc import Sequence
 from ssl import SSLContext
-from typing import Any
 
 import click
 
-from headway._process import worker_name
 from headway.access import Authorizer, load_access
+from headway.cli._app_at import apps_at
 from headway.cli._exits import Exit, Usage, fail_by
 from headway.cli._limit_options import limit_options
+from headway.cli._process_options import check_pages, check_process, process_options
 from headway.cli._running import run
 from headway.cli._serving import Forwarding, ProcessOptions, Serving
-from headway.controller import App
-from headway.errors import DeclarationError, InvalidArgument, ManifestError
-from headway.observe import check_pages_address
+from headway.errors import InvalidArgument, ManifestError
 from headway.rpc import Address, Limits, ServerTls, address, client_tls, is_loopback, plain_text_host, server_tls
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
@@ -35,18 +30,7 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
 @click.option("--tls-key", type=_EXISTING, help="Its key, if it is in a file of its own.")
 @click.option("--tls-client-authority", type=_EXISTING, help="Who must have signed the certificates of clients.")
 @click.option("--access", type=_EXISTING, help="The file that says who may do what. SIGHUP has it read again.")
-@click.option("--metrics", metavar="HOST:PORT", help="Pages of metrics and health; whoever can connect reads them.")
-@click.option("--public-metrics", is_flag=True, help="Offer these pages where others can reach them.")
-@click.option("--process", metavar="NAME", help="Of several on one etcd: a name that no other process has.")
-@click.option(
-    "--hard-exit",
-    type=click.FloatRange(min=0, min_open=True),
-    default=20.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="End the process so long after SIGINT or SIGTERM, and say what blocks it, if it has not ended by itself.",
-)
-@click.option("--verbose", is_flag=True, help="Log everything that happens, and errors with all of their frames.")
+@process_options("Of several on one etcd: a name that no other process has.")
 @click.option("--insecure", is_flag=True, help="Listen where others can reach it, and let them do everything.")
 @click.option("--forward", multiple=True, metavar="ADDRESS", help="Ask this server instead of an APP. May be repeated.")
 @click.option("--forward-tls", is_flag=True, help="Ask it over TLS, and believe what the system believes.")
@@ -91,6 +75,7 @@ def serve(
             f"{'one of the two, not both' if forward else 'one of the two'}"
         )
     _check_together(context, forwards=bool(forward))
+    check_pages(metrics, public=public_metrics)
     tls = _tls(tls_certificate, tls_key, tls_client_authority)
     safe = insecure or tls_client_authority is not None
     for each in listen:
@@ -113,8 +98,6 @@ def serve(
         return
     if process is not None:
         _check_process(process, store)
-    if metrics is not None:
-        _check_pages(metrics, public=public_metrics)
     authorizer = None
     if access is not None:
         try:
@@ -123,7 +106,6 @@ def serve(
             fail_by(error)
         except OSError as error:
             raise Usage(f"--access: {error}") from error
-    process_options = ProcessOptions(process, hard_exit, verbose)
     serving = Serving(
         apps_at(app),
         store,
@@ -133,7 +115,7 @@ def serve(
         access,
         metrics,
         public=public_metrics,
-        options=process_options,
+        options=ProcessOptions(process, hard_exit, verbose),
         limits=limits,
     )
     run(serving.serve, interrupted=Exit.DONE, hard_exit=hard_exit)
@@ -161,17 +143,12 @@ def _check_together(context: click.Context, *, forwards: bool) -> None:
             raise Usage("--forward-tls-key goes with --forward-tls-certificate")
     elif alone := sorted(name for name in given if name.startswith("forward_")):
         raise Usage(f"--{alone[0].replace('_', '-')} goes with --forward")
-    if "public_metrics" in given and "metrics" not in given:
-        raise Usage("--public-metrics goes with --metrics, and only says that others may read those pages")
     if {"access", "insecure"} <= given:
         raise Usage("--access says who may do what, --insecure that anyone may do everything: give one of them")
 
 
 def _check_process(name: str, store: str) -> None:
-    try:
-        worker_name(name)
-    except DeclarationError as error:
-        raise Usage(f"--process: {error}") from error
+    check_process(name)
     if not store.startswith("etcd:"):
         raise Usage(f"--process {name}: only processes that share a store in etcd need names; give --store etcd://...")
 
@@ -218,40 +195,3 @@ def _check_address(text: str, *, access: str | None, encrypted: bool, safe: bool
             f"Warning: --listen {text}: without --tls-certificate, who can listen in on the way here learns the tokens",
             err=True,
         )
-
-
-def _check_pages(text: str, *, public: bool) -> None:
-    try:
-        host, _ = check_pages_address(text)
-    except InvalidArgument as error:
-        raise Usage(f"--metrics: {error}") from error
-    if not public and not is_loopback(host):
-        raise Usage(
-            f"--metrics {text}: others can reach this address, and read there what the controllers do. "
-            "Use 127.0.0.1, or say --public-metrics"
-        )
-
-
-def apps_at(reference: str) -> list[App]:
-    """The app, or the apps, that ``module:attribute`` refers to. Raises Usage."""
-    module, colon, attribute = reference.partition(":")
-    if not (module and colon and attribute):
-        raise Usage(f"{reference!r} is no app; write module:attribute, such as staff.app:app")
-    # As `python -m` has it: a module of the working directory is found.
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-            raise Usage(f"{reference}: there is no module {error.name!r} here or among what is installed") from error
-        raise
-    given: Any = found
-    for part in attribute.split("."):
-        if not hasattr(given, part):
-            raise Usage(f"{reference}: {module} has no {attribute!r}")
-        given = getattr(given, part)
-    given = list(given) if isinstance(given, list | tuple) else [given]
-    apps = [each for each in given if isinstance(each, App)]
-    if not apps or len(apps) != len(given):
-        raise Usage(f"{reference} is {given!r:.120}; it must be a headway.App, or a list of them")
-    return apps

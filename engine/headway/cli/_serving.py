@@ -80,7 +80,7 @@ class Serving:
                     hard_exit=self._options.hard_exit,
                 ) as engine,
                 trio.open_nursery() as nursery,
-                _watched(engine, self._pages, metrics, public=self._public) as pages,
+                open_watched(engine, self._pages, metrics, public=self._public) as pages,
             ):
                 files = _of_certificate(self._tls)
                 if access is not None and self._access is not None:
@@ -93,7 +93,7 @@ class Serving:
 
 
 @asynccontextmanager
-async def _watched(
+async def open_watched(
     engine: Engine, address: str | None, metrics: Metrics | None, *, public: bool
 ) -> AsyncIterator[str | None]:
     """Pages of metrics and health, where they are asked for; gives their address."""

@@ -12,9 +12,9 @@ from headway.cli._options import one_of_a_name
 from headway.cli._output import Output, output_option, show_object
 from headway.cli._text import table
 from headway.cli._type_names import find_id, find_type
-from headway.resource import Resource
+from headway.resource import Resource, readable_time
 
-_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "REASON", "MESSAGE")
+_HEADS = ("BY", "CONDITION", "STATE", "SEEN", "WRITTEN", "REASON", "MESSAGE")
 
 
 @click.command()
@@ -24,7 +24,8 @@ _HEADS = ("BY", "CONDITION", "STATE", "SEEN", "REASON", "MESSAGE")
 async def status(connection: Connection, type: str, name: str, partition: str, namespace: str, output: Output) -> None:
     """Show the conditions of a resource, by who wrote them.
 
-    SEEN says whether who wrote it had seen the resource as it is now, or an older generation of it.
+    SEEN says whether who wrote it had seen the resource as it is now, or an older generation of it; WRITTEN when that
+    was, in UTC.
     """
     found = find_type(type, connection.registry)
     id = find_id(type, name, partition, namespace, connection.registry)
@@ -41,5 +42,6 @@ async def status(connection: Connection, type: str, name: str, partition: str, n
 def _rows(resource: Resource[Any]) -> Iterator[tuple[str, ...]]:
     for key, said in sorted(resource.status.items()):
         seen = "current" if said.observed_generation == resource.generation else "older"
+        written = "" if said.updated_at is None else readable_time(said.updated_at)
         for each in said.conditions:
-            yield key, each.type, each.state.name or str(int(each.state)), seen, each.reason, each.message
+            yield key, each.type, each.state.name or str(int(each.state)), seen, written, each.reason, each.message

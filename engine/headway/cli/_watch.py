@@ -9,7 +9,7 @@ import click
 
 from headway.cli._connection import Connection, connected
 from headway.cli._options import all_of_a_type
-from headway.cli._output import Output, as_object, cells, output_option
+from headway.cli._output import Output, as_object, conditions, output_option, place
 from headway.cli._text import json_text, plain
 from headway.cli._type_names import check_units, find_type
 from headway.client import Deleted, Upserted
@@ -42,8 +42,8 @@ async def watch(connection: Connection, type: str, partition: str, namespace: st
 
 def _line(happened: str, resource: Resource[Any]) -> str:
     # Columns that fit most names: what is still to come can't be measured.
-    *where, version, conditions = map(plain, cells(resource))
-    return f"{happened:8} {'/'.join(where):32} {version:>8}  {conditions}".rstrip()
+    where, said = "/".join(map(plain, place(resource))), plain(conditions(resource))
+    return f"{happened:8} {where:32} {resource.version:>8}  {said}".rstrip()
 
 
 def _json(happened: str, resource: Resource[Any]) -> str:

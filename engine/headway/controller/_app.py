@@ -27,7 +27,7 @@ from headway.controller._timers import Timers
 from headway.errors import DeclarationError
 from headway.mapper import Mapper, Watch, When, predicate
 from headway.queue import Backoff
-from headway.resource import Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
+from headway.resource import Columns, Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
 
 T = TypeVar("T", bound=Payload)
 R = TypeVar("R", bound=Resource[Any] | Projected[Any])
@@ -93,9 +93,23 @@ class App:
         *,
         scope: Scope = Scope.NAMESPACE,
         hooks: Hooks[T] | None = None,
+        columns: Columns | None = None,
     ) -> ResourceType[T]:
-        """Declare and register a type: ``TEAM = app.type("staff", "v1", "Team", Team)``."""
-        declared: ResourceType[T] = ResourceType(group, version, kind, payload, scope=scope, hooks=hooks)
+        """Declare and register a type: ``TEAM = app.type("staff", "v1", "Team", Team)``.
+
+        Args:
+            group, version, kind: its name: ``staff.v1.Team``.
+            payload: the message class of its resources' ``data``.
+            scope: where its resources live: in a namespace of a partition, in a partition, or in neither.
+            hooks: defaults that every write fills in, and rules that every write must keep.
+            columns: what `headway get` and `headway list` show of its data, as a title and the name of a field for
+                each column: ``{"LEAD": "lead", "ROOMS": "office.rooms"}``.
+
+        Raises DeclarationError, with the right form, when a part of it is wrong, and when the name is taken.
+        """
+        declared: ResourceType[T] = ResourceType(
+            group, version, kind, payload, scope=scope, hooks=hooks, columns=columns
+        )
         self.registry.register(declared)
         return declared
 

@@ -23,6 +23,7 @@ def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
             scope=types_pb.Scope(type.scope.value),
             payload=type.type_url.rpartition("/")[2],
             message=description.message(type.payload),
+            columns=[types_pb.Column(title=title, path=path) for title, path in type.columns.items()],
         )
         description.answer.types.append(described)
     return description.answer

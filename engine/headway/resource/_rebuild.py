@@ -86,7 +86,9 @@ class _Rebuilding:
             # What every registry has is known here by its own class.
             if type_name(each.type) not in registry:
                 payload = self._messages[each.message]
-                registry.register(ResourceType(*type_name(each.type), payload, scope=Scope(int(each.scope))))
+                columns = {column.title: column.path for column in each.columns}
+                scope = Scope(int(each.scope))
+                registry.register(ResourceType(*type_name(each.type), payload, scope=scope, columns=columns))
         return registry
 
     def _message(self, described: types_pb.Message) -> type[Any]:

@@ -12,6 +12,7 @@ from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import _message
+from headway.resource._columns import Columns, check_columns
 from headway.resource._ids import ResourceId, TypeName, type_name
 from headway.resource._names import name_problem, quoted, type_problem
 from headway.resource._payload import Payload, encode
@@ -61,7 +62,18 @@ class ResourceType(Generic[T]):
     Raises DeclarationError, with the right form, when a part of it is wrong.
     """
 
-    __slots__ = ("default_units", "hooks", "kind", "message", "name", "payload", "scope", "tenancy", "type_url")
+    __slots__ = (
+        "columns",
+        "default_units",
+        "hooks",
+        "kind",
+        "message",
+        "name",
+        "payload",
+        "scope",
+        "tenancy",
+        "type_url",
+    )
 
     def __init__(
         self,
@@ -72,6 +84,7 @@ class ResourceType(Generic[T]):
         *,
         scope: Scope = Scope.NAMESPACE,
         hooks: Hooks[T] | None = None,
+        columns: Columns | None = None,
     ) -> None:
         problem = type_problem(group, version, kind)
         if problem:
@@ -90,6 +103,10 @@ class ResourceType(Generic[T]):
             raise DeclarationError(
                 f"type {group}.{version}.{kind}: hooks {hooks!r} must be headway.Hooks(mutate=..., validate=...)"
             )
+        try:
+            self.columns = check_columns(payload, columns or {})
+        except DeclarationError as error:
+            raise DeclarationError(f"type {group}.{version}.{kind}: {error}") from error
         self.name = TypeName(group, version, kind)
         self.kind = self.name.unversioned
         # The name as the wire has it, for all that is stored: shared, and never written to.

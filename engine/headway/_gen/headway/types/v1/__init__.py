@@ -3,7 +3,18 @@
 # plugin: python-betterproto2
 # This file has been @generated
 
-__all__ = ("Enum", "EnumValue", "Field", "ListRequest", "ListResponse", "Message", "ResourceType", "Scope", "Shape")
+__all__ = (
+    "Column",
+    "Enum",
+    "EnumValue",
+    "Field",
+    "ListRequest",
+    "ListResponse",
+    "Message",
+    "ResourceType",
+    "Scope",
+    "Shape",
+)
 
 from dataclasses import dataclass
 
@@ -69,6 +80,19 @@ class Shape(betterproto2.Enum):
             "SHAPE_REPEATED": 2,
             "SHAPE_MAP": 3,
         }
+
+
+@dataclass(eq=False, repr=False)
+class Column(betterproto2.Message):
+    title: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    path: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    The names of fields from the payload's own on, with dots between them.
+    """
+
+
+default_message_pool.register_message("headway.types.v1", "Column", Column)
 
 
 @dataclass(eq=False, repr=False)
@@ -173,6 +197,11 @@ class ResourceType(betterproto2.Message):
     message: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
     """
     Which of `messages` it carries.
+    """
+
+    columns: "list[Column]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    What a table of its resources shows besides their names, in this order.
     """
 
 

@@ -1,0 +1,36 @@
+"""The apps that a command is given as ``module:attribute``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from headway.cli._exits import Usage
+from headway.controller import App
+
+
+def apps_at(reference: str) -> list[App]:
+    """The app, or the apps, that ``module:attribute`` refers to. Raises Usage."""
+    module, colon, attribute = reference.partition(":")
+    if not (module and colon and attribute):
+        raise Usage(f"{reference!r} is no app; write module:attribute, such as staff.app:app")
+    # As `python -m` has it: a module of the working directory is found.
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise Usage(f"{reference}: there is no module {error.name!r} here or among what is installed") from error
+        raise
+    given: Any = found
+    for part in attribute.split("."):
+        if not hasattr(given, part):
+            raise Usage(f"{reference}: {module} has no {attribute!r}")
+        given = getattr(given, part)
+    given = list(given) if isinstance(given, list | tuple) else [given]
+    apps = [each for each in given if isinstance(each, App)]
+    if not apps or len(apps) != len(given):
+        raise Usage(f"{reference} is {given!r:.120}; it must be a headway.App, or a list of them")
+    return apps

@@ -1,0 +1,99 @@
+"""`headway work`: the controllers of an app in a process of their own, beside a server that has the store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import click
+import trio
+
+from headway._process import worker_name
+from headway.cli._app_at import apps_at
+from headway.cli._connection import Target
+from headway.cli._exits import Exit, Usage, fail
+from headway.cli._process_options import check_pages, check_process, process_options
+from headway.cli._running import run
+from headway.cli._serving import ProcessOptions, open_watched
+from headway.controller import App
+from headway.errors import DeclarationError, InvalidArgument
+from headway.observe import Metrics, log_report, reports
+from headway.rpc import addresses
+from headway.workers import open_workers
+
+
+@click.command()
+@click.argument("app")
+@click.option("--server", help="The server's address, or several, separated by commas; as before the command.")
+@process_options("A name that no other process has. Unless given, the host's name and some random digits.")
+@click.option(
+    "--lease-ttl",
+    type=click.FloatRange(min=1, max=3600),
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long after this process has died another one takes over what it held.",
+)
+@click.pass_obj
+def work(
+    target: Target,
+    app: str,
+    server: str | None,
+    metrics: str | None,
+    public_metrics: bool,
+    process: str | None,
+    hard_exit: float,
+    verbose: bool,
+    lease_ttl: float,
+) -> None:
+    """Run the controllers of APP (module:attribute) against a server that has the store.
+
+    The server must know APP's types. Any number of processes may work for it at once; the placement of a controller
+    decides which of them run it. A server that can't be reached is tried again for as long as it takes.
+
+    It ends with Ctrl-C.
+    """
+    if server is not None:
+        target = replace(target, server=server)
+    try:
+        addresses(target.server)
+    except InvalidArgument as error:
+        raise Usage(f"--server: {error}") from error
+    if process is not None:
+        check_process(process)
+    check_pages(metrics, public=public_metrics)
+    options = ProcessOptions(worker_name(process), hard_exit, verbose)
+    working = partial(_work, target, apps_at(app), options, metrics, lease_ttl, public=public_metrics)
+    run(working, interrupted=Exit.DONE, hard_exit=hard_exit)
+
+
+async def _work(
+    target: Target, apps: Sequence[App], options: ProcessOptions, pages: str | None, lease_ttl: float, *, public: bool
+) -> None:
+    metrics = None if pages is None else Metrics()
+    log = log_report(verbose=options.verbose)
+    try:
+        async with (
+            open_workers(
+                target.server,
+                *apps,
+                process=options.name,
+                token=target.token,
+                tls=target.context(),
+                insecure=target.insecure,
+                timeout=target.timeout,
+                report=log if metrics is None else reports(log, metrics),
+                lease_ttl=lease_ttl,
+                hard_exit=options.hard_exit,
+            ) as workers,
+            open_watched(workers, pages, metrics, public=public) as served,
+        ):
+            click.echo(f"working for {target.server} as {options.name}")
+            if served is not None:
+                click.echo(f"metrics and health at http://{served}/metrics, /healthz and /readyz")
+            sys.stdout.flush()
+            await trio.sleep_forever()
+    except (OSError, DeclarationError) as error:
+        fail(Exit.REFUSED, f"Error: {error}")

@@ -1,0 +1,108 @@
+"""Columns: the fields of its payload that a type shows in a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import betterproto2
+
+from headway.errors import DeclarationError
+from headway.resource._names import did_you_mean, quoted
+from headway.resource._payload import Payload
+
+_LONGEST = 40
+"""Characters of a title."""
+
+_OWN = ("PARTITION", "NAMESPACE", "NAME", "VERSION", "CONDITIONS")
+_FORM = 'columns={"LEAD": "lead", "ROOMS": "office.rooms"}'
+
+Columns = Mapping[str, str]
+"""The path of a field, such as ``office.rooms``, by the title of its column."""
+
+
+def check_columns(payload: type[Any], columns: Columns) -> dict[str, str]:
+    """The columns, which are titles and paths of fields. Raises DeclarationError that names the wrong one."""
+    given: object = columns
+    if not isinstance(given, Mapping):
+        raise DeclarationError(f"columns {given!r:.80} must be a mapping: {_FORM}")
+    for title, path in given.items():
+        if problem := _title_problem(title) or _path_problem(payload, path):
+            raise DeclarationError(f"columns: {problem}")
+    return dict(columns)
+
+
+def column_text(data: Payload, path: str) -> str:
+    """What stands in a column: empty for what is not set, and how many there are of messages and entries."""
+    value: Any = data
+    for name in path.split("."):
+        if value is None:
+            return ""
+        value = getattr(value, name)
+    return _text(value)
+
+
+def _title_problem(title: object) -> str | None:
+    if not isinstance(title, str) or not title.strip() or not title.isprintable() or len(title) > _LONGEST:
+        return f"title {title!r:.80} must be a text of 1 to {_LONGEST} characters that can be printed: {_FORM}"
+    if title in _OWN:
+        return f"title {title!r} is a column that every table has: choose another"
+    return None
+
+
+def _path_problem(payload: type[betterproto2.Message], path: object) -> str | None:
+    if not isinstance(path, str) or not path:
+        return f"path {path!r:.80} must be the name of a field, or names with dots between them: {_FORM}"
+    cls = payload
+    *outer, last = path.split(".")
+    for name in outer:
+        field = _field(cls, name)
+        if field is None:
+            return _unknown(path, cls, name)
+        meta = betterproto2.FieldMetadata.get(field)
+        if meta.proto_type != betterproto2.TYPE_MESSAGE or meta.repeated or meta.unwrap is not None:
+            return f"path {quoted(path)}: {cls.__name__}.{name} is no single message, so nothing can be named below it"
+        cls = cls._cls_for(field)
+    field = _field(cls, last)
+    if field is None:
+        return _unknown(path, cls, last)
+    if betterproto2.FieldMetadata.get(field).proto_type == betterproto2.TYPE_BYTES:
+        return f"path {quoted(path)}: {cls.__name__}.{last} holds bytes, which a table can't show"
+    return None
+
+
+def _field(cls: type[betterproto2.Message], name: str) -> dataclasses.Field[Any] | None:
+    return next((each for each in _fields(cls) if each.name == name), None)
+
+
+def _fields(cls: Any) -> Sequence[dataclasses.Field[Any]]:
+    return dataclasses.fields(cls)
+
+
+def _unknown(path: str, cls: type[betterproto2.Message], name: str) -> str:
+    hint = did_you_mean(name, [each.name for each in _fields(cls)])
+    return f"path {quoted(path)}: {cls.__name__} has no field {quoted(name)}{hint}"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return str(len(value)) if value and isinstance(value[0], betterproto2.Message) else ",".join(map(_text, value))
+    if isinstance(value, dict):
+        return str(len(value))
+    if isinstance(value, datetime.datetime):
+        return readable_time(value)
+    # A message in itself says only whether it is there.
+    return "set" if isinstance(value, betterproto2.Message) else getattr(value, "name", None) or str(value)
+
+
+def readable_time(time: datetime.datetime) -> str:
+    """A time for people, to the second and in UTC: ``2026-01-01 00:00:00Z``."""
+    if time.tzinfo is not None:
+        time = time.astimezone(datetime.UTC)
+    return f"{time.replace(microsecond=0, tzinfo=None)}Z"

@@ -1,0 +1,81 @@
+"""`headway work`: the controllers of an app against a server that has the store."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+import headway as headway_package
+from tests.cli.conftest import CORE, Started, interrupt
+from tests.cli.served import Account, Team
+from tests.cli.terminal import Terminal
+
+APP = "tests.cli.served:app"
+
+
+def without_controllers() -> headway_package.App:
+    """The types of the tests' app, and nobody who works on them."""
+    app = headway_package.App("staff")
+    app.type("staff", "v1", "Team", Team)
+    app.type("staff", "v1", "Account", Account)
+    app.type("staff", "v1", "Site", Account, scope=headway_package.Scope.CLUSTER)
+    return app
+
+
+async def test_work_reconciles_what_another_process_stores(terminal: Terminal) -> None:
+    """It says for which server it works, and by which name; its pages are those of its own controllers."""
+    opened = headway_package.open_engine("memory:", without_controllers(), listen=["127.0.0.1:0"], insecure=True)
+    async with opened as engine:
+        where = engine.addresses[0]
+        working = terminal.start(
+            "work", APP, "--server", where, "--process", "web-1", "--metrics", "127.0.0.1:0", "--lease-ttl", "5"
+        )
+        assert await working.out.line() == f"working for {where} as web-1\n"
+        pages = (await working.out.line()).split()[4].removesuffix("/metrics,")
+
+        await terminal("apply", "-f", "-", stdin=CORE, server=where)
+        waited = await terminal("wait", "team", "core", "--for", "teams/Staffed", server=where)
+        assert (waited.returncode, waited.stdout) == (0, "Team core: teams/Staffed\n")
+        async with httpx.AsyncClient(base_url=pages) as http:
+            assert 'controller="teams"' in (await http.get("/metrics")).text
+
+
+def test_work_ends_cleanly_when_interrupted(start: Started) -> None:
+    """Without a server it goes on trying, and ends with 0 all the same."""
+    process = start("work", APP, "--process", "web-1")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "working for 127.0.0.1:1 as web-1\n"
+    code, _, errors = interrupt(process)
+    assert (code, "Traceback" in errors) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--server", "7070"], "--server: '7070' is no address"),
+        (["--process", "a b"], "--process: process='a b' must be a name of up to 63 letters"),
+        (["--metrics", "0.0.0.0:0"], "others can reach this address"),
+        (["--public-metrics"], "--public-metrics goes with --metrics"),
+        (["--lease-ttl", "0"], "0.0 is not in the range 1<=x<=3600"),
+    ],
+)
+async def test_work_refuses_options_that_cannot_be_meant(terminal: Terminal, arguments: list[str], error: str) -> None:
+    """Before it asks any server."""
+    refused = await terminal("work", APP, *arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert error in " ".join(refused.stderr.split())
+
+
+async def test_work_names_an_app_that_is_none(terminal: Terminal) -> None:
+    """As `serve` does."""
+    assert (
+        "tests.cli.served:nobody: tests.cli.served has no 'nobody'"
+        in (await terminal("work", "tests.cli.served:nobody")).stderr
+    )
+
+
+async def test_version_is_the_packages(terminal: Terminal) -> None:
+    """No server is asked."""
+    said = await terminal("--version")
+    assert (said.returncode, said.stdout.split()[0]) == (0, "headway")
+    assert said.stdout.split()[1].count(".") == 2
