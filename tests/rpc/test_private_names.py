@@ -10,7 +10,7 @@ from typing import Any
 import hpack
 import pytest
 from grpclib import config, events, metadata, protocol, server
-from h2 import connection, settings
+from h2 import connection, frame_buffer, settings
 from hyperframe.frame import GoAwayFrame
 
 
@@ -148,6 +148,13 @@ def test_h2_looks_up_what_a_frame_means_where_we_put_our_goaway() -> None:
     """Its own takes nothing more after one, not even the ends of calls that have begun."""
     assert GoAwayFrame in connection.H2Connection()._frame_dispatch_table
     assert parameters(connection.H2Connection()._receive_goaway_frame) == ["frame"]
+
+
+def test_h2_keeps_the_beginning_of_a_header_block_where_we_forget_it() -> None:
+    """It is thrown away when the connection ends."""
+    h2 = connection.H2Connection()
+    assert h2.incoming_buffer._headers_buffer == []
+    assert "_headers_buffer" in frame_buffer.FrameBuffer._update_header_buffer.__code__.co_names
 
 
 def test_asyncio_carries_an_accepted_socket_and_its_tls() -> None:

@@ -46,3 +46,7 @@ class CountingH2(H2Connection):
         """h2's."""
         super().send_data(stream_id, data, end_stream, pad_length)
         self.account.sent_data(len(data))
+
+    def forget_header_block(self) -> None:
+        """Throw away the frames of a header block that has begun and not ended."""
+        self.incoming_buffer._headers_buffer.clear()

@@ -31,6 +31,7 @@ from h2.exceptions import ProtocolError, TooManyStreamsError
 
 from headway.rpc._budget import Budget
 from headway.rpc._frames import FrameAccount
+from headway.rpc._h2 import CountingH2
 from headway.rpc._headers import malformed_request, malformed_response, malformed_trailers
 from headway.rpc._inbox import Inbox
 from headway.rpc._limits import Limits
@@ -42,6 +43,10 @@ _ENDED_AT_ONCE = 16
 _SENT_AT_ONCE = 128 << 10
 # Calls without a request that each connection may have, however many there are on others.
 _FAIR_SHARE = 100
+
+
+def _never(_: Callable[[], bool]) -> None:
+    """Run nothing for a connection that is closed: all that is left of it has been asked for."""
 
 
 class Http2Stream(Stream):
@@ -178,9 +183,9 @@ class Http2Connection(Connection):
         self.draining = False
 
     @property
-    def h2(self) -> H2Connection:
+    def h2(self) -> CountingH2:
         """The state machine."""
-        return self._connection
+        return self._connection  # type: ignore[return-value]  # grpclib's class says its base
 
     def create_stream(self, *, stream_id: int | None = None, wrapper: Any = None) -> Http2Stream:  # noqa: ARG002
         """grpclib's, of our class."""
@@ -249,6 +254,8 @@ class Http2Processor(EventsProcessor):
         if not hasattr(self, "processors"):
             return
         del self.processors
+        # It refers to the protocol, which refers to this. Without the cycle both are freed when the connection is lost.
+        later, self._later = self._later, _never
         streams = list(self.streams.values())
 
         def end_some() -> bool:
@@ -263,7 +270,7 @@ class Http2Processor(EventsProcessor):
                 pass
             self.handler.close()
         elif end_some():
-            self._later(end_some)
+            later(end_some)
 
     def process(self, event: Event) -> None:
         """Handle one event. grpclib ends the connection at one that it doesn't know; HTTP/2 says to ignore it."""

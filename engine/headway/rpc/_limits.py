@@ -27,8 +27,8 @@ class Limits:
         message_size: bytes of one message that is received; refused when its length is read, before its body is.
         requests_size: bytes of requests on one connection that have come in part; over it the largest is refused.
             At least two messages' size.
-        server_requests_size: bytes of memory that such requests may take on all connections of a server: an eighth of
-            it is for what Python needs beside them.
+        server_requests_size: bytes of memory that such requests, and frames and header blocks that have come in part,
+            may take on all connections of a server: an eighth of it is for what Python needs beside them.
         replies_size: bytes of replies on one connection that wait for the peer to read; over it the largest is given
             up. At least the largest reply of a list, which is 64 MiB.
         server_replies_size: bytes of such replies on all connections of a server.
