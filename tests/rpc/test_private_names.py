@@ -166,11 +166,14 @@ def test_asyncio_carries_an_accepted_socket_and_its_tls() -> None:
     assert parameters(loop._make_socket_transport) == ["self", "sock", "protocol", "waiter", "extra", "server"]
     wanted = ["self", "loop", "app_protocol", "sslcontext", "waiter", "server_side"]
     assert parameters(tls.__init__)[:6] == wanted
+    assert parameters(tls._do_read__copied) == ["self"]
     assert "ssl_handshake_timeout" in parameters(tls.__init__)
     for method, names in (
         (tls.__init__, {"_ssl_buffer", "_ssl_buffer_view", "max_size", "_sslobj"}),
         (tls.get_buffer, {"_ssl_buffer", "_ssl_buffer_view", "max_size"}),
         (tls.buffer_updated, {"_ssl_buffer_view", "_state", "DO_HANDSHAKE"}),
+        (tls._do_read, {"_app_reading_paused", "_do_read__copied"}),
+        (tls._do_read__copied, {"_sslobj", "data_received", "_call_eof_received", "_start_shutdown"}),
         (tls._process_outgoing, {"_outgoing", "_transport"}),
         (tls._set_read_buffer_limits, {"_incoming_high_water"}),
         (transport._read_ready__data_received, {"max_size"}),

@@ -10,6 +10,8 @@ _DATA, _HEADERS, _SETTINGS, _PING, _CONTINUATION = 0, 1, 4, 6, 9
 _ACK, _END_HEADERS = 0x1, 0x4
 # Bytes of a header block that cost as much as one more frame: to decode a full one takes milliseconds.
 _DECODED = 256
+# What a TLS record that changes the keys costs, in frames: it takes longer than most of them.
+_NEW_KEYS = 8
 # What traffic pays back, in frames: a frame with a message or with headers as much as `_MOST`, a smaller one less.
 _MOST, _WORTH = 4.0, 16
 
@@ -61,20 +63,22 @@ class FrameCutter:
         data, at = self._data, self._at
         left = len(data) - at
         if left < _HEADER:
-            return self._incomplete()
+            self._keep_part()
+            return None
         length = int.from_bytes(data[at : at + 3], "big")
         if length > self._most:
             raise FrameTooLarge(f"frame of {length} bytes; at most {self._most} are accepted")
         size = _HEADER + length
         if left < size:
-            return self._incomplete()
+            self._keep_part()
+            return None
         self._at = at + size
         if self._at == len(data):
             # Nothing of it is left: a connection that goes silent must not keep all of its last read.
             self.clear()
         return data[at : at + size]
 
-    def _incomplete(self) -> None:
+    def _keep_part(self) -> None:
         """Keep the part of a frame alone, and not the read that it came in, of which it may be the last byte."""
         if self._at:
             self._data, self._at = self._data[self._at :], 0
@@ -124,6 +128,10 @@ class FrameAccount:
         self._others.spend(now, "frames without content", 1 + length / _DECODED)
         if flags & _END_HEADERS:
             self.block = 0
+
+    def receive_empty_records(self, count: int, now: float) -> None:
+        """Charge for TLS records without content, such as those that change the keys. Raises Flooded."""
+        self._others.spend(now, "TLS records without content", count * _NEW_KEYS)
 
     def reset(self, now: float) -> None:
         """Charge for a stream that the peer has reset, or that this end had to reset because of what the peer sent.

@@ -54,8 +54,8 @@ class Limits:
             Each answer that this end begins pays a reset back, so that watches may be opened and canceled freely.
         pings: how often a peer may ping while this end sends nothing. Whenever it sends headers or data, the allowance
             is full again: clients written with Go's gRPC ping for nearly every reply.
-        others: how often a peer may send frames that carry nothing, of whatever other kind. Calls and their bytes pay
-            back, so that a connection that is used never runs out.
+        others: how often a peer may send frames that carry nothing, of whatever other kind, and TLS records. Calls and
+            their bytes pay back, so that a connection that is used never runs out.
     """
 
     message_size: int = 4 * MIB

@@ -31,8 +31,9 @@ _FIRST_WINDOW = 65_535
 _PING = b"headway!"
 # Of the settings that HTTP/2 leaves to experiments; whoever doesn't know it ignores it.
 _MESSAGE_SIZE = 0xF048
-# Bytes that are read and thrown away after a connection was closed, before it is given up.
-_UNHEARD = 1 << 20
+UNHEARD = 1 << 20
+"""Bytes that are read and thrown away after a connection was closed, before it is given up."""
+
 # What one connection gets at once: seconds to handle frames, and calls that it may begin. The calls are handled after
 # the frames, and cost more.
 _SLICE = 0.001
@@ -204,6 +205,14 @@ class Http2Protocol(H2Protocol):
             self._transport.pause_reading()
         self._count()
 
+    def receive_empty_records(self, count: int) -> None:
+        """Charge for TLS records that have brought nothing. Too many end the connection."""
+        try:
+            self._account.receive_empty_records(count, trio.current_time())
+        except Flooded as error:
+            if not self.connection.is_closing():
+                self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
+
     def _go_on(self) -> bool:
         """Take more of the rest, and return True if there is still some. Further bytes are read only while little is
         left.
@@ -306,7 +315,7 @@ class Http2Protocol(H2Protocol):
     def _read_in_vain(self, size: int) -> None:
         """It is closed, and its peer may not know yet."""
         self._unheard += size
-        if self._unheard > _UNHEARD:
+        if self._unheard > UNHEARD:
             self.give_up()
 
     def _end(self, why: str, error_code: ErrorCodes | None) -> None:
