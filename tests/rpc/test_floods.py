@@ -96,7 +96,7 @@ async def _neighbor_of(kind: str, folder: Path) -> float:
     """Return the milliseconds within which 99 % of a client's calls were answered beside a flood."""
     ended: list[ConnectionEnded] = []
     tls = _tls(kind, folder)
-    options = {} if tls is None else {"ca": folder / "ca.pem"}
+    authority = "" if tls is None else str(folder / "ca.pem")
     async with served(tls=tls, patience=100.0, notify=ended.append) as it:
         client = Client(InProcessChannel(it.services), app.registry)
         for number in range(100):
@@ -115,7 +115,7 @@ async def _neighbor_of(kind: str, folder: Path) -> float:
                 while not begun.endswith(b"\n"):
                     begun += await flood.stdout.receive_some(1)
             assert begun == b"begun\n"
-            outcome = await run_go_client(it.where, calls=int(_SECONDS * 100), pause="10ms", watch=True, **options)
+            outcome = await run_go_client(it.where, calls=int(_SECONDS * 100), pause="10ms", watch=True, ca=authority)
             with trio.fail_after(30):
                 said = [piece async for piece in flood.stdout]
                 await flood.wait()
