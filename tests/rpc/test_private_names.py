@@ -10,7 +10,7 @@ from typing import Any
 import hpack
 import pytest
 from grpclib import config, events, metadata, protocol, server
-from h2 import connection, frame_buffer, settings
+from h2 import connection, frame_buffer, settings, stream
 from hyperframe.frame import GoAwayFrame
 
 
@@ -155,6 +155,13 @@ def test_h2_keeps_the_beginning_of_a_header_block_where_we_forget_it() -> None:
     h2 = connection.H2Connection()
     assert h2.incoming_buffer._headers_buffer == []
     assert "_headers_buffer" in frame_buffer.FrameBuffer._update_header_buffer.__code__.co_names
+
+
+def test_h2_expects_a_length_of_content_where_we_keep_it_from_that() -> None:
+    """A length that is wrong would end the connection."""
+    assert parameters(connection.H2Connection._begin_new_stream) == ["self", "stream_id", "allowed_ids"]
+    assert "_initialize_content_length" in stream.H2Stream.receive_headers.__code__.co_names
+    assert "_expected_content_length" in stream.H2Stream._track_content_length.__code__.co_names
 
 
 def test_asyncio_carries_an_accepted_socket_and_its_tls() -> None:

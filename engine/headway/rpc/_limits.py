@@ -63,7 +63,7 @@ class Limits:
     server_requests_size: int = 256 * MIB
     replies_size: int = 96 * MIB
     server_replies_size: int = 256 * MIB
-    streams: int = 1000
+    streams: int = 2048
     requests: int = 2000
     connections: int = 10_000
     peer_connections: int = 1000
