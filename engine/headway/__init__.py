@@ -109,6 +109,7 @@ from headway.errors import StoreUnusable as StoreUnusable
 from headway.errors import StoreWentBack as StoreWentBack
 from headway.errors import TooLarge as TooLarge
 from headway.errors import Unavailable as Unavailable
+from headway.errors import UnknownTerm as UnknownTerm
 from headway.mapper import ChangeMapper as ChangeMapper
 from headway.mapper import Mapper as Mapper
 from headway.mapper import Predicate as Predicate

@@ -99,6 +99,10 @@ class Fenced(CallerError):
     """A write came from a controller's run that has been superseded; nothing was written. Not to be retried."""
 
 
+class UnknownTerm(Fenced):
+    """A fence bears a term that the store never granted to its controller and member; nothing was written."""
+
+
 class LeaseLost(CallerError):
     """A lease is not held any more in the term named: it was released, has run out, or is another's."""
 

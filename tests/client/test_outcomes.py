@@ -14,10 +14,10 @@ from grpclib.const import Status
 
 from headway import errors
 from headway.client import Acknowledged, Client, LeaseClient, client_error
-from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable
+from headway.errors import Fenced, HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, UnknownTerm
 from headway.resource import Key, Position, Resource, ResourceId, ResourceType, pb
 from headway.rpc import Metadata
-from headway.service import FENCED
+from headway.service import FENCED, UNKNOWN_TERM
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
 from tests.helpers.declared import NOTE, REGION, Note, registry
@@ -131,6 +131,14 @@ def test_a_fenced_write_has_an_error_of_its_own() -> None:
     error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}by term 3"), write=True)
     assert type(error) is Fenced
     assert str(error) == "by term 3"
+
+
+def test_a_write_of_a_term_that_was_never_granted_has_an_error_of_its_own() -> None:
+    """A caller that knows superseded runs alone takes it for one."""
+    error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{UNKNOWN_TERM}term 3"), write=True)
+    assert type(error) is UnknownTerm
+    assert isinstance(error, Fenced)
+    assert str(error) == "term 3"
 
 
 def test_an_error_without_words_has_its_statuss_name() -> None:

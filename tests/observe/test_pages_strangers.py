@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import httpx
 import pytest
 import trio
+from h2.connection import H2Connection
+from h2.settings import SettingCodes
 
 import headway
 from headway.observe import Pages
@@ -28,15 +30,16 @@ GET = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 
 @asynccontextmanager
 async def page_server(
-    app: App, connections: int = 16, grace: float = 2.0, patience: float = 20.0
+    app: App | PageServer, connections: int = 16, grace: float = 2.0, patience: float = 20.0
 ) -> AsyncIterator[str]:
     """Serve the application while the block runs; gives the address."""
+    server = app if isinstance(app, PageServer) else PageServer(app, connections, patience)
     listener = socket.create_server(("127.0.0.1", 0))
     host, port = listener.getsockname()
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
         accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
-        nursery.start_soon(PageServer(app, connections, patience).serve, accepting, ending, grace)
+        nursery.start_soon(server.serve, accepting, ending, grace)
         try:
             yield f"{host}:{port}"
         finally:
@@ -155,6 +158,45 @@ async def test_bytes_that_are_no_request_end_their_own_connection_alone(kind: st
                         reset(stranger)
                     async with httpx.AsyncClient(base_url=f"http://{where}") as http:
                         assert (await http.get("/healthz")).text == "ok\n"
+
+
+def _asked_by_frames(window: int) -> bytes:
+    """The frames of a client that asks for a page and takes ``window`` bytes of it."""
+    h2 = H2Connection()
+    h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window})
+    h2.send_headers(1, [(":method", "GET"), (":scheme", "http"), (":path", "/healthz"), (":authority", "a")], True)
+    return PREFACE + h2.data_to_send()
+
+
+H2C = (
+    b"GET / HTTP/1.1\r\nhost: a\r\nupgrade: h2c\r\nconnection: upgrade, http2-settings\r\n"
+    b"http2-settings: AAQAAAAA\r\n\r\n"
+)
+DEAF = {
+    "HTTP/1.1": GET,
+    "HTTP/2": _asked_by_frames(0),
+    "h2c": H2C,
+    "h2c, another page": H2C + _asked_by_frames(0),
+    "websocket": WEBSOCKET,
+}
+
+
+@pytest.mark.parametrize("kind", DEAF)
+async def test_an_answer_that_is_not_taken_ends_with_its_connection(kind: str) -> None:
+    """Its peer reads nothing, or opens no window for it. It could hold one of the places for good."""
+    asked = trio.Event()
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        asked.set()
+        await _large(scope, receive, send)
+
+    server = PageServer(app, patience=0.1)
+    async with page_server(server) as where, tcp(where) as stranger:
+        await stranger.send_all(DEAF[kind])
+        with trio.fail_after(20):
+            await asked.wait()
+            while server._open:  # noqa: ASYNC110  # it has no event
+                await trio.sleep(0.01)
 
 
 @pytest.mark.parametrize("kind", ["nothing", "half a line", "half a body", "h2c"])

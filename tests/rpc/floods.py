@@ -33,6 +33,7 @@ from hyperframe.frame import (
 from headway.resource import encode, pb
 from headway.rpc import framed
 from tests.rpc.hostile_bytes import PREFACE, REQUEST, header_bomb, raw_frame
+from tests.rpc.tls_records import TlsPeer
 
 CONNECTIONS = 8
 _BATCH = 200
@@ -44,10 +45,11 @@ _NO_WINDOW = SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: 0}).se
 
 
 class Flood(NamedTuple):
-    """What a connection begins with, and what it then sends for ever."""
+    """What a connection begins with, and what it then sends for ever: frames, or records of TLS without content."""
 
     begin: bytes
     then: Callable[[], Iterator[bytes]]
+    record: Callable[[TlsPeer], bytes] | None = None
 
 
 def _headers(stream: int, block: bytes = _BLOCK, *, end: bool = True) -> bytes:
@@ -70,6 +72,13 @@ def _listed(stream: int) -> bytes:
     return (
         _headers(stream, Encoder().encode(path), end=False) + DataFrame(stream, body, flags=["END_STREAM"]).serialize()
     )
+
+
+def _records(flood: Flood, tls: TlsPeer) -> Iterator[bytes]:
+    """A batch of records, each with keys or a number of its own, and another one."""
+    assert flood.record is not None
+    while True:
+        yield b"".join(flood.record(tls) for _ in range(_BATCH))
 
 
 def _windows_flipped() -> Iterator[bytes]:
@@ -126,6 +135,8 @@ FLOODS: dict[str, Flood] = {
             lambda stream: _headers(stream, end=False) + DataFrame(stream, _CALL, flags=["END_STREAM"]).serialize()
         ),
     ),
+    "TLS records that change the keys": Flood(b"", lambda: iter(()), TlsPeer.key_update),
+    "TLS records without content": Flood(b"", lambda: iter(()), TlsPeer.empty),
     "connections that speak HTTP/1": Flood(b"GET / HTTP/1.1\r\n\r\n", lambda: iter(())),
 }
 
@@ -133,6 +144,11 @@ FLOODS: dict[str, Flood] = {
 def opening(flood: Flood) -> bytes:
     """What a connection sends first."""
     return flood.begin if flood.begin.startswith(b"GET") else PREFACE + SettingsFrame(0).serialize() + flood.begin
+
+
+def following(flood: Flood, tls: TlsPeer | None) -> Iterator[bytes]:
+    """What a connection sends then; ``tls`` has done its handshake, if the flood is of its records."""
+    return flood.then() if tls is None else _records(flood, tls)
 
 
 def _drain(connection: socket.socket) -> None:
@@ -153,8 +169,10 @@ def _flood(flood: Flood, where: tuple[str, int], until: float, sent: list[int]) 
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 1, 0))
             sent[0] += 1
             try:
-                connection.sendall(opening(flood))
-                for piece in flood.then():
+                tls = None if flood.record is None else _handshaken(connection)
+                begin = opening(flood)
+                connection.sendall(begin if tls is None else tls.sent(begin))
+                for piece in following(flood, tls):
                     connection.sendall(piece)
                     sent[1] += len(piece)
                     _drain(connection)
@@ -165,6 +183,14 @@ def _flood(flood: Flood, where: tuple[str, int], until: float, sent: list[int]) 
             except (ConnectionError, BlockingIOError):
                 # It was ended, or nobody reads it for a second.
                 continue
+
+
+def _handshaken(connection: socket.socket) -> TlsPeer:
+    tls = TlsPeer()
+    for data in tls.handshake():
+        connection.sendall(data)
+        tls.feed(connection.recv(1 << 16))
+    return tls
 
 
 def main(kind: str, address: str, seconds: float) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import ssl
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -17,9 +19,10 @@ from headway.client import Client
 from headway.events import ConnectionEnded
 from headway.rpc import InProcessChannel, Limits, Rate
 from tests.helpers.go_client import assert_none_failed, run_go_client
-from tests.rpc.floods import FLOODS, opening
-from tests.rpc.rpc_kit import THING, Text, app, served
+from tests.rpc.floods import FLOODS, following, opening
+from tests.rpc.rpc_kit import THING, Text, app, certificates, served
 from tests.rpc.test_limits import until_closed
+from tests.rpc.tls_records import TlsPeer
 
 _SECONDS = float(os.environ.get("HEADWAY_FLOOD_SECONDS", "3"))
 # Milliseconds.
@@ -33,21 +36,37 @@ _RESETS = ("HEADERS that are malformed", "RST_STREAM (rapid reset)", "resets by 
 
 
 @pytest.mark.parametrize("kind", sorted(FLOODS.keys() - {_SERVED}))
-async def test_a_flood_ends_its_connection(kind: str) -> None:
+async def test_a_flood_ends_its_connection(kind: str, tmp_path: Path) -> None:
     """Within a number of frames that the limits bound; it is sent no faster than the server reads."""
     ended: list[ConnectionEnded] = []
     flood = FLOODS[kind]
-    async with served(limits=_TIGHT, notify=ended.append) as it:
+    async with served(tls=_tls(kind, tmp_path), limits=_TIGHT, notify=ended.append) as it:
         host, port = it.where.split(":")
         stream = await trio.open_tcp_stream(host, int(port))
         async with stream, trio.open_nursery() as nursery:
-            nursery.start_soon(_send, stream, opening(flood), flood.then())
+            begin, tls = opening(flood), None
+            if flood.record is not None:
+                tls = await _handshaken(stream)
+                begin = tls.sent(begin)
+            nursery.start_soon(_send, stream, begin, following(flood, tls))
             await until_closed(stream)
             nursery.cancel_scope.cancel()
     assert len(ended) == 1
     assert "Internal" not in ended[0].why
     if kind in _RESETS:
         assert ended[0].why == "too many resets"
+
+
+def _tls(kind: str, folder: Path) -> ssl.SSLContext | None:
+    return None if FLOODS[kind].record is None else certificates(folder).server
+
+
+async def _handshaken(stream: trio.SocketStream) -> TlsPeer:
+    tls = TlsPeer()
+    for data in tls.handshake():
+        await stream.send_all(data)
+        tls.feed(await stream.receive_some())
+    return tls
 
 
 async def _send(stream: trio.SocketStream, begin: bytes, then: Iterator[bytes]) -> None:
@@ -60,23 +79,25 @@ async def _send(stream: trio.SocketStream, begin: bytes, then: Iterator[bytes]) 
 @pytest.mark.deep
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_a_flood_leaves_its_neighbor_a_quarter_of_a_second(kind: str) -> None:
+async def test_a_flood_leaves_its_neighbor_a_quarter_of_a_second(kind: str, tmp_path: Path) -> None:
     """A stock client that writes or reads every 10 ms has its answer within 250 ms in 99 of 100 cases.
 
     The best of three runs counts: other programs on the machine make a run slower, and never quicker.
     """
     measured = []
     for _ in range(_RUNS):
-        measured.append(await _neighbor_of(kind))
+        measured.append(await _neighbor_of(kind, tmp_path))
         if measured[-1] < _P99:
             return
     pytest.fail(f"99 % of the calls were answered within {measured} ms, not within {_P99} ms")
 
 
-async def _neighbor_of(kind: str) -> float:
+async def _neighbor_of(kind: str, folder: Path) -> float:
     """Return the milliseconds within which 99 % of a client's calls were answered beside a flood."""
     ended: list[ConnectionEnded] = []
-    async with served(patience=100.0, notify=ended.append) as it:
+    tls = _tls(kind, folder)
+    authority = "" if tls is None else str(folder / "ca.pem")
+    async with served(tls=tls, patience=100.0, notify=ended.append) as it:
         client = Client(InProcessChannel(it.services), app.registry)
         for number in range(100):
             # For those who read them by the byte.
@@ -94,7 +115,7 @@ async def _neighbor_of(kind: str) -> float:
                 while not begun.endswith(b"\n"):
                     begun += await flood.stdout.receive_some(1)
             assert begun == b"begun\n"
-            outcome = await run_go_client(it.where, calls=int(_SECONDS * 100), pause="10ms", watch=True)
+            outcome = await run_go_client(it.where, calls=int(_SECONDS * 100), pause="10ms", watch=True, ca=authority)
             with trio.fail_after(30):
                 said = [piece async for piece in flood.stdout]
                 await flood.wait()

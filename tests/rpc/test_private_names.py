@@ -10,7 +10,7 @@ from typing import Any
 import hpack
 import pytest
 from grpclib import config, events, metadata, protocol, server
-from h2 import connection, settings
+from h2 import connection, frame_buffer, settings, stream
 from hyperframe.frame import GoAwayFrame
 
 
@@ -150,6 +150,20 @@ def test_h2_looks_up_what_a_frame_means_where_we_put_our_goaway() -> None:
     assert parameters(connection.H2Connection()._receive_goaway_frame) == ["frame"]
 
 
+def test_h2_keeps_the_beginning_of_a_header_block_where_we_forget_it() -> None:
+    """It is thrown away when the connection ends."""
+    h2 = connection.H2Connection()
+    assert h2.incoming_buffer._headers_buffer == []
+    assert "_headers_buffer" in frame_buffer.FrameBuffer._update_header_buffer.__code__.co_names
+
+
+def test_h2_expects_a_length_of_content_where_we_keep_it_from_that() -> None:
+    """A length that is wrong would end the connection."""
+    assert parameters(connection.H2Connection._begin_new_stream) == ["self", "stream_id", "allowed_ids"]
+    assert "_initialize_content_length" in stream.H2Stream.receive_headers.__code__.co_names
+    assert "_expected_content_length" in stream.H2Stream._track_content_length.__code__.co_names
+
+
 def test_asyncio_carries_an_accepted_socket_and_its_tls() -> None:
     """A server makes both itself, so that neither has a task or a buffer of its own."""
     loop: Any = selector_events.BaseSelectorEventLoop
@@ -159,11 +173,14 @@ def test_asyncio_carries_an_accepted_socket_and_its_tls() -> None:
     assert parameters(loop._make_socket_transport) == ["self", "sock", "protocol", "waiter", "extra", "server"]
     wanted = ["self", "loop", "app_protocol", "sslcontext", "waiter", "server_side"]
     assert parameters(tls.__init__)[:6] == wanted
+    assert parameters(tls._do_read__copied) == ["self"]
     assert "ssl_handshake_timeout" in parameters(tls.__init__)
     for method, names in (
         (tls.__init__, {"_ssl_buffer", "_ssl_buffer_view", "max_size", "_sslobj"}),
         (tls.get_buffer, {"_ssl_buffer", "_ssl_buffer_view", "max_size"}),
         (tls.buffer_updated, {"_ssl_buffer_view", "_state", "DO_HANDSHAKE"}),
+        (tls._do_read, {"_app_reading_paused", "_do_read__copied"}),
+        (tls._do_read__copied, {"_sslobj", "data_received", "_call_eof_received", "_start_shutdown"}),
         (tls._process_outgoing, {"_outgoing", "_transport"}),
         (tls._set_read_buffer_limits, {"_incoming_high_water"}),
         (transport._read_ready__data_received, {"max_size"}),

@@ -13,7 +13,7 @@ from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Hooks, Resource, Re
 from headway.service import Decision
 from headway.storage import Backend, MemoryBackend
 from tests.helpers.calls import Calls, refused
-from tests.helpers.declared import NOTE, NOTE_V2, ULID, Note, a_note, a_status, an_id, id_of, registry, text_of
+from tests.helpers.declared import NOTE, NOTE_V2, ULID, Note, a_note, a_status, an_id, id_of, registry, text_of, uid_of
 from tests.service.conftest import reached
 
 SECRET = "secret"
@@ -135,16 +135,46 @@ async def test_a_status_is_answered_with_that_status(calls: Calls, blind: Calls)
 
 
 async def test_a_deletion_is_answered_with_its_mark(calls: Calls, blind: Calls) -> None:
-    """While finalizers hold it, and whoever marked it; whose they are is not told."""
+    """While finalizers hold it; whose they are is not told. Deleted again it looks like a name that is free."""
     stored = await a_secret(calls, finalizers="secret.cleanup")
-    for _ in range(2):
-        reply = await blind.delete(an_id())
-        kept = (await calls.read(an_id())).resource
-        assert kept is not None
-        mark = {DELETION_TIMESTAMP: kept.metadata[DELETION_TIMESTAMP]}
-        assert reply.resource == pb.Resource(
-            id=stored.id, version=kept.version, generation=kept.generation, metadata=mark
-        )
+    reply = await blind.delete(an_id())
+    kept = (await calls.read(an_id())).resource
+    assert kept is not None
+    mark = {DELETION_TIMESTAMP: kept.metadata[DELETION_TIMESTAMP]}
+    assert reply.resource == pb.Resource(id=stored.id, version=kept.version, generation=kept.generation, metadata=mark)
+    for wanted in (an_id(), id_of(stored)):
+        assert (await blind.delete(wanted)).resource is None
+    assert (await calls.delete(an_id())).resource == kept
+
+
+async def test_a_guessed_version_of_what_is_marked_tells_nothing() -> None:
+    """The right one is refused as a wrong one is."""
+    backend = MemoryBackend()
+    calls, blind = Calls(backend, registry()), Calls(backend, registry(), WriteOnly("name"))
+    await a_secret(calls, finalizers="secret.cleanup")
+    kept = (await calls.delete(an_id())).resource
+    assert kept is not None
+    for version in (kept.version, "1"):
+        await refused(blind.delete(an_id(), version=version), Status.ABORTED, f"not stored at version {version}")
+
+
+async def test_a_status_under_another_version_of_the_kind_tells_nothing(calls: Calls, blind: Calls) -> None:
+    """With the right uid it is refused as with a wrong one; who may read is told which version is stored."""
+    stored = await a_secret(calls)
+    said = "is not there"
+    for uid in (uid_of(stored), ULID):
+        call = blind.write_status(an_id("one", NOTE_V2, uid=uid), a_status(stored.generation))
+        await refused(call, Status.NOT_FOUND, f"with uid {uid} {said}")
+    call = calls.write_status(an_id("one", NOTE_V2, uid=uid_of(stored)), a_status(stored.generation))
+    await refused(call, Status.INVALID_ARGUMENT, "v1")
+
+
+async def test_a_uid_does_not_tell_whether_a_name_is_taken_under_consuls_name(calls: Calls, blind: Calls) -> None:
+    """A Write with the uid of what is gone creates for those who may read; others are refused in the same words."""
+    await a_secret(calls)
+    for name in ("one", "free"):
+        said = f"{name} with uid {ULID} is not there any more"
+        await refused(blind.as_origin().write(a_note(name, uid=ULID)), Status.FAILED_PRECONDITION, said)
 
 
 def owned(**metadata: str) -> pb.Resource:
@@ -165,10 +195,6 @@ REFUSED: dict[str, tuple[Attempt, Status]] = {
     "an older status": (
         lambda calls, stored: calls.write_status(id_of(stored), a_status("0" + ULID[1:]), key="secret-key"),
         Status.ABORTED,
-    ),
-    "a status of another version of the kind": (
-        lambda calls, stored: calls.write_status(an_id(type=NOTE_V2, uid=id_of(stored).uid), a_status()),
-        Status.INVALID_ARGUMENT,
     ),
     "a deletion at another version": (
         lambda calls, stored: calls.delete(an_id(uid=id_of(stored).uid), version="999"),

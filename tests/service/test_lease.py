@@ -91,10 +91,10 @@ async def test_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
     term = fence.term
     here = calls.revision
     for wrong in (term + 1, term + 2**32, HIGHEST):
-        said = f"fenced: term {wrong} of painter was never granted: raise in the term of its lease, or with term 0"
-        await refused(calls.raise_fence(term=wrong, number=1), Status.FAILED_PRECONDITION, said)
+        said = f"fenced: unknown term: term {wrong} of painter was never granted; the highest that was is {term}"
+        await refused(calls.raise_fence(term=wrong, number=1), Status.FAILED_PRECONDITION, f"{said}: raise in the term")
         unknown = pb.Fence(controller="painter", term=wrong)
-        await refused(calls.record_settled(unknown, 1), Status.FAILED_PRECONDITION, "was never granted")
+        await refused(calls.record_settled(unknown, 1), Status.FAILED_PRECONDITION, said)
     assert calls.revision == here
     highest = pb.Fence(controller="painter", term=term, number=HIGHEST)
     assert (await calls.raise_fence(term=term, number=HIGHEST)).fence == highest

@@ -93,6 +93,17 @@ async def test_a_lower_fence_is_refused_and_changes_nothing(calls: Calls) -> Non
     assert await calls.names(NOTE) == ["one"]
 
 
+async def test_a_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
+    """It would be compared with nothing until that term comes; creations, and deletions of nothing, too."""
+    fence = (await calls.raise_fence()).fence
+    assert fence is not None
+    unknown = pb.Fence(controller=fence.controller, term=fence.term + 1)
+    said = "fenced: unknown term: term 2 of painter was never granted; the highest that was is 1"
+    for borne in (unknown, pb.Fence(controller="other", term=1)):
+        for call in (calls.write(a_note("lost"), fence=borne), calls.delete(an_id("lost"), fence=borne)):
+            await refused(call, Status.FAILED_PRECONDITION, said if borne is unknown else "the highest that was is 0")
+
+
 @pytest.mark.parametrize(
     ("fence", "said"),
     [

@@ -38,6 +38,12 @@ class IgnoresFences(KeptMemory):
         self._end_what_has_run_out()
 
 
+class TakesTermsThatWereNeverGranted(KeptMemory):
+    def _check_fence(self, fence: Fence) -> None:
+        term, _ = self._fences.get((fence.controller, fence.member), (0, 0))
+        super()._check_fence(fence if fence.term <= term else fence._replace(term=term, number=fence.number + 1_000))
+
+
 class ComparesTermsAlone(KeptMemory):
     def _check_fence(self, fence: Fence) -> None:
         stored = self._fences.get((fence.controller, fence.member), (0, 0))
@@ -224,6 +230,7 @@ BROKEN: Broken = {
     CountsTermsFromZero: [claims.term_zero_raises_to_the_next_term],
     LowersFences: [claims.a_fence_that_is_not_above_is_refused],
     IgnoresFences: [claims.a_write_below_the_fence_is_refused],
+    TakesTermsThatWereNeverGranted: [claims.a_write_of_a_term_that_was_never_granted_is_refused],
     ComparesTermsAlone: [claims.a_write_below_the_fence_is_refused],
     WantsTheVeryFence: [claims.a_write_at_or_above_the_fence_is_stored],
     OneFenceForAllMembers: [claims.fences_are_compared_with_their_own],

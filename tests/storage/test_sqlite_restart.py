@@ -113,6 +113,7 @@ async def test_a_restart_does_not_bring_back_history_that_was_dropped(
 async def test_fences_and_what_is_settled_outlive_the_process(tmp_path: Path) -> None:
     """A write below a fence of the former process is refused by the next one."""
     async with open_sqlite(tmp_path / "a.db") as backend:
+        await backend.raise_fence("c", "m", 1, 0)
         await put(backend, thing("a"), fence=Fence("c", "m", 1, 0))
         raised = await backend.raise_fence("c", "m", 2, 3)
         await backend.record_settled(raised.fence, 5)

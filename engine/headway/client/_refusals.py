@@ -22,8 +22,9 @@ from headway.errors import (
     StoreChanged,
     TooLarge,
     Unavailable,
+    UnknownTerm,
 )
-from headway.service import FENCED, LEASE_LOST, NOT_STORED, NOTHING_WRITTEN
+from headway.service import FENCED, LEASE_LOST, NOT_STORED, NOTHING_WRITTEN, UNKNOWN_TERM
 
 _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -48,6 +49,8 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
     message = error.message or error.status.name
     if isinstance(error, rpc.TooLarge):
         return TooLarge(message, error.size, error.limit)
+    if error.status is Status.FAILED_PRECONDITION and message.startswith(UNKNOWN_TERM):
+        return UnknownTerm(message.removeprefix(UNKNOWN_TERM))
     if error.status is Status.FAILED_PRECONDITION and message.startswith(FENCED):
         return Fenced(message.removeprefix(FENCED))
     if error.status is Status.FAILED_PRECONDITION and message.startswith(LEASE_LOST):

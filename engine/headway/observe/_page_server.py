@@ -7,7 +7,6 @@ tests/observe/test_private_names.py has the names of Hypercorn that this uses.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -27,6 +26,9 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 CONNECTIONS = 16
 # Seconds for a request to come, the next one too; and for which an answer under way protects its connection.
 _PATIENCE = 5.0
+# How many times as long all answers under way may take. A peer that takes none, or that has asked for another protocol,
+# would otherwise hold its place for good.
+_ANSWERS = 2
 # Seconds until it accepts again after it got no descriptor.
 _PAUSE = 0.1
 
@@ -35,7 +37,8 @@ class PageServer:
     """Serves an ASGI application to at most ``connections`` at once.
 
     A new connection is always accepted. One too many closes the oldest that is not being answered, or the oldest if
-    all are. A connection on which no request comes for ``patience`` seconds is closed.
+    all are. A connection on which no request comes for ``patience`` seconds is closed, and so is one on which answers
+    are under way for twice as long without a pause.
     """
 
     def __init__(self, app: App, connections: int = CONNECTIONS, patience: float = _PATIENCE) -> None:
@@ -91,13 +94,22 @@ class PageServer:
     async def _run(self, connection: _Connection) -> None:
         app = wrap_app(connection, self._config.wsgi_max_body_size, "asgi")  # type: ignore[arg-type]  # its own types of ASGI's messages
         try:
-            with connection.scope:
-                await TCPServer(app, self._config, self._context, ConnectionState({}), connection.stream)  # type: ignore[arg-type]  # it says SSLStream, and takes both
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._close_late, connection)
+                with connection.scope:
+                    await TCPServer(app, self._config, self._context, ConnectionState({}), connection.stream)  # type: ignore[arg-type]  # it says SSLStream, and takes both
+                nursery.cancel_scope.cancel()
         except* Exception:  # noqa: BLE001
             # Some bytes make Hypercorn raise, such as a request in a WebSocket. They may end their connection alone.
             pass
         finally:
             self._close(connection)
+
+    async def _close_late(self, connection: _Connection) -> None:
+        """Close the connection when its time is over."""
+        with connection.time:
+            await trio.sleep_forever()
+        self._close(connection)
 
     def _close(self, connection: _Connection) -> None:
         # Hypercorn shields what it sends from being canceled, so the socket must be closed, too.
@@ -111,7 +123,8 @@ class _Connection:
 
     def __init__(self, app: App, stream: trio.SocketStream, patience: float) -> None:
         self.stream = stream
-        self.scope = trio.CancelScope(deadline=trio.current_time() + patience)
+        self.scope = trio.CancelScope()
+        self.time = trio.CancelScope(deadline=trio.current_time() + patience)
         self.answering_until = 0.0
         self._answers = 0
         self._app = app
@@ -119,13 +132,15 @@ class _Connection:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """See ASGI's specification."""
+        now = trio.current_time()
+        if not self._answers:
+            self.time.deadline = now + self._patience * _ANSWERS
         self._answers += 1
-        self.answering_until = trio.current_time() + self._patience
-        self.scope.deadline = math.inf
+        self.answering_until = now + self._patience
         try:
             await self._app(scope, receive, send)
         finally:
             self._answers -= 1
             if not self._answers:
                 self.answering_until = 0.0
-                self.scope.deadline = trio.current_time() + self._patience
+                self.time.deadline = trio.current_time() + self._patience

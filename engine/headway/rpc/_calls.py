@@ -17,7 +17,7 @@ from h2.exceptions import ProtocolError
 
 from headway.rpc._budget import Budget
 from headway.rpc._fault import HandlerFault
-from headway.rpc._http2 import Http2Stream
+from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._limits import Limits
 from headway.rpc._server_stream import ServerStream
 from headway.rpc._services import Services

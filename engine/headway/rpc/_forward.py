@@ -40,7 +40,17 @@ UPSTREAM_LIMITS = dataclasses.replace(CHANNEL_LIMITS, stream_window=256 * KIB)
 
 # What belongs to one connection, or is said anew for the next.
 _OURS = frozenset(
-    ("te", "host", "grpc-timeout", "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade")
+    (
+        "te",
+        "host",
+        "grpc-timeout",
+        "content-length",
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "transfer-encoding",
+        "upgrade",
+    )
 )
 _HOPS = "x-headway-hops"
 _MOST_HOPS = 8

@@ -10,6 +10,8 @@ _DATA, _HEADERS, _SETTINGS, _PING, _CONTINUATION = 0, 1, 4, 6, 9
 _ACK, _END_HEADERS = 0x1, 0x4
 # Bytes of a header block that cost as much as one more frame: to decode a full one takes milliseconds.
 _DECODED = 256
+# What a TLS record that changes the keys costs, in frames: it takes longer than most of them.
+_NEW_KEYS = 8
 # What traffic pays back, in frames: a frame with a message or with headers as much as `_MOST`, a smaller one less.
 _MOST, _WORTH = 4.0, 16
 
@@ -61,18 +63,25 @@ class FrameCutter:
         data, at = self._data, self._at
         left = len(data) - at
         if left < _HEADER:
+            self._keep_part()
             return None
         length = int.from_bytes(data[at : at + 3], "big")
         if length > self._most:
             raise FrameTooLarge(f"frame of {length} bytes; at most {self._most} are accepted")
         size = _HEADER + length
         if left < size:
+            self._keep_part()
             return None
         self._at = at + size
         if self._at == len(data):
             # Nothing of it is left: a connection that goes silent must not keep all of its last read.
             self.clear()
         return data[at : at + size]
+
+    def _keep_part(self) -> None:
+        """Keep the part of a frame alone, and not the read that it came in, of which it may be the last byte."""
+        if self._at:
+            self._data, self._at = self._data[self._at :], 0
 
 
 class FrameAccount:
@@ -82,6 +91,9 @@ class FrameAccount:
     connection with a ping whenever they have received something. It pays back into the one of all other frames, so
     that a connection which carries calls never runs out, however long it lives. An answer pays back a reset, too: a
     stream that was answered may be canceled.
+
+    Attributes:
+        block: bytes of the header block that has begun and not ended.
     """
 
     def __init__(self, limits: Limits, now: float, *, client_side: bool) -> None:
@@ -92,8 +104,7 @@ class FrameAccount:
         self._client_side = client_side
         # Huffman's code makes a header longer at the worst by so much.
         self._most_headers = 4 * limits.header_size
-        # Bytes of the header block that has begun and not ended.
-        self._block = 0
+        self.block = 0
 
     def receive(self, frame: bytes, now: float) -> None:
         """Charge for a frame before it is handled. Raises Flooded when the peer has sent too many of its kind."""
@@ -111,12 +122,16 @@ class FrameAccount:
             self._others.spend(now, "frames without content")
 
     def _header_block(self, flags: int, length: int, now: float) -> None:
-        self._block += length
-        if self._block > self._most_headers:
+        self.block += length
+        if self.block > self._most_headers:
             raise Flooded(f"header block of more than {self._most_headers} bytes")
         self._others.spend(now, "frames without content", 1 + length / _DECODED)
         if flags & _END_HEADERS:
-            self._block = 0
+            self.block = 0
+
+    def receive_empty_records(self, count: int, now: float) -> None:
+        """Charge for TLS records without content, such as those that change the keys. Raises Flooded."""
+        self._others.spend(now, "TLS records without content", count * _NEW_KEYS)
 
     def reset(self, now: float) -> None:
         """Charge for a stream that the peer has reset, or that this end had to reset because of what the peer sent.

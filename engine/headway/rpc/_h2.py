@@ -32,10 +32,20 @@ class BoundedDecoder(Decoder):
         return super()._update_encoding_context(data)
 
 
+def _ignore(headers: object) -> None:  # h2's name
+    """Expect no length. Who reads the request does."""
+
+
 class CountingH2(H2Connection):
     """h2's state machine, which tells the peer's account of each frame that carries an answer or a call."""
 
     account: FrameAccount
+
+    def _begin_new_stream(self, stream_id: int, allowed_ids: Any) -> Any:
+        """h2's. Its streams leave content-length alone: a wrong one would end the connection with all of its calls."""
+        stream = super()._begin_new_stream(stream_id, allowed_ids)
+        stream._initialize_content_length = _ignore  # type: ignore[method-assign]
+        return stream
 
     def send_headers(self, stream_id: int, headers: Any, end_stream: bool = False, *priority: Any, **more: Any) -> None:
         """h2's."""
@@ -46,3 +56,7 @@ class CountingH2(H2Connection):
         """h2's."""
         super().send_data(stream_id, data, end_stream, pad_length)
         self.account.sent_data(len(data))
+
+    def forget_header_block(self) -> None:
+        """Throw away the frames of a header block that has begun and not ended."""
+        self.incoming_buffer._headers_buffer.clear()

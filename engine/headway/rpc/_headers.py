@@ -20,7 +20,6 @@ _OF_CONNECTION = frozenset(("connection", "keep-alive", "proxy-connection", "tra
 _USUAL = frozenset(
     (
         "content-type",
-        "content-length",
         "user-agent",
         "grpc-timeout",
         "grpc-encoding",
@@ -37,6 +36,17 @@ _USUAL = frozenset(
 )
 _NAME = re.compile(r"[!-9;-@\[-~]+")
 _NOT_IN_VALUES = re.compile("[\0\r\n]")
+
+
+_DIGITS = re.compile("[0-9]{1,19}")
+
+
+def content_length(headers: Headers) -> int | None:
+    """Return the length of the content that well-formed headers announce, if they do."""
+    for name, value in headers:
+        if name == "content-length":
+            return int(value)
+    return None
 
 
 def malformed_request(headers: Headers) -> str | None:
@@ -80,6 +90,8 @@ def _checked(headers: Headers, pseudo: frozenset[str]) -> tuple[dict[str, str], 
             regular = True
             if not _NAME.fullmatch(name):
                 return found, f"{name[:64]!r} is not a header name in lower case, or not a known pseudo-header"
+            if name == "content-length" and (not _DIGITS.fullmatch(value) or found.setdefault(name, value) != value):
+                return found, f"content-length {value[:64]!r} is not a number, or not the only one"
             if name in _OF_CONNECTION or (name == "te" and value != "trailers"):
                 return found, f"{name} is not for HTTP/2"
     if _NOT_IN_VALUES.search("".join(values)):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import trio
@@ -27,134 +26,24 @@ from h2.events import (
     TrailersReceived,
     WindowUpdated,
 )
-from h2.exceptions import ProtocolError, TooManyStreamsError
+from h2.exceptions import ProtocolError
 
 from headway.rpc._budget import Budget
 from headway.rpc._frames import FrameAccount
-from headway.rpc._headers import malformed_request, malformed_response, malformed_trailers
-from headway.rpc._inbox import Inbox
+from headway.rpc._h2 import CountingH2
+from headway.rpc._headers import content_length, malformed_request, malformed_response, malformed_trailers
+from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._limits import Limits
 from headway.rpc._sending import HalfOf, WhileOpen, WindowQueue
 from headway.rpc._signal import Signal
 
 _ENDED_AT_ONCE = 16
-# Bytes of one stream that are sent before others have a turn.
-_SENT_AT_ONCE = 128 << 10
 # Calls without a request that each connection may have, however many there are on others.
 _FAIR_SHARE = 100
 
 
-class Http2Stream(Stream):
-    """One call on a connection. Its coroutines are Trio's."""
-
-    buffer: Inbox  # type: ignore[assignment]  # what grpclib has there is asyncio's
-    connection: Http2Connection
-    window_updated: Signal  # type: ignore[assignment]  # likewise
-
-    def __init__(
-        self, connection: Http2Connection, h2: H2Connection, transport: Any, *, stream_id: int | None = None
-    ) -> None:
-        super().__init__(connection, h2, transport, stream_id=stream_id)
-        self.window_updated = Signal()
-        self.headers_received = Signal()  # type: ignore[assignment]
-        self.trailers_received = Signal()  # type: ignore[assignment]
-        self.refused = False
-        # Gives the stream back, once it has been opened by us.
-        self.release: Callable[[], None] | None = None
-
-    def init_stream(self, stream_id: int, connection: Connection) -> None:
-        """grpclib's, with an inbox of our own."""
-        super().init_stream(stream_id, connection)
-        budget = connection.budget if isinstance(connection, Http2Connection) else None
-        self.buffer = Inbox(partial(connection.ack, stream_id), budget)
-
-    async def begin(
-        self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor, *, end: bool = True
-    ) -> None:
-        """Open a stream and send its request, or the beginning of one, in one write if it fits.
-
-        grpclib's `send_request` would wake the server once for the headers and again for the message.
-        """
-        h2 = self._h2_connection
-        while True:
-            await self.connection.write_ready.wait()
-            stream_id = h2.get_next_available_stream_id()
-            try:
-                h2.send_headers(stream_id, headers)
-                break
-            except TooManyStreamsError:
-                self.connection.stream_close_waiter.clear()
-                await self.connection.stream_close_waiter.wait()
-        self.init_stream(stream_id, self.connection)
-        self.release = processor.register(self)
-        if not data and not end:
-            self.connection.flush()
-        elif self.fits(data):
-            h2.send_data(stream_id, data, end_stream=end)
-            self.connection.flush()
-        else:
-            self.connection.flush()
-            await self.send_data(data, end_stream=end)
-
-    def fits(self, data: bytes) -> bool:
-        """Whether the peer would take this now, in one frame."""
-        h2, id = self._h2_connection, self.id
-        assert id is not None
-        return len(data) <= min(h2.local_flow_control_window(id), h2.max_outbound_frame_size)
-
-    def hold(self, headers: list[tuple[str, str]], data: bytes) -> bool:
-        """Let headers and a message go out with whatever the connection sends next; False where they don't fit."""
-        if not (self.connection.write_ready.is_set() and self.writable and self.fits(data)):
-            return False
-        assert self.id is not None
-        self._h2_connection.send_headers(self.id, headers)
-        self._h2_connection.send_data(self.id, data)
-        return True
-
-    async def send_data(self, data: bytes, end_stream: bool = False) -> None:
-        """Send as much at once as the peer's windows allow, until all is sent. (In place of grpclib's, whose streams
-        all wake whenever the window of their connection opens.)
-        """
-        h2, id = self._h2_connection, self.id
-        assert id is not None
-        connection, sent, turn = self.connection, 0, _SENT_AT_ONCE
-        try:
-            while True:
-                if sent >= turn:
-                    turn = sent + _SENT_AT_ONCE
-                    await trio.lowlevel.checkpoint()
-                await connection.write_ready.wait()
-                window = h2.local_flow_control_window(id)
-                if window <= 0:
-                    await connection.window.wait(self.window_updated)
-                    continue
-                piece = data[sent : sent + min(window, h2.max_outbound_frame_size)]
-                sent += len(piece)
-                last = sent == len(data)
-                h2.send_data(id, piece, end_stream=end_stream and last)
-                self._transport.write(h2.data_to_send())
-                if last:
-                    return
-        finally:
-            connection.window.pass_on()
-
-    @property
-    def writable(self) -> bool:
-        """Whether anything sent now would still reach the peer."""
-        return not self.connection.is_closing() and self.closable
-
-    def abandon(self, error_code: ErrorCodes = ErrorCodes.CANCEL) -> bool:
-        """End the stream at once, unless it has ended; whether it had to be."""
-        open = self.id is not None and self.writable
-        if open:
-            self.reset_nowait(error_code)
-        return open
-
-    def __terminated__(self, reason: str) -> None:
-        error = StreamTerminatedError(reason)
-        for signal in (self.window_updated, self.headers_received, self.trailers_received):
-            signal.fail(error)  # type: ignore[union-attr]
-        self.buffer.fail(error)
+def _never(_: Callable[[], bool]) -> None:
+    """Run nothing for a connection that is closed: all that is left of it has been asked for."""
 
 
 class Http2Connection(Connection):
@@ -178,9 +67,9 @@ class Http2Connection(Connection):
         self.draining = False
 
     @property
-    def h2(self) -> H2Connection:
+    def h2(self) -> CountingH2:
         """The state machine."""
-        return self._connection
+        return self._connection  # type: ignore[return-value]  # grpclib's class says its base
 
     def create_stream(self, *, stream_id: int | None = None, wrapper: Any = None) -> Http2Stream:  # noqa: ARG002
         """grpclib's, of our class."""
@@ -249,6 +138,8 @@ class Http2Processor(EventsProcessor):
         if not hasattr(self, "processors"):
             return
         del self.processors
+        # It refers to the protocol, which refers to this. Without the cycle both are freed when the connection is lost.
+        later, self._later = self._later, _never
         streams = list(self.streams.values())
 
         def end_some() -> bool:
@@ -263,7 +154,7 @@ class Http2Processor(EventsProcessor):
                 pass
             self.handler.close()
         elif end_some():
-            self._later(end_some)
+            later(end_some)
 
     def process(self, event: Event) -> None:
         """Handle one event. grpclib ends the connection at one that it doesn't know; HTTP/2 says to ignore it."""
@@ -273,7 +164,10 @@ class Http2Processor(EventsProcessor):
     def process_request_received(self, event: RequestReceived) -> None:
         """Begin a call, or refuse it in a way that tells the client that nothing of it has been done."""
         assert event.stream_id is not None
-        if malformed_request(event.headers) is not None:  # type: ignore[arg-type]  # they are texts here
+        headers: list[tuple[str, str]] = event.headers  # type: ignore[assignment]  # they are texts here
+        wrong = malformed_request(headers)
+        length = content_length(headers) if wrong is None else None
+        if wrong is not None or (length and event.stream_ended is not None):
             self._refuse_malformed(event.stream_id, "malformed request")
             return
         limits, budget = self.connection.limits, self.connection.budget
@@ -285,6 +179,8 @@ class Http2Processor(EventsProcessor):
         # hpack's are a kind of tuples that Python's garbage collector looks through for as long as the call is open.
         event.headers = [(name, value) for name, value in event.headers]
         super().process_request_received(event)
+        if length is not None:
+            self.streams[event.stream_id].announced = length  # type: ignore[attr-defined]  # our `Http2Stream`
 
     def process_response_received(self, event: ResponseReceived) -> None:
         """grpclib's, for headers that are well-formed."""
@@ -299,10 +195,25 @@ class Http2Processor(EventsProcessor):
         """grpclib's, for headers that are well-formed."""
         assert event.stream_id is not None
         wrong = malformed_trailers(event.headers)  # type: ignore[arg-type]  # they are texts here
-        if wrong is None:
-            super().process_trailers_received(event)
-        else:
+        if wrong is not None:
             self._refuse_malformed(event.stream_id, f"malformed trailers: {wrong}")
+        elif self._has_announced_length(event.stream_id, 0, ended=True):
+            super().process_trailers_received(event)
+
+    def _has_announced_length(self, stream_id: int, size: int, *, ended: bool) -> bool:
+        """Count ``size`` bytes of content, and return False if they are not as many as the headers have announced.
+
+        The stream is ended then. A proxy before this server may have taken the rest for another request.
+        """
+        stream = self.streams.get(stream_id)
+        if not isinstance(stream, Http2Stream) or stream.announced is None:
+            return True
+        stream.announced -= size
+        if stream.announced < 0 or (ended and stream.announced):
+            stream.announced = None
+            self._refuse_malformed(stream_id, "the content is not as long as content-length says")
+            return False
+        return True
 
     def _refuse_malformed(self, stream_id: int, why: str) -> None:
         """End the stream alone: others may share the connection, as behind a proxy."""
@@ -318,6 +229,9 @@ class Http2Processor(EventsProcessor):
     def process_data_received(self, event: DataReceived) -> None:
         """grpclib's; what a call takes pays back what frames have cost."""
         assert event.stream_id is not None
+        if not self._has_announced_length(event.stream_id, len(event.data), ended=event.stream_ended is not None):
+            self.connection.ack(event.stream_id, event.flow_controlled_length or 0)
+            return
         if not event.data:
             # To who takes from the inbox it would be the end of the request.
             self.connection.ack(event.stream_id, event.flow_controlled_length or 0)

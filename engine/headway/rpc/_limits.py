@@ -27,8 +27,8 @@ class Limits:
         message_size: bytes of one message that is received; refused when its length is read, before its body is.
         requests_size: bytes of requests on one connection that have come in part; over it the largest is refused.
             At least two messages' size.
-        server_requests_size: bytes of memory that such requests may take on all connections of a server: an eighth of
-            it is for what Python needs beside them.
+        server_requests_size: bytes of memory that such requests, and frames and header blocks that have come in part,
+            may take on all connections of a server: an eighth of it is for what Python needs beside them.
         replies_size: bytes of replies on one connection that wait for the peer to read; over it the largest is given
             up. At least the largest reply of a list, which is 64 MiB.
         server_replies_size: bytes of such replies on all connections of a server.
@@ -54,8 +54,8 @@ class Limits:
             Each answer that this end begins pays a reset back, so that watches may be opened and canceled freely.
         pings: how often a peer may ping while this end sends nothing. Whenever it sends headers or data, the allowance
             is full again: clients written with Go's gRPC ping for nearly every reply.
-        others: how often a peer may send frames that carry nothing, of whatever other kind. Calls and their bytes pay
-            back, so that a connection that is used never runs out.
+        others: how often a peer may send frames that carry nothing, of whatever other kind, and TLS records. Calls and
+            their bytes pay back, so that a connection that is used never runs out.
     """
 
     message_size: int = 4 * MIB
@@ -63,7 +63,7 @@ class Limits:
     server_requests_size: int = 256 * MIB
     replies_size: int = 96 * MIB
     server_replies_size: int = 256 * MIB
-    streams: int = 1000
+    streams: int = 2048
     requests: int = 2000
     connections: int = 10_000
     peer_connections: int = 1000

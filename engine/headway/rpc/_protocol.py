@@ -31,14 +31,17 @@ _FIRST_WINDOW = 65_535
 _PING = b"headway!"
 # Of the settings that HTTP/2 leaves to experiments; whoever doesn't know it ignores it.
 _MESSAGE_SIZE = 0xF048
-# Bytes that are read and thrown away after a connection was closed, before it is given up.
-_UNHEARD = 1 << 20
+UNHEARD = 1 << 20
+"""Bytes that are read and thrown away after a connection was closed, before it is given up."""
+
 # What one connection gets at once: seconds to handle frames, and calls that it may begin. The calls are handled after
 # the frames, and cost more.
 _SLICE = 0.001
 _CALLS_AT_ONCE = 4
 # Bytes that wait for their turn, above which no more is read from the transport.
 _LEFT = 16 << 10
+# Bytes of unfinished frames from which on they are counted.
+_COUNTED = 1 << 10
 
 
 class _Announced(Settings):
@@ -130,6 +133,8 @@ class Http2Protocol(H2Protocol):
         self._cutter = FrameCutter(limits.frame_size, preface=not client_side)
         # Whether a task goes on with what has arrived.
         self._behind = False
+        # Bytes of unfinished frames and header blocks, as the budget counts them.
+        self._held = 0
 
     def connection_made(self, transport: Any) -> None:
         """Say what we accept, before anything is received."""
@@ -198,6 +203,15 @@ class Http2Protocol(H2Protocol):
             self._later(self._go_on)
         if self._behind and self._cutter.left > _LEFT:
             self._transport.pause_reading()
+        self._count()
+
+    def receive_empty_records(self, count: int) -> None:
+        """Charge for TLS records that have brought nothing. Too many end the connection."""
+        try:
+            self._account.receive_empty_records(count, trio.current_time())
+        except Flooded as error:
+            if not self.connection.is_closing():
+                self._end(str(error), ErrorCodes.ENHANCE_YOUR_CALM)
 
     def _go_on(self) -> bool:
         """Take more of the rest, and return True if there is still some. Further bytes are read only while little is
@@ -206,7 +220,32 @@ class Http2Protocol(H2Protocol):
         self._behind = not (self.connection.is_closing() or self._take())
         if self._cutter.left <= _LEFT or not self._behind:
             self._transport.resume_reading()
+        self._count()
         return self._behind
+
+    def _count(self) -> None:
+        """Count what has come of frames and header blocks that are not whole, which may make this or another end."""
+        size = self._cutter.left + self._account.block
+        self._hold(size if size >= _COUNTED else 0)
+
+    def _hold(self, size: int) -> None:
+        if size != self._held and self._budget is not None:
+            before, self._held = self._held, size
+            self._budget.held(self, before, size)
+
+    def refuse(self) -> None:
+        """See `Holder`: end the connection, whose unfinished frames are among the largest."""
+        if self.connection.is_closing():
+            self._forget()
+        else:
+            self._end("too much is held of requests that are not whole", ErrorCodes.ENHANCE_YOUR_CALM)
+
+    def _forget(self) -> None:
+        """Throw away what has come of frames and header blocks that are not whole."""
+        self._cutter.clear()
+        self._account.block = 0
+        self.connection.h2.forget_header_block()
+        self._hold(0)
 
     def _later(self, function: Callable[[], bool]) -> None:
         self._nursery.start_soon(self._by_turns, function, name="rpc turns")
@@ -276,13 +315,13 @@ class Http2Protocol(H2Protocol):
     def _read_in_vain(self, size: int) -> None:
         """It is closed, and its peer may not know yet."""
         self._unheard += size
-        if self._unheard > _UNHEARD:
+        if self._unheard > UNHEARD:
             self.give_up()
 
     def _end(self, why: str, error_code: ErrorCodes | None) -> None:
         connection = self.connection
         connection.gathering = False
-        self._cutter.clear()
+        self._forget()
         self._say(why)
         connection.flush()
         if error_code is not None:
@@ -307,6 +346,8 @@ class Http2Protocol(H2Protocol):
         if hasattr(self, "processor"):
             super().connection_lost(exc)
         self._ended(self)
+        if hasattr(self, "processor"):
+            self._forget()
 
     async def keep_alive(self) -> None:
         """Give the connection up when its peer doesn't begin, when it is silent and doesn't say that it is there,

@@ -14,7 +14,7 @@ from h2.exceptions import ProtocolError
 
 from headway.rpc._channel import Metadata
 from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, NotBegun, NotGrpc, NotServed, TooLarge
-from headway.rpc._http2 import Http2Stream
+from headway.rpc._http2_stream import Http2Stream
 from headway.rpc._protocol import Http2Protocol
 from headway.rpc._wire import MessageParser, framed
 

@@ -39,8 +39,9 @@ _LAST_WORDS = 1.0
 # The part of an unfinished request's memory that is its bytes. Python's objects, the allocator and the reading of
 # frames take the rest: 60 connections that offered 32 MiB each took a sixteenth more.
 _BYTES_ALONE = 7 / 8
-# Bytes of memory of a connection in its TLS handshake, as measured; and how much is worth returning to the system.
-_HANDSHAKE, _WORTH = 64 << 10, 4 << 20
+# Bytes of memory of a connection in its TLS handshake, and of one that is silent, as measured; and how much is worth
+# returning to the system.
+_HANDSHAKE, _CONNECTION, _WORTH = 64 << 10, 28 << 10, 4 << 20
 
 
 def _nothing(_: str) -> None:
@@ -275,7 +276,7 @@ class Server:
         self._lost(visitor)
         budget = protocol.connection.budget if hasattr(protocol, "connection") else None
         # Its calls hold their requests until they end, which is soon.
-        self._memory.freed(0 if budget is None else budget.taken)
+        self._memory.freed(_CONNECTION + (0 if budget is None else budget.taken))
         self._connections.pop(protocol, None)
         self._wake()
 

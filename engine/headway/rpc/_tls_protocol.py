@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from asyncio.sslproto import SSLProtocol, SSLProtocolState
 from collections.abc import Callable
 from typing import Any
 
+from headway.rpc._protocol import UNHEARD, Http2Protocol
+
 READ_AT_ONCE = 64 << 10
 """Bytes that are read from one connection at once, with TLS and without. asyncio reads 256 KiB."""
+
+# Bytes that are read at first, and from a peer whose records are small: as many as have room for 150 changes of keys,
+# which take some milliseconds. A read that is full doubles them.
+_LEAST = 4 << 10
+# Bytes of a record that is small.
+_SMALL = 64
+_HEADER = 5
+# What a record that comes after the end counts, in bytes: to decrypt it takes as long as to throw so many away.
+_RECORD = 4 << 10
+
+
+class Records:
+    """A counter of the TLS records in a stream of bytes. It reads their headers, which are not encrypted."""
+
+    __slots__ = ("_header", "_left")
+
+    def __init__(self) -> None:
+        self._header = b""
+        # Bytes of the record that has begun.
+        self._left = 0
+
+    def count(self, data: memoryview) -> int:
+        """Return how many records end in the data."""
+        ended, at, size = 0, self._left, len(data)
+        if 0 < at <= size:
+            ended = 1
+        while at < size:
+            header = self._header + data[at : at + _HEADER - len(self._header)]
+            at += len(header) - len(self._header)
+            if len(header) < _HEADER:
+                self._header = header
+                break
+            self._header = b""
+            at += int.from_bytes(header[3:], "big")
+            ended += at <= size
+        self._left = max(at - size, 0)
+        return ended
 
 
 class TlsProtocol(SSLProtocol):
@@ -27,15 +67,19 @@ class TlsProtocol(SSLProtocol):
     """
 
     max_size = READ_AT_ONCE
+    _app_reading_paused: bool
+    _call_eof_received: Callable[[], None]
     _outgoing: ssl.MemoryBIO
+    _ssl_buffer_view: memoryview
     _sslobj: ssl.SSLObject
+    _start_shutdown: Callable[[], None]
     _state: SSLProtocolState
     _transport: Any
 
     def __init__(
         self,
         loop: Any,
-        protocol: Any,
+        protocol: Http2Protocol,
         context: ssl.SSLContext,
         certificate: ssl.SSLContext,
         *,
@@ -55,14 +99,62 @@ class TlsProtocol(SSLProtocol):
         self._set_read_buffer_limits(READ_AT_ONCE)  # type: ignore[attr-defined]  # it is private
         self._left = handshake_size
         self._lost = lost
+        self._protocol = protocol
+        self._records = Records()
+        # Records that have come, without those that have brought something.
+        self._empty = 0
+        self._room = _LEAST
+        # What has come since the end, for nobody.
+        self._unheard = 0
+
+    def get_buffer(self, n: int) -> memoryview:
+        """Return the part of the buffer to read into."""
+        return super().get_buffer(n)[: self._room]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Decrypt the bytes in the buffer, and give up a peer whose handshake is too long."""
+        state = self._state
+        records = self._records.count(self._ssl_buffer_view[:nbytes])
+        self._empty += records
         super().buffer_updated(nbytes)
         if self._state is SSLProtocolState.DO_HANDSHAKE:
             self._left -= nbytes
             if self._left < 0:
                 self._transport.abort()
+        elif state is SSLProtocolState.DO_HANDSHAKE:
+            # Its records are charged by their bytes.
+            self._empty = 0
+        elif state is SSLProtocolState.WRAPPED:
+            self._charge()
+            if records * _SMALL > nbytes:
+                self._room = _LEAST
+            elif nbytes == self._room:
+                self._room = min(2 * nbytes, READ_AT_ONCE)
+        else:
+            self._unheard += nbytes + records * _RECORD
+            if self._unheard > UNHEARD:
+                self._transport.abort()
+
+    def _charge(self) -> None:
+        """Charge the peer for records without content. While nothing is read, nothing tells which these are."""
+        if self._empty and not self._app_reading_paused:
+            empty, self._empty = self._empty, 0
+            self._protocol.receive_empty_records(empty)
+
+    def _do_read__copied(self) -> None:
+        # As asyncio's, which does not tell how many records have brought something: each is a read of its own.
+        pieces = []
+        open = True
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLSyscallError):
+            while piece := self._sslobj.read(READ_AT_ONCE):
+                pieces.append(piece)
+            open = False
+        self._empty -= len(pieces)
+        if pieces:
+            self._protocol.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if not open:
+            self._call_eof_received()
+            self._start_shutdown()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone."""

@@ -20,6 +20,7 @@ from headway.service._refusals import FENCED as FENCED
 from headway.service._refusals import LEASE_LOST as LEASE_LOST
 from headway.service._refusals import NOT_STORED as NOT_STORED
 from headway.service._refusals import NOTHING_WRITTEN as NOTHING_WRITTEN
+from headway.service._refusals import UNKNOWN_TERM as UNKNOWN_TERM
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
 from headway.service._types import TypesService as TypesService

@@ -86,6 +86,10 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
             return pb.DeleteResponse(position=position.message())
         if is_marked(stored.metadata):
             await check_fence(backend, fence)
+            if not shown:
+                # This call has done nothing of it.
+                check_guess()
+                return pb.DeleteResponse(position=position.message())
             return pb.DeleteResponse(position=position.message(), resource=stored)
         marked = _marked(stored)
         position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)

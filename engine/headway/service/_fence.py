@@ -6,7 +6,7 @@ from headway.resource import pb
 from headway.service._bounds import check_text
 from headway.service._lease_bounds import MAX_NUMBER, check_range, check_scope
 from headway.service._refusals import invalid, precondition
-from headway.storage import Backend, Fence, FenceLowered, lease_of
+from headway.storage import Backend, Fence, FenceLowered, UnknownTerm
 
 _HINT = ": send the fence that Raise answered with"
 
@@ -47,11 +47,9 @@ async def check_granted(backend: Backend, controller: str, member: str, term: in
     if not term:
         return
     try:
-        # A fence of the term before is refused if and only if this term, or a higher one, has been granted.
-        await backend.commit((), Fence(controller, member, term - 1, MAX_NUMBER))
+        await backend.commit((), Fence(controller, member, term, MAX_NUMBER))
     except FenceLowered:
+        # It was granted, and the lease has had a higher term since: that is for the store to refuse.
         return
-    raise FenceLowered(
-        f"term {term} of {lease_of(controller, member)} was never granted: raise in the term of its lease, or with "
-        "term 0 to begin the next one"
-    )
+    except UnknownTerm as error:
+        raise UnknownTerm(f"{error}: raise in the term of the lease, or with term 0 to begin the next one") from None

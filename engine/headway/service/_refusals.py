@@ -14,10 +14,14 @@ from headway.errors import (
     StoreUnusable,
     Unavailable,
 )
-from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, VersionConflict, WrongUid
+from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, UnknownTerm, VersionConflict, WrongUid
 
 FENCED = "fenced: "
 """How the message of a refused write of a superseded run begins (its status is FAILED_PRECONDITION)."""
+
+UNKNOWN_TERM = f"{FENCED}unknown term: "
+"""How it begins when the fence bears a term that was never granted. A client that does not know it takes it for the one
+above."""
 
 LEASE_LOST = "lease lost: "
 """How the message begins when a term of a lease has ended (its status is FAILED_PRECONDITION)."""
@@ -34,6 +38,7 @@ STORE_ERRORS = (
     VersionConflict,
     WrongUid,
     FenceLowered,
+    UnknownTerm,
     LeaseEnded,
     StoreMismatch,
     HistoryGone,
@@ -93,6 +98,8 @@ def refusal(error: Exception, *, write: bool = False) -> GRPCError:
         return WrongIncarnation(text)
     if isinstance(error, FenceLowered):
         return precondition(FENCED + text)
+    if isinstance(error, UnknownTerm):
+        return precondition(UNKNOWN_TERM + text)
     if isinstance(error, LeaseEnded):
         return precondition(LEASE_LOST + text)
     if isinstance(error, StoreMismatch):

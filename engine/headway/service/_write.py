@@ -37,11 +37,14 @@ async def write(
 ) -> pb.WriteResponse:
     """Store the resource and answer with it as stored, with its new version and generation.
 
-    ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul.
+    ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul, for a caller who may read
+    what is called so.
     """
     type, key, resource, given, fence = admit_resource(registry, access, request.resource, request.fence)
     named = resource.id
     assert named is not None
+    # To those who may not read it would tell whether the name is taken.
+    recreates = recreates and access.may_read(named)
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
     as_stored: Read = functools.partial(read_for_commit, backend)
 

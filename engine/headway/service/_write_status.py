@@ -34,11 +34,15 @@ async def write_status(
     fence = admit_fence(access, request.fence)
     status = _admitted(registry, access, request, key[:2])
 
+    def may_hear(stored: pb.Resource) -> bool:
+        """Return False if it is stored in another version of the kind, which its reader alone is told."""
+        return type.name.version == stored.id.type.group_version or access.shows(stored)  # type: ignore[union-attr]  # stored ids are whole
+
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
         await check_units(backend.read, key)
         stored, position = await backend.read(type.kind, key)
-        if stored is None or stored.id is None or stored.id.uid != wanted.uid:
+        if stored is None or stored.id is None or stored.id.uid != wanted.uid or not may_hear(stored):
             raise not_found(f"{resource_id(wanted)} with uid {wanted.uid} is not there")
         known = stored.status.get(request.key)
         try:

@@ -30,6 +30,7 @@ from headway.storage._errors import LeaseEnded as LeaseEnded
 from headway.storage._errors import StillOwns as StillOwns
 from headway.storage._errors import StorageError as StorageError
 from headway.storage._errors import StoreMismatch as StoreMismatch
+from headway.storage._errors import UnknownTerm as UnknownTerm
 from headway.storage._errors import VersionConflict as VersionConflict
 from headway.storage._errors import WrongUid as WrongUid
 from headway.storage._leases import Acquired as Acquired

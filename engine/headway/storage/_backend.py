@@ -250,7 +250,8 @@ class Backend(Protocol):
 
         Every store takes 32 operations; how many more is its own.
         What an operation asks of the store, it asks of the state before the commit. Raises VersionConflict, WrongUid,
-        StillOwns or FenceLowered, and then nothing was done; ValueError when two operations change the same resource.
+        StillOwns, FenceLowered or UnknownTerm (the fence bears a term that was never granted), and then nothing was
+        done; ValueError when two operations change the same resource.
         A store on a disk or a network raises RemoteError's kinds besides: OutcomeUnknown when the commit may have
         happened, any other one when it has not.
         """
@@ -271,7 +272,8 @@ class Backend(Protocol):
     async def record_settled(self, fence: Fence, revision: int) -> None:
         """Note beside the fence up to which revision its controller owes nothing; makes no revision.
 
-        Raises FenceLowered when the fence is below the stored one. A lower revision than the one noted is ignored.
+        Raises FenceLowered when the fence is below the stored one, and UnknownTerm when its term is above. A lower
+        revision than the one noted is ignored.
         """
         ...
 

@@ -25,6 +25,10 @@ class FenceLowered(StorageError):
     """The fence is below the one stored: the writer has been superseded."""
 
 
+class UnknownTerm(StorageError):
+    """The fence bears a term that the store has not granted yet to its controller and member."""
+
+
 class StoreMismatch(StorageError):
     """A position is not one of this store's: another store id, or an incarnation that never was there."""
 

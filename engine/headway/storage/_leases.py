@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway.resource import Position
-from headway.storage._errors import FenceLowered
+from headway.storage._errors import FenceLowered, UnknownTerm
 
 
 class Lease(NamedTuple):
@@ -63,3 +63,16 @@ def check_raise(controller: str, held: int | None, term: int) -> None:
     """Refuse to raise a fence in another term than the one in which its lease is held (None: nobody holds it)."""
     if held is not None and term != held:
         raise FenceLowered(f"the lease of {controller} is held in term {held}; a raise for term {term} is not its")
+
+
+def check_borne(controller: str, member: str, stored: tuple[int, int], borne: tuple[int, int]) -> None:
+    """Compare the fence that a write bears with the stored one: (term, number) of each.
+
+    Raises FenceLowered if it is below, and UnknownTerm if its term is above: every term that is granted is stored.
+    """
+    if borne < stored:
+        raise FenceLowered(f"the fence of {controller} is at {stored}, above {borne} of this write")
+    if borne[0] > stored[0]:
+        raise UnknownTerm(
+            f"term {borne[0]} of {lease_of(controller, member)} was never granted; the highest that was is {stored[0]}"
+        )

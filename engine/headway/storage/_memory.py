@@ -25,7 +25,7 @@ from headway.storage._besides import ListsFences
 from headway.storage._decide import Applied, changes_of, decide
 from headway.storage._errors import FenceLowered
 from headway.storage._lease_table import LeaseTable
-from headway.storage._leases import Acquired, HeldLease, Lease, check_raise, lease_of, scope_of
+from headway.storage._leases import Acquired, HeldLease, Lease, check_borne, check_raise, lease_of, scope_of
 from headway.storage._log import CommitLog, LogChange
 from headway.storage._resume import check_resumable
 from headway.storage._tables import ResourceTables
@@ -225,10 +225,7 @@ class MemoryBackend:
     def _check_fence(self, fence: Fence) -> None:
         self._end_what_has_run_out()
         stored = self._fences.get((fence.controller, fence.member), (0, 0))
-        if (fence.term, fence.number) < stored:
-            raise FenceLowered(
-                f"the fence of {fence.controller} is at {stored}, above {(fence.term, fence.number)} of this write"
-            )
+        check_borne(fence.controller, fence.member, stored, (fence.term, fence.number))
 
 
 def _meets_the_protocol() -> tuple[Backend, ReadsAtOnce, ListsFences]:

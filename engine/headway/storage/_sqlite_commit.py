@@ -17,7 +17,7 @@ from headway.storage import _sqlite_schema as sql
 from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
 from headway.storage._decide import version_of
 from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, WrongUid
-from headway.storage._leases import check_raise
+from headway.storage._leases import check_borne, check_raise
 from headway.storage._log import LogChange
 from headway.storage._sqlite_connect import code_of, explained
 from headway.storage._sqlite_file import OpenedFile, inode_of
@@ -365,7 +365,4 @@ def _stored_fence(connection: sqlite3.Connection, fence: Fence) -> tuple[int, in
 
 def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
     term, number, _ = _stored_fence(connection, fence)
-    if (fence.term, fence.number) < (term, number):
-        raise FenceLowered(
-            f"the fence of {fence.controller} is at {(term, number)}, above {(fence.term, fence.number)} of this write"
-        )
+    check_borne(fence.controller, fence.member, (term, number), (fence.term, fence.number))

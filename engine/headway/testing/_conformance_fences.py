@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from headway.storage import Backend, Fence, FenceLowered
+from headway.storage import Backend, Fence, FenceLowered, UnknownTerm
 from headway.testing._conformance_tools import (
     fail,
     must,
@@ -53,6 +53,7 @@ async def a_fence_that_is_not_above_is_refused(backend: Backend) -> None:
 async def a_write_below_the_fence_is_refused(backend: Backend) -> None:
     """Whatever it would do: writes and deletions, with good versions and with bad, and those of nothing."""
     low, high = Fence("c", "m", 1, 9), Fence("c", "m", 2, 1)
+    await backend.raise_fence("c", "m", 1, 0)
     at = await put(backend, resource := thing("a", "as it was"), fence=low)
     raised = await backend.raise_fence("c", "m", 2, 1)
     for fence in (low, Fence("c", "m", 2, 0)):
@@ -69,23 +70,40 @@ async def a_write_below_the_fence_is_refused(backend: Backend) -> None:
 
 
 async def a_write_at_or_above_the_fence_is_stored(backend: Backend) -> None:
-    """Equal is enough; one above is stored and raises nothing; without a fence nothing is compared."""
+    """Equal is enough; a higher number is stored and raises nothing; without a fence nothing is compared."""
     await backend.raise_fence("c", "m", 2, 1)
     await put(backend, thing("equal"), fence=Fence("c", "m", 2, 1))
     await put(backend, thing("number"), fence=Fence("c", "m", 2, 7))
-    await put(backend, thing("term"), fence=Fence("c", "m", 5, 0))
     await put(backend, thing("without"))
     await put(backend, thing("still equal"), fence=Fence("c", "m", 2, 1))
-    must(len(await names(backend)) == 5, "a write at or above its fence is missing")
+    must(len(await names(backend)) == 4, "a write at or above its fence is missing")
+
+
+async def a_write_of_a_term_that_was_never_granted_is_refused(backend: Backend) -> None:
+    """UnknownTerm, whether or not the fence was ever raised, and whatever the write would do."""
+    at = await put(backend, resource := thing("a", "as it was"))
+    expected = str(at.revision)
+    for granted in (0, 2):
+        if granted:
+            at = (await backend.raise_fence("c", "m", granted, 1)).position
+        fence = Fence("c", "m", granted + 1, 0)
+        late = thing("a", "unknown", uid=uid_of(resource))
+        await refused(UnknownTerm, put(backend, late, expected, fence), f"a write above term {granted}")
+        await refused(UnknownTerm, remove(backend, resource, expected, fence=fence), f"a deletion above {granted}")
+        await refused(UnknownTerm, backend.commit([], fence), f"a commit of nothing above term {granted}")
+        await refused(UnknownTerm, backend.record_settled(fence, 1), f"settling above term {granted}")
+    must(backend.position == at, "a refused write made a revision")
+    found = await stored(backend, resource)
+    must(found is not None and text_of(found) == "as it was", "a write of a term that was never granted was stored")
 
 
 async def fences_are_compared_with_their_own(backend: Backend) -> None:
     """Each controller and each of its members has a fence of its own."""
     await backend.raise_fence("c", "m", 5, 5)
     for controller, member in (("c", "other"), ("other", "m"), ("", "")):
-        await put(backend, thing(f"by {controller} {member}"), fence=Fence(controller, member, 1, 0))
         raised = await backend.raise_fence(controller, member, 0, 0)
         must(raised.fence.term == 1, "a fence of another controller or member was raised")
+        await put(backend, thing(f"by {controller} {member}"), fence=Fence(controller, member, 1, 0))
     must(len(await names(backend)) == 3, "a write was held to another one's fence")
 
 
@@ -93,6 +111,7 @@ async def nothing_lands_after_the_fence_was_raised(backend: Backend) -> None:
     """Of writers that race with a raise, those that are stored are stored before it."""
     acknowledged: list[int] = []
     raised_at = 0
+    await backend.raise_fence("c", "m", 1, 0)
 
     async def write(writer: int) -> None:
         for index in range(30):
@@ -162,6 +181,7 @@ CHECKS = [
     a_fence_that_is_not_above_is_refused,
     a_write_below_the_fence_is_refused,
     a_write_at_or_above_the_fence_is_stored,
+    a_write_of_a_term_that_was_never_granted_is_refused,
     fences_are_compared_with_their_own,
     nothing_lands_after_the_fence_was_raised,
     what_is_settled_is_returned_by_the_next_raise,

@@ -21,7 +21,6 @@ from headway._gen.mvccpb import Event, EventEventType, KeyValue
 from headway.resource import Kind, Position, decode, pb, resource_key
 from headway.storage._backend import Fence
 from headway.storage._decide import Applied, changes_of
-from headway.storage._errors import FenceLowered
 from headway.storage._etcd._layout import (
     ANCHOR,
     FENCE,
@@ -49,7 +48,7 @@ from headway.storage._etcd._records import (
     revision_of,
     timeline_from,
 )
-from headway.storage._leases import lease_of
+from headway.storage._leases import check_borne, lease_of
 from headway.storage._log import CommitLog, LogChange
 from headway.storage._tables import ResourceTables
 
@@ -131,13 +130,9 @@ class Mirror:
         return [Fence(*who, *self.fence(*who)[:2]) for who in sorted(self._fences)]
 
     def check_fence(self, fence: Fence) -> StoredFence:
-        """The stored fence that a write with this one is held to. Raises FenceLowered."""
+        """The stored fence that a write with this one is held to. Raises FenceLowered or UnknownTerm."""
         stored = self.fence(fence.controller, fence.member)
-        if (fence.term, fence.number) < (stored.term, stored.number):
-            raise FenceLowered(
-                f"the fence of {fence.controller} is at {(stored.term, stored.number)}, "
-                f"above {(fence.term, fence.number)} of this write"
-            )
+        check_borne(fence.controller, fence.member, (stored.term, stored.number), (fence.term, fence.number))
         return stored
 
     # --- A snapshot ----------------------------------------------------------

@@ -1,0 +1,139 @@
+"""One call on an HTTP/2 connection: grpclib's stream, which waits as Trio's tasks do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+from grpclib.exceptions import StreamTerminatedError
+from grpclib.protocol import Connection, EventsProcessor, Stream
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.exceptions import TooManyStreamsError
+
+from headway.rpc._budget import Budget
+from headway.rpc._inbox import Inbox
+from headway.rpc._signal import Signal
+
+if TYPE_CHECKING:
+    from headway.rpc._http2 import Http2Connection
+
+# Bytes of one stream that are sent before others have a turn.
+_SENT_AT_ONCE = 128 << 10
+
+
+class Http2Stream(Stream):
+    """One call on a connection. Its coroutines are Trio's."""
+
+    buffer: Inbox  # type: ignore[assignment]  # what grpclib has there is asyncio's
+    connection: Http2Connection
+    window_updated: Signal  # type: ignore[assignment]  # likewise
+
+    def __init__(
+        self, connection: Http2Connection, h2: H2Connection, transport: Any, *, stream_id: int | None = None
+    ) -> None:
+        super().__init__(connection, h2, transport, stream_id=stream_id)
+        self.window_updated = Signal()
+        self.headers_received = Signal()  # type: ignore[assignment]
+        self.trailers_received = Signal()  # type: ignore[assignment]
+        self.refused = False
+        # Bytes of content that are to come, where the request's headers say so.
+        self.announced: int | None = None
+        # Gives the stream back, once it has been opened by us.
+        self.release: Callable[[], None] | None = None
+
+    def init_stream(self, stream_id: int, connection: Connection) -> None:
+        """grpclib's, with an inbox of our own."""
+        super().init_stream(stream_id, connection)
+        budget: Budget | None = getattr(connection, "budget", None)
+        self.buffer = Inbox(partial(connection.ack, stream_id), budget)
+
+    async def begin(
+        self, headers: list[tuple[str, str]], data: bytes, processor: EventsProcessor, *, end: bool = True
+    ) -> None:
+        """Open a stream and send its request, or the beginning of one, in one write if it fits.
+
+        grpclib's `send_request` would wake the server once for the headers and again for the message.
+        """
+        h2 = self._h2_connection
+        while True:
+            await self.connection.write_ready.wait()
+            stream_id = h2.get_next_available_stream_id()
+            try:
+                h2.send_headers(stream_id, headers)
+                break
+            except TooManyStreamsError:
+                self.connection.stream_close_waiter.clear()
+                await self.connection.stream_close_waiter.wait()
+        self.init_stream(stream_id, self.connection)
+        self.release = processor.register(self)
+        if not data and not end:
+            self.connection.flush()
+        elif self.fits(data):
+            h2.send_data(stream_id, data, end_stream=end)
+            self.connection.flush()
+        else:
+            self.connection.flush()
+            await self.send_data(data, end_stream=end)
+
+    def fits(self, data: bytes) -> bool:
+        """Whether the peer would take this now, in one frame."""
+        h2, id = self._h2_connection, self.id
+        assert id is not None
+        return len(data) <= min(h2.local_flow_control_window(id), h2.max_outbound_frame_size)
+
+    def hold(self, headers: list[tuple[str, str]], data: bytes) -> bool:
+        """Let headers and a message go out with whatever the connection sends next; False where they don't fit."""
+        if not (self.connection.write_ready.is_set() and self.writable and self.fits(data)):
+            return False
+        assert self.id is not None
+        self._h2_connection.send_headers(self.id, headers)
+        self._h2_connection.send_data(self.id, data)
+        return True
+
+    async def send_data(self, data: bytes, end_stream: bool = False) -> None:
+        """Send as much at once as the peer's windows allow, until all is sent. (In place of grpclib's, whose streams
+        all wake whenever the window of their connection opens.)
+        """
+        h2, id = self._h2_connection, self.id
+        assert id is not None
+        connection, sent, turn = self.connection, 0, _SENT_AT_ONCE
+        try:
+            while True:
+                if sent >= turn:
+                    turn = sent + _SENT_AT_ONCE
+                    await trio.lowlevel.checkpoint()
+                await connection.write_ready.wait()
+                window = h2.local_flow_control_window(id)
+                if window <= 0:
+                    await connection.window.wait(self.window_updated)
+                    continue
+                piece = data[sent : sent + min(window, h2.max_outbound_frame_size)]
+                sent += len(piece)
+                last = sent == len(data)
+                h2.send_data(id, piece, end_stream=end_stream and last)
+                self._transport.write(h2.data_to_send())
+                if last:
+                    return
+        finally:
+            connection.window.pass_on()
+
+    @property
+    def writable(self) -> bool:
+        """Whether anything sent now would still reach the peer."""
+        return not self.connection.is_closing() and self.closable
+
+    def abandon(self, error_code: ErrorCodes = ErrorCodes.CANCEL) -> bool:
+        """End the stream at once, unless it has ended; whether it had to be."""
+        open = self.id is not None and self.writable
+        if open:
+            self.reset_nowait(error_code)
+        return open
+
+    def __terminated__(self, reason: str) -> None:
+        error = StreamTerminatedError(reason)
+        for signal in (self.window_updated, self.headers_received, self.trailers_received):
+            signal.fail(error)  # type: ignore[union-attr]
+        self.buffer.fail(error)

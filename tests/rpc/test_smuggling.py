@@ -1,0 +1,96 @@
+"""Requests whose parts disagree: each is refused alone, by a server and behind a forwarder that others share."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from h2.errors import ErrorCodes
+from h2.events import ResponseReceived, StreamReset, TrailersReceived
+from hpack import Encoder
+
+from headway import rpc
+from headway.rpc._headers import malformed_request
+from tests.rpc.hostile_bytes import REQUEST, raw_frame
+from tests.rpc.rpc_kit import ECHO, WAIT, Text, served
+from tests.rpc.test_limits import HEADERS, Raw, connected
+
+BODY = rpc.framed(b"\x0a\x01a")
+SIZE = str(len(BODY))
+_CALL = [(name, ECHO if name == ":path" else value) for name, value in HEADERS]
+
+
+async def _send(raw: Raw, id: int, lengths: list[str], body: bytes, trailers: bool) -> None:
+    """Send a call by hand: h2 sends none of these."""
+    block = Encoder().encode([*_CALL, *(("content-length", length) for length in lengths)])
+    frames = raw_frame(len(block), 1, 4 if body else 5, id, block)
+    if body:
+        frames += raw_frame(len(body), 0, 0 if trailers else 1, id, body)
+    if trailers:
+        end = Encoder().encode([("x", "y")])
+        frames += raw_frame(len(end), 1, 5, id, end)
+    await raw.stream.send_all(frames)
+
+
+WRONG = {
+    "two lengths": ([SIZE, "1"], BODY, False),
+    "too small": (["1"], BODY, False),
+    "too large": (["100"], BODY, False),
+    "too large, with trailers": (["100"], BODY, True),
+    "a sign": (["+" + SIZE], BODY, False),
+    "no number": (["x"], BODY, False),
+    "no content": (["5"], b"", False),
+}
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+@pytest.mark.parametrize("kind", WRONG)
+async def test_a_wrong_length_ends_its_own_stream_alone(kind: str, forwarded: bool) -> None:
+    """The call beside it on the connection goes on, and the one that shares the forwarder's."""
+    async with (
+        served() as it,
+        rpc.open_forwarder(it.where, ["127.0.0.1:0"], grace=0) as forwarder,
+        connected(forwarder.addresses[0] if forwarded else it.where) as raw,
+        rpc.open_channel(forwarder.addresses[0]) as neighbor,
+        trio.open_nursery() as nursery,
+    ):
+        heard: list[str] = []
+
+        async def wait() -> None:
+            heard.append((await neighbor.unary(WAIT, Text(text="late"), Text)).text)
+
+        with trio.fail_after(20):
+            nursery.start_soon(wait)
+            await it.echo.until_waiting(1)
+            raw.h2.send_headers(1, [(name, WAIT if name == ":path" else value) for name, value in HEADERS])
+            raw.h2.send_data(1, rpc.framed(b"\x0a\x01b"), end_stream=True)
+            await raw.flush()
+            await it.echo.until_waiting(2)
+            # h2 is to take the answer, though it hasn't sent the request.
+            raw.h2.send_headers(3, HEADERS)
+            raw.h2.data_to_send()
+            await _send(raw, 3, *WRONG[kind])
+            reset = await raw.until(lambda event: isinstance(event, StreamReset))
+            assert (reset.stream_id, reset.error_code) == (3, ErrorCodes.PROTOCOL_ERROR)
+            it.echo.release.set()
+            assert await raw.until(lambda event: isinstance(event, TrailersReceived) and event.stream_id == 1)
+        nursery.cancel_scope.deadline = trio.current_time() + 20
+    assert heard == ["late"]
+
+
+@pytest.mark.parametrize("lengths", [[SIZE], [SIZE, SIZE]])
+async def test_a_right_length_is_served(lengths: list[str]) -> None:
+    """With trailers, too; a forwarder doesn't pass it on, because it may send the content in other parts."""
+    async with served() as it, connected(it.where) as raw:
+        raw.h2.send_headers(1, HEADERS)
+        raw.h2.data_to_send()
+        await _send(raw, 1, lengths, BODY, trailers=True)
+        with trio.fail_after(20):
+            answer = await raw.until(lambda event: isinstance(event, TrailersReceived | ResponseReceived))
+        assert dict(answer.headers)[b":status"] == b"200"
+
+
+def test_a_length_is_digits() -> None:
+    """As HTTP says."""
+    for length in ("", "-1", "1 ", "٣", "1" * 20):
+        assert malformed_request([*REQUEST, ("content-length", length)]) is not None
+    assert malformed_request([*REQUEST, ("content-length", "0")]) is None

@@ -1,0 +1,93 @@
+"""Frames and header blocks that have come in part: how much a server keeps of them, and that it gives all back."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from hyperframe.frame import SettingsFrame
+
+from headway.events import ConnectionEnded
+from headway.rpc import Limits
+from headway.rpc._budget import Budget
+from headway.rpc._frames import FrameCutter
+from headway.rpc._protocol import Http2Protocol
+from tests.rpc.hostile_bytes import PREFACE, raw_frame
+from tests.rpc.rpc_kit import served
+from tests.rpc.test_limits import tcp, until_closed
+
+KIB = 1 << 10
+BEGIN = PREFACE + SettingsFrame(0).serialize()
+# Nothing in it is decoded before its end.
+BLOCK = raw_frame(14 * KIB, 1, 0, 1, b"x" * (14 * KIB))
+UNFINISHED = {
+    "frame": BLOCK[:-1],
+    "header block": BLOCK,
+    "continued block": BLOCK + raw_frame(KIB, 9, 0, 1, b"x" * KIB),
+}
+
+
+@asynccontextmanager
+async def _sent(where: str, data: bytes) -> AsyncIterator[trio.SocketStream]:
+    async with tcp(where) as stream:
+        await stream.send_all(BEGIN + data)
+        yield stream
+
+
+async def _until_taken(budget: Budget) -> None:
+    with trio.fail_after(20):
+        while not budget.taken:
+            await trio.testing.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize("kind", UNFINISHED)
+async def test_what_is_not_whole_counts_on_the_servers_budget(kind: str) -> None:
+    """The budget has room for three; the oldest of four connections is ended, and says why."""
+    ended: list[ConnectionEnded] = []
+    limits = Limits(message_size=KIB, server_requests_size=56 * KIB)
+    async with served(limits=limits, notify=ended.append) as it:
+        budget = it.server._budget
+        async with _sent(it.where, UNFINISHED[kind]) as first:
+            await _until_taken(budget)
+            async with (
+                _sent(it.where, UNFINISHED[kind]),
+                _sent(it.where, UNFINISHED[kind]),
+                _sent(it.where, UNFINISHED[kind]),
+            ):
+                with trio.fail_after(20):
+                    await until_closed(first)
+                assert 40 * KIB < budget.taken <= 49 * KIB
+        while it.server.connections:
+            await trio.testing.wait_all_tasks_blocked()
+        assert budget.taken == 0
+    assert [each.why for each in ended] == ["too much is held of requests that are not whole"]
+
+
+async def test_a_connection_that_is_lost_is_freed_without_the_collector() -> None:
+    """A thousand that each held 140 KB kept all of it for minutes: no event of Python's collector tells their size."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with served() as it:
+            async with _sent(it.where, BLOCK + raw_frame(14 * KIB, 9, 0, 1, b"x" * (13 * KIB))):
+                await _until_taken(it.server._budget)
+            while it.server.connections:
+                await trio.testing.wait_all_tasks_blocked()
+            await trio.testing.wait_all_tasks_blocked()
+            assert [each for each in gc.get_objects() if isinstance(each, Http2Protocol)] == []
+    finally:
+        gc.enable()
+
+
+def test_the_rest_of_a_read_does_not_keep_the_read() -> None:
+    """A read of 64 KiB that ends with the first byte of a frame was held for that byte."""
+    frame = raw_frame(KIB, 0xEE, 0, 1, b"x" * KIB)
+    cutter = FrameCutter(16 * KIB, preface=False)
+    cutter.feed(frame * 60 + frame[:1])
+    while cutter.next() is not None:
+        pass
+    assert (cutter.left, len(cutter._data)) == (1, 1)
