@@ -46,6 +46,12 @@ _EXISTING = click.Path(exists=True, dir_okay=False)
     metavar="SECONDS",
     help="End the process so long after SIGINT or SIGTERM, and say what blocks it, if it has not ended by itself.",
 )
+@click.option(
+    "--gc-freeze/--no-gc-freeze",
+    default=True,
+    show_default=True,
+    help="Collect no garbage until all is reconciled that is there at the start, and leave that out of collections.",
+)
 @click.option("--verbose", is_flag=True, help="Log everything that happens, and errors with all of their frames.")
 @click.option("--insecure", is_flag=True, help="Listen where others can reach it, and let them do everything.")
 @click.option("--forward", multiple=True, metavar="ADDRESS", help="Ask this server instead of an APP. May be repeated.")
@@ -69,6 +75,7 @@ def serve(
     public_metrics: bool,
     process: str | None,
     hard_exit: float,
+    gc_freeze: bool,
     verbose: bool,
     insecure: bool,
     forward: Sequence[str],
@@ -123,7 +130,7 @@ def serve(
             fail_by(error)
         except OSError as error:
             raise Usage(f"--access: {error}") from error
-    process_options = ProcessOptions(process, hard_exit, verbose)
+    process_options = ProcessOptions(process, hard_exit, verbose, gc_freeze)
     serving = Serving(
         apps_at(app),
         store,
