@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from headway._collector import gc_freezing
 from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
@@ -124,6 +125,7 @@ async def open_engine(
     stall_limit: float = STALL_LIMIT,
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
+    gc_freeze: bool = False,
     check_isolation: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
@@ -156,6 +158,10 @@ async def open_engine(
             with its stack, and again after as many. The block waits for it all the same.
         hard_exit: seconds after which the process is ended instead, with exit status 70: what is still there may be a
             loop that nothing else can end. Unless given, never.
+        gc_freeze: keep Python's garbage collector off until every controller has reconciled all that it has found, for
+            ten minutes at most, and leave out of later collections what is in memory then (`gc.freeze`). With a million
+            resources a full collection stops the loop for half a second. Both concern the whole process. The end of the
+            block undoes them.
         check_isolation: compare what index functions, projections, predicates and mappers are given to read before and
             after every call. One that has changed it fails with IsolationBroken, which names it, and so does the block,
             when it ends. For tests.
@@ -182,7 +188,9 @@ async def open_engine(
 
         report = log_report()
     opened = open_store(store) if isinstance(store, str) else store
-    async with opened as backend:
+    async with gc_freezing(gc_freeze) as freeze, opened as backend:
+        if freeze is not None:
+            report = freeze.hearing(report)
         await refuse_unfinished(backend)
         failed = functools.partial(_report_failed, report)
         waits = LeaseWaits()
@@ -215,6 +223,8 @@ async def open_engine(
                 nursery.start_soon(health.watch, name="the health of the store")
                 for each in supervisors:
                     nursery.start_soon(each.supervise, name=f"controller {each.name}")
+                if freeze is not None:
+                    nursery.start_soon(freeze.first_pass, supervisors, name="the garbage collector")
                 if access is None:
                     offered = services
                     offered.add(TypesService(registry))

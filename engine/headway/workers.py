@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from headway._collector import gc_freezing
 from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import Placing, supervisor, worker_name
@@ -39,6 +40,7 @@ async def open_workers(
     stall_limit: float = STALL_LIMIT,
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
+    gc_freeze: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
 
@@ -61,7 +63,7 @@ async def open_workers(
         insecure: send the token to other hosts over plain TCP, where others may read it on the way.
         timeout: seconds for a call.
         lease_ttl: seconds, from 1 to 3,600, after which another process takes over what one that has died held.
-        report, lag_limit, stall_limit, shutdown_bound, hard_exit: as of `open_engine`.
+        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze: as of `open_engine`.
 
     Raises DeclarationError for apps that don't go together, and a name that a process can't have; InvalidArgument for a
     token that would be sent to another host without ``tls`` and without ``insecure``; NotHeadway, from within the
@@ -85,7 +87,9 @@ async def open_workers(
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
         opened = nullcontext(endpoints)
-    async with opened as bare:
+    async with gc_freezing(gc_freeze) as freeze, opened as bare:
+        if freeze is not None:
+            report = freeze.hearing(report)
         channel = WithMetadata(bare, {"x-consul-token": token}) if token else bare
         try:
             async with trio.open_nursery() as nursery:
@@ -95,6 +99,8 @@ async def open_workers(
                 supervisors = [supervisor(*each, placing) for each in definitions.items()]
                 for each in supervisors:
                     nursery.start_soon(each.supervise, name=f"controller {each.name}")
+                if freeze is not None:
+                    nursery.start_soon(freeze.first_pass, supervisors, name="the garbage collector")
                 types = [type for definition in definitions.values() for type in definition.types]
 
                 async def revision() -> int:

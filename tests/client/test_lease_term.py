@@ -36,3 +36,12 @@ def test_what_was_lost_stays_lost() -> None:
     told.lost = True
     told.kept(101.0, 102.0)
     assert not told.is_held(102.0)
+
+
+def test_a_process_that_pauses_counts_on_less_of_its_ttl() -> None:
+    """It needs time for a pause before it hears that its time is over, and for one while it ends; half stays."""
+    for pause, counted in ((0.0, 8.0), (1.0, 8.0), (1.5, 7.0), (2.0, 6.0), (2.5, 5.0), (60.0, 5.0)):
+        assert LeaseTerm(3, 10.0, 100.0, pause).until == 100.0 + counted
+        renewed = LeaseTerm(3, 10.0, 100.0)
+        renewed.kept(104.0, 105.0, pause)
+        assert renewed.until == max(108.0, 104.0 + counted), "what is sure already stays so"

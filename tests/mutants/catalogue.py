@@ -298,8 +298,8 @@ MUTANTS = (
     Mutant(
         "a snapshot ends after its first chunk",
         "storage/_tail.py",
-        "        chunk = list(self._resources[self._taken : self._taken + SNAPSHOT_CHUNK])\n",
-        "        chunk = [] if self._taken else list(self._resources[:SNAPSHOT_CHUNK])\n",
+        "        chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]\n",
+        "        chunk, self._taken, self._cut = self._taken[:SNAPSHOT_CHUNK], [], Cut((), 0, 0)\n",
         _HISTORIES,
         "in_memory_keep",
     ),

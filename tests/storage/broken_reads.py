@@ -9,12 +9,13 @@ import trio
 from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
 from headway.storage import Within
 from headway.storage._log import Cursor
-from headway.storage._tail import ListSnapshot, LogWatch
+from headway.storage._tail import LogWatch
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_reads as claims
 from headway.testing import _conformance_watches as watches
 from tests.storage.kept_memory import Applied, Broken, Found, KeptMemory
+from tests.storage.list_snapshot import ListSnapshot
 
 
 class ReadsAReplicaBehind(KeptMemory):

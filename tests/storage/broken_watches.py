@@ -22,13 +22,14 @@ from headway.resource import (
     resource_key,
 )
 from headway.storage import StorageError, Within
-from headway.storage._tail import ListSnapshot, LogWatch
+from headway.storage._tail import LogWatch
 from headway.testing import _conformance_concurrency as concurrency
 from headway.testing import _conformance_grammar as grammar
 from headway.testing import _conformance_history as history
 from headway.testing import _conformance_watches as claims
 from tests.storage.broken_commits import WritesOverWhatItHandedOut
 from tests.storage.kept_memory import Broken, KeptMemory, SpoilableWatch
+from tests.storage.list_snapshot import ListSnapshot
 
 
 class SaysAnEmptyPieceFirst(KeptMemory):

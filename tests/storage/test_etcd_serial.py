@@ -23,6 +23,7 @@ from headway.storage import (
 from headway.storage._decide import Applied, decide
 from headway.storage._etcd._records import etcd_revision
 from headway.storage._tables import ResourceTables
+from headway.storage._tables_read import list_within
 from headway.testing._conformance_tools import EVERYTHING, KIND, held, putting, removing, thing, uid_of
 from tests.storage.etcd_kit import followed, primed, rigged
 
@@ -136,7 +137,7 @@ async def test_commits_are_as_if_one_were_made_after_the_other(seed: int) -> Non
         tables = writers.replayed()
         for store, reader in zip(stores, readers, strict=True):
             await followed(reader, store)
-            assert reader.held == held(tables.values(KIND))
+            assert reader.held == held(await list_within(tables, KIND, EVERYTHING, None, 0))
     transactions = Counter(etcd_revision(each.revision) for each in writers.made)
     assert max(transactions.values()) > 3, "few shared a transaction"
     assert writers.refused["VersionConflict"]

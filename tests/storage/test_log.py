@@ -1,5 +1,6 @@
 """The commit log against its rules, by hand and against a model that remembers everything."""
 
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -14,6 +15,13 @@ from headway.testing._conformance_tools import thing
 A: Kind = ("g", "A")
 B: Kind = ("g", "B")
 RESOURCE = thing("a")
+
+
+class _Weighed(pb.Resource):
+    """A resource of which a weak set can be made: by what it is, not by what it says."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
 
 def _filled(count: int, *, max_changes: int = 100, max_age: float = 1e9) -> CommitLog:
@@ -132,6 +140,47 @@ def test_what_is_trimmed_is_gone_for_cursors_old_and_new() -> None:
     with pytest.raises(HistoryGone, match="after revision 3995 is gone"):
         log.cursor(A, 3995)
     assert _revisions(log.take(log.cursor(A, 3996))) == [3997, 3998, 3999]
+
+
+def test_history_holds_no_more_than_it_says() -> None:
+    """A change that is not kept holds no memory, though its kind's list is not made shorter for each."""
+    log, alive = CommitLog(max_changes=3000), weakref.WeakSet[pb.Resource]()
+    for revision in range(1, 10_000):
+        resource = _Weighed()
+        alive.add(resource)
+        log.append(revision, [(A, resource, False)], 1.0)
+        del resource
+        assert len(alive) <= 3000
+        assert len(log._kinds[A].changes) <= 2 * 3000 + 1
+    assert _revisions(log.take(log.cursor(A, 9000), 10**6)) == list(range(9001, 10_000))
+
+
+def test_history_of_several_kinds_and_of_commits_of_many_is_bounded_together() -> None:
+    log, alive = CommitLog(max_changes=100), weakref.WeakSet[pb.Resource]()
+    for revision in range(1, 500):
+        changes: list[tuple[Kind, pb.Resource, bool]] = []
+        for each in range(revision % 40):
+            changes.append(((A, B)[(revision + each) % 2], _Weighed(), False))
+            alive.add(changes[-1][1])
+        log.append(revision, changes, 1.0)
+        changes.clear()
+        assert len(alive) <= 100
+
+
+def test_what_has_grown_old_is_dropped_a_part_at_a_time() -> None:
+    """After an idle hour the next write would otherwise wait until all of the history has been dropped."""
+    log, alive = CommitLog(max_age=10.0), weakref.WeakSet[pb.Resource]()
+    for revision in range(1, 3 * _log.MOST_AT_ONCE + 1):
+        resource = _Weighed()
+        alive.add(resource)
+        log.append(revision, [(A, resource, False)], 1.0)
+    del resource
+    left = [len(alive)]
+    for each in range(1, 5):
+        log.append(revision + each, [], 99.0)
+        left.append(len(alive))
+    assert left == [each * _log.MOST_AT_ONCE for each in (3, 2, 1, 0, 0)]
+    assert log.floor == revision
 
 
 def test_what_is_too_old_is_trimmed() -> None:

@@ -37,7 +37,7 @@ async def filled(keys: Sequence[Key], owner: str = "") -> MemoryBackend:
 def test_keys_are_in_order_whatever_comes_and_goes() -> None:
     """As a sorted set of them is, from every place, over many lists."""
     chance = random.Random(7)
-    keys, there = SortedKeys(), set[Key]()
+    keys, there = SortedKeys[Key](), set[Key]()
     for _ in range(6000):
         key = ("", "", str(chance.randrange(2500)))
         if key in there:
@@ -46,7 +46,7 @@ def test_keys_are_in_order_whatever_comes_and_goes() -> None:
         else:
             keys.add(key)
             there.add(key)
-    assert len(keys._lists) > 1
+    assert len(keys._runs) > 1
     for name in ("", "1", "1249", "77", "zz", *list(zip(*there, strict=True))[2][:20]):
         place = ("", "", name)
         assert list(keys.since(place, inclusive=True)) == sorted(key for key in there if key >= place)
@@ -74,8 +74,8 @@ async def test_pages_are_parts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_whole_list_is_of_one_moment_whatever_others_do_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lets others run while it sorts, and shows nothing of what they do; so does what an owner owns."""
-    monkeypatch.setattr("headway.storage._tables_read.TURN", 10)
+    """It lets others run while it reads, and shows nothing of what they do; so does what an owner owns."""
+    monkeypatch.setattr("headway.storage._sorted_keys.LOAD", 5)
     keys = [("default", "default", str(number)) for number in range(100)]
     backend = await filled(keys, owner="BOSS")
     turns = 0

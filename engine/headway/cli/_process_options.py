@@ -33,6 +33,13 @@ def process_options(name_help: str) -> Callable[[Any], Any]:
             "if it has not ended by itself.",
         ),
         click.option(
+            "--gc-freeze/--no-gc-freeze",
+            default=True,
+            show_default=True,
+            help="Collect no garbage until all is reconciled that is there at the start, "
+            "and leave that out of collections.",
+        ),
+        click.option(
             "--verbose", is_flag=True, help="Log everything that happens, and errors with all of their frames."
         ),
     )

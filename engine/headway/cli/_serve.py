@@ -53,6 +53,7 @@ def serve(
     public_metrics: bool,
     process: str | None,
     hard_exit: float,
+    gc_freeze: bool,
     verbose: bool,
     insecure: bool,
     forward: Sequence[str],
@@ -115,7 +116,7 @@ def serve(
         access,
         metrics,
         public=public_metrics,
-        options=ProcessOptions(process, hard_exit, verbose),
+        options=ProcessOptions(process, hard_exit, verbose, gc_freeze),
         limits=limits,
     )
     run(serving.serve, interrupted=Exit.DONE, hard_exit=hard_exit)

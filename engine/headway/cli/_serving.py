@@ -23,11 +23,12 @@ from headway.rpc import Limits, ServerTls, free_descriptors, open_forwarder
 
 
 class ProcessOptions(NamedTuple):
-    """How a server is run as a process: its name among those that share a store, its end, and its log."""
+    """How a server is run as a process: its name on a shared store, its end, its log, and its collector."""
 
     name: str | None
     hard_exit: float
     verbose: bool
+    gc_freeze: bool
 
 
 class Serving:
@@ -78,6 +79,7 @@ class Serving:
                     report=log if metrics is None else reports(log, metrics),
                     process=self._options.name,
                     hard_exit=self._options.hard_exit,
+                    gc_freeze=self._options.gc_freeze,
                 ) as engine,
                 trio.open_nursery() as nursery,
                 open_watched(engine, self._pages, metrics, public=self._public) as pages,

@@ -45,6 +45,7 @@ def work(
     public_metrics: bool,
     process: str | None,
     hard_exit: float,
+    gc_freeze: bool,
     verbose: bool,
     lease_ttl: float,
 ) -> None:
@@ -64,7 +65,7 @@ def work(
     if process is not None:
         check_process(process)
     check_pages(metrics, public=public_metrics)
-    options = ProcessOptions(worker_name(process), hard_exit, verbose)
+    options = ProcessOptions(worker_name(process), hard_exit, verbose, gc_freeze)
     working = partial(_work, target, apps_at(app), options, metrics, lease_ttl, public=public_metrics)
     run(working, interrupted=Exit.DONE, hard_exit=hard_exit)
 
@@ -87,6 +88,7 @@ async def _work(
                 report=log if metrics is None else reports(log, metrics),
                 lease_ttl=lease_ttl,
                 hard_exit=options.hard_exit,
+                gc_freeze=options.gc_freeze,
             ) as workers,
             open_watched(workers, pages, metrics, public=public) as served,
         ):

@@ -17,6 +17,7 @@ from headway.client._arguments import (
     milliseconds,
     tenancy_within,
 )
+from headway.client._in_turns import in_turns
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
 from headway.client._snapshot import Snapshot, read_snapshot
@@ -143,10 +144,10 @@ class Client:
         )
         if not self._channel.settles_writes and (found := await self._snapshot(request)) is not None:
             check_position(found.position.message(), min_revision)
-            return [type.view(resource) for resource in found.resources]
+            return await in_turns(type.view, found.resources)
         reply = await self._call("List", request, pb.ListResponse)
         check_position(reply.position, min_revision)
-        return [type.view(resource) for resource in reply.resources]
+        return await in_turns(type.view, reply.resources)
 
     async def _snapshot(self, request: pb.ListRequest) -> Snapshot | None:
         if self._allow is not None:
@@ -187,8 +188,9 @@ class Client:
         """Everything that this incarnation owns, of every registered type. The id must have a uid."""
         id = owner.id if isinstance(owner, Resource) else owner
         reply = await self._call("ListByOwner", pb.ListByOwnerRequest(owner=id.message()), pb.ListByOwnerResponse)
-        typed = ((resource_id(each.id).type, each) for each in reply.resources)
-        return [self._registry.resolve(name).view(each) for name, each in typed if name in self._registry]
+        typed = await in_turns(lambda each: (resource_id(each.id).type, each), reply.resources)
+        known = [(name, each) for name, each in typed if name in self._registry]
+        return await in_turns(lambda named: self._registry.resolve(named[0]).view(named[1]), known)
 
     async def write(self, resource: Resource[T]) -> Resource[T]:
         """Store the resource and return it as stored.

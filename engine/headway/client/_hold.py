@@ -12,6 +12,7 @@ import trio
 
 from headway.client._lease import LeaseClient
 from headway.client._lease_term import LeaseTerm
+from headway.client._pauses import Pauses, measured_pauses
 from headway.errors import HeadwayError, LeaseLost, RemoteError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseEnded, LeaseTaken, Report, ignore
 
@@ -30,10 +31,11 @@ class HeldLease:
         holder: this process.
     """
 
-    def __init__(self, name: str, holder: str, term: LeaseTerm) -> None:
+    def __init__(self, name: str, holder: str, term: LeaseTerm, pauses: Pauses) -> None:
         self.name = name
         self.holder = holder
         self._term = term
+        self._pauses = pauses
         self._why: LeaseLost | None = None
         # The block that needs the lease. Trio ends it at the deadline, whatever the task that renews is doing.
         self._block = trio.CancelScope(deadline=term.until)
@@ -59,7 +61,7 @@ class HeldLease:
         return max(0.0, self._term.until - trio.current_time()) if self.held else 0.0
 
     def _kept(self, sent_at: float) -> None:
-        self._term.kept(sent_at, trio.current_time())
+        self._term.kept(sent_at, trio.current_time(), self._pauses.longest)
         self._block.deadline = self._term.until
 
     def _lose(self, why: LeaseLost) -> None:
@@ -76,7 +78,8 @@ async def hold_lease(
 
     Waits until the lease is free, takes it, and keeps it alive while the block runs. When it is lost, or can't be
     renewed in time, the block is cancelled, with a fifth of ``ttl`` left in which to end before the lease can be
-    another's, and LeaseLost is raised. At the end, however it comes, the lease is given back.
+    another's, and LeaseLost is raised. Where Python's garbage collector has stopped the process for more than a tenth
+    of ``ttl``, twice that is left, and up to half of ``ttl``. At the end, however it comes, the lease is given back.
 
     Args:
         name: as the lease's service has it: of a controller, or anything else.
@@ -88,47 +91,50 @@ async def hold_lease(
     What can't be reached is tried again for as long as it takes; InvalidArgument, PermissionDenied and the like are
     raised at once.
     """
-    lease = HeldLease(name, holder, await _take(leases, name, holder, ttl, report))
-    if not lease.held:
-        await _release(leases, lease, min(_LAST_CALL, ttl / 3))
-        raise _not_renewed(lease)
-    report(LeaseTaken(name, holder, lease.term))
-    # While the block ends, under a shield perhaps, the lease is still needed: cancelled is who renews only after it.
-    renewing = trio.CancelScope(shield=True)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_renew, leases, lease, renewing, report, name=f"renewing the lease {name}")
-            try:
-                with lease._block:
-                    yield lease
-            finally:
-                renewing.cancel()
-    except BaseExceptionGroup as group:
-        # The block's error comes out as it went in, not wrapped in this nursery.
-        if len(group.exceptions) != 1:
-            raise
-        raise group.exceptions[0] from group.exceptions[0].__cause__
-    finally:
-        lost = not lease.held
-        why = lease._why or (_not_renewed(lease) if lost else None)
-        if lease._why is None:
+    with measured_pauses() as pauses:
+        lease = HeldLease(name, holder, await _take(leases, name, holder, ttl, report, pauses), pauses)
+        if not lease.held:
             await _release(leases, lease, min(_LAST_CALL, ttl / 3))
-        report(LeaseEnded(name, lease.term, why))
-    if why is not None:
-        raise why
+            raise _not_renewed(lease)
+        report(LeaseTaken(name, holder, lease.term))
+        # While the block ends, under a shield perhaps, the lease is still needed: renewals end only after it.
+        renewing = trio.CancelScope(shield=True)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_renew, leases, lease, renewing, report, name=f"renewing the lease {name}")
+                try:
+                    with lease._block:
+                        yield lease
+                finally:
+                    renewing.cancel()
+        except BaseExceptionGroup as group:
+            # The block's error comes out as it went in, not wrapped in this nursery.
+            if len(group.exceptions) != 1:
+                raise
+            raise group.exceptions[0] from group.exceptions[0].__cause__
+        finally:
+            lost = not lease.held
+            why = lease._why or (_not_renewed(lease) if lost else None)
+            if lease._why is None:
+                await _release(leases, lease, min(_LAST_CALL, ttl / 3))
+            report(LeaseEnded(name, lease.term, why))
+        if why is not None:
+            raise why
 
 
-async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report: Report) -> LeaseTerm:
+async def _take(leases: LeaseClient, name: str, holder: str, ttl: float, report: Report, pauses: Pauses) -> LeaseTerm:
     attempt = uuid.uuid4().hex
     try:
-        return await _taken(leases, name, holder, ttl, report, attempt)
+        return await _taken(leases, name, holder, ttl, report, attempt, pauses)
     except trio.Cancelled:
         if not leases.settles:
             await _give_up(leases, name, holder, ttl, attempt)
         raise
 
 
-async def _taken(leases: LeaseClient, name: str, holder: str, ttl: float, report: Report, attempt: str) -> LeaseTerm:
+async def _taken(
+    leases: LeaseClient, name: str, holder: str, ttl: float, report: Report, attempt: str, pauses: Pauses
+) -> LeaseTerm:
     told, retry = "", _FIRST_RETRY
     late = False
     while True:
@@ -152,7 +158,7 @@ async def _taken(leases: LeaseClient, name: str, holder: str, ttl: float, report
             # What was waited for the answer is lost of the ttl. After much of it, ask again: that is answered at once.
             # Where it isn't, asking for ever would only keep others from the lease.
             if late or trio.current_time() - sent_at < ttl / 3:
-                return LeaseTerm(answer.term, ttl, sent_at)
+                return LeaseTerm(answer.term, ttl, sent_at, pauses.longest)
             late = True
         else:
             late = False
@@ -169,6 +175,9 @@ async def _renew(leases: LeaseClient, lease: HeldLease, scope: trio.CancelScope,
         delay = ttl / 3 * random.uniform(0.7, 1)
         while lease.held:
             await trio.sleep(delay)
+            # A process that was stopped for longer has lost it. To renew it would only keep others from the lease.
+            if not lease.held:
+                break
             sent_at = trio.current_time()
             try:
                 await leases.keep_alive(lease.name, lease.holder, lease.term, timeout=ttl / 4)

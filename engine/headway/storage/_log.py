@@ -7,7 +7,8 @@ Rules:
    commits only, and moves the cursor. So a snapshot at revision S joined with a cursor after S has neither a gap
    nor a repeat, whatever was appended between the two.
 3. History is bounded by count and by age, in whole commits, oldest first; `floor` is the revision up to which it
-   is gone. A cursor whose next change is gone gets HistoryGone, at `take` or at `cursor`.
+   is gone. What has grown too old all at once is dropped with the next few commits. A cursor whose next change is
+   gone gets HistoryGone, at `take` or at `cursor`.
 4. A pin at revision R keeps everything after R, until it is released or its time has passed.
 5. What is taken at once is all before a mark or all after it, and a cursor stops at each: an incarnation begins there,
    and who hears of changes must know of which incarnation they are.
@@ -25,7 +26,13 @@ from headway.errors import HistoryGone
 from headway.resource import Change, Changes, Kind, pb
 
 COMPACT_AFTER = 1024
-"""How many dropped changes may stay at the front of a kind's list before they are deleted together."""
+"""How many places of dropped changes may stay at the front of a kind's list before they are deleted together."""
+
+MOST_AT_ONCE = 1000
+"""How many changes that have grown too old are dropped with one commit: some milliseconds of work for its writer."""
+
+_DROPPED = Change(0, pb.Resource(), False, False)
+"""What stands in the place of a dropped change, so that the list does not hold the resource any more."""
 
 
 LogChange = tuple[Kind, pb.Resource, bool]
@@ -41,7 +48,8 @@ class _KindLog:
         self.kind = kind
         self.changes: list[Change] = []
         self.start = 0
-        # Dropped but still at the front of the list: deleting them one by one would cost O(n) each.
+        # The places at the front of the list whose changes are dropped: to delete each would cost O(n).
+        # Invariant: there is nothing but `_DROPPED` in them.
         self.dropped = 0
         self.gone = 0
         # What most commits say of how much they changed; one object for all of them.
@@ -54,6 +62,8 @@ class _KindLog:
     def drop(self, count: int) -> None:
         self.newest = None
         dropped = self.dropped + count
+        for place in range(self.dropped, dropped):
+            self.changes[place] = _DROPPED
         if dropped > COMPACT_AFTER and dropped * 2 > len(self.changes):
             del self.changes[:dropped]
             self.start += dropped
@@ -206,11 +216,15 @@ class CommitLog:
         for token in [token for token, (_, until) in self._pins.items() if until < now]:
             del self._pins[token]
         keep = min((revision for revision, _ in self._pins.values()), default=self.head)
+        aged = 0
         # The newest commit always stays, so that a head watcher can take it.
         while len(self._commits) > 1:
             revision, counts, time, total = self._commits[0]
-            within = self._count <= self._max_changes and time + self._max_age >= now
-            if within or revision > keep:
+            if self._count <= self._max_changes:
+                if time + self._max_age >= now or aged >= MOST_AT_ONCE:
+                    break
+                aged += total or 1
+            if revision > keep:
                 break
             self._commits.popleft()
             self._count -= total

@@ -30,7 +30,7 @@ from headway.storage._log import CommitLog, LogChange
 from headway.storage._resume import check_resumable
 from headway.storage._tables import ResourceTables
 from headway.storage._tables_read import list_owned, list_within
-from headway.storage._tail import ListSnapshot, LogWatch, Pulse
+from headway.storage._tail import CutSnapshot, LogWatch, Pulse
 
 
 class MemoryBackend:
@@ -140,7 +140,7 @@ class MemoryBackend:
             check_resumable(resume_after, here, {self._incarnation: None})
             cursor = self._log.cursor(kind, resume_after.revision)
             return LogWatch(self._log, self._pulse, self._at, cursor, within, None)
-        snapshot = ListSnapshot(self._tables.values(kind), within)
+        snapshot = CutSnapshot(self._tables.cut(kind, within), within)
         cursor = self._log.cursor(kind, self._log.head)
         return LogWatch(self._log, self._pulse, self._at, cursor, within, snapshot)
 

@@ -2,62 +2,130 @@
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
-from headway.resource import Key
+from headway.storage._cut import Part
+
+K = TypeVar("K", bound=tuple[Any, ...])
 
 LOAD = 512
-"""Half of the keys that one list holds at most."""
+"""Half of the keys that one list holds at most. Two lists side by side hold more than this together."""
 
 
-class SortedKeys:
+class Run(Generic[K]):
+    """One of the lists.
+
+    Attributes:
+        keys: the keys, in order. There is at least one.
+        part: the part that cuts share which were opened since the last change, as long as one of them has it.
+    """
+
+    __slots__ = ("keys", "part")
+
+    def __init__(self, keys: list[K]) -> None:
+        self.keys = keys
+        self.part: weakref.ref[Part[K]] | None = None
+
+    def changes(self) -> None:
+        """Let cuts keep the resources under the keys. Call it before the keys, or the resources, change."""
+        if self.part is not None:
+            part, self.part = self.part(), None
+            if part is not None:
+                part.keep()
+
+
+class SortedKeys(Generic[K]):
     """A set of keys in order."""
 
-    __slots__ = ("_lists", "_maxima")
+    __slots__ = ("_maxima", "_runs")
 
     def __init__(self) -> None:
-        # Invariant: no list is empty, and `_maxima` has the last key of each.
-        self._lists: list[list[Key]] = []
-        self._maxima: list[Key] = []
+        # Invariant: `_maxima` has the last key of each run.
+        self._runs: list[Run[K]] = []
+        self._maxima: list[K] = []
 
-    def add(self, key: Key) -> None:
-        """Add a key that is not there."""
-        lists, maxima = self._lists, self._maxima
+    def __len__(self) -> int:
+        return sum(len(run.keys) for run in self._runs)
+
+    def add(self, key: K) -> None:
+        """Add a new key."""
+        runs, maxima = self._runs, self._maxima
         if not maxima:
-            lists.append([key])
+            runs.append(Run([key]))
             maxima.append(key)
             return
         at = bisect_left(maxima, key)
         if at == len(maxima):
             at -= 1
-            lists[at].append(key)
+            run = runs[at]
+            run.changes()
+            run.keys.append(key)
             maxima[at] = key
         else:
-            insort(lists[at], key)
-        held = lists[at]
+            run = runs[at]
+            run.changes()
+            insort(run.keys, key)
+        held = run.keys
         if len(held) > 2 * LOAD:
-            lists.insert(at, held[:LOAD])
+            runs.insert(at, Run(held[:LOAD]))
             maxima.insert(at, held[LOAD - 1])
             del held[:LOAD]
 
-    def remove(self, key: Key) -> None:
-        """Remove a key that is there."""
+    def remove(self, key: K) -> None:
+        """Remove a key of the set."""
+        runs = self._runs
         at = bisect_left(self._maxima, key)
-        held = self._lists[at]
+        run = runs[at]
+        run.changes()
+        held = run.keys
         del held[bisect_left(held, key)]
-        if held:
-            self._maxima[at] = held[-1]
-        else:
-            del self._lists[at]
+        if not held:
+            del runs[at]
             del self._maxima[at]
+            return
+        self._maxima[at] = held[-1]
+        # Otherwise keys that come and go would leave ever more lists of a single key behind.
+        if at + 1 < len(runs) and len(held) + len(runs[at + 1].keys) <= LOAD:
+            self._join(at)
+        if at and len(runs[at - 1].keys) + len(held) <= LOAD:
+            self._join(at - 1)
 
-    def since(self, key: Key, *, inclusive: bool) -> Iterator[Key]:
-        """The keys from this one on, which need not be there. Not to be continued after a change."""
+    def _join(self, at: int) -> None:
+        first, second = self._runs[at], self._runs[at + 1]
+        first.changes()
+        second.changes()
+        first.keys += second.keys
+        del self._runs[at + 1]
+        del self._maxima[at]
+
+    def changes(self, key: K) -> None:
+        """Let cuts keep the resource under this key. Call it before the resource changes."""
+        self._runs[bisect_left(self._maxima, key)].changes()
+
+    def since(self, key: K, *, inclusive: bool) -> Iterator[K]:
+        """Iterate over the keys from this one on. The set need not have it. Don't continue after a change."""
         bisect = bisect_left if inclusive else bisect_right
         at = bisect(self._maxima, key)
-        if at == len(self._lists):
+        if at == len(self._runs):
             return
-        yield from self._lists[at][bisect(self._lists[at], key) :]
-        for place in range(at + 1, len(self._lists)):
-            yield from self._lists[place]
+        held = self._runs[at].keys
+        yield from held[bisect(held, key) :]
+        for place in range(at + 1, len(self._runs)):
+            yield from self._runs[place].keys
+
+    def between(self, first: K, is_behind: Callable[[K], bool], *, inclusive: bool) -> tuple[list[Run[K]], int, int]:
+        """Return the lists that have keys from ``first`` on, up to those for which ``is_behind`` is true.
+
+        The two numbers count the keys of the first list that are before the range, and the keys of the last one,
+        from its beginning, that are not behind it.
+        """
+        bisect = bisect_left if inclusive else bisect_right
+        at = bisect(self._maxima, first)
+        end = bisect_left(self._runs, True, lo=at, key=lambda run: is_behind(run.keys[0]))
+        runs = self._runs[at:end]
+        if not runs:
+            return runs, 0, 0
+        return runs, bisect(runs[0].keys, first), bisect_left(runs[-1].keys, True, key=is_behind)

@@ -6,55 +6,49 @@ from collections.abc import Collection, Sequence
 
 from headway.resource import Key, Kind, pb
 from headway.storage._backend import Within
-from headway.storage._sorted_keys import SortedKeys
+from headway.storage._cut import Cut
+from headway.storage._table import Table
+
+_LOWEST: Kind = ("", "")
+
+OwnedKey = tuple[str, Kind, Key]
+"""(the owner's uid, kind, key)."""
 
 
 class ResourceTables:
     """The resources of one store."""
 
-    __slots__ = ("_keys", "_owned", "_tables")
+    __slots__ = ("_owned", "_tables")
 
     def __init__(self) -> None:
-        self._tables: dict[Kind, dict[Key, pb.Resource]] = {}
-        # Invariant: the keys of each table.
-        self._keys: dict[Kind, SortedKeys] = {}
-        # Invariant: holds exactly the stored resources that have an owner with a uid, by that uid.
-        self._owned: dict[str, dict[tuple[Kind, Key], pb.Resource]] = {}
+        self._tables: dict[Kind, Table[Key]] = {}
+        # Invariant: holds exactly the stored resources that have an owner with a uid.
+        self._owned: Table[OwnedKey] = Table()
 
     def get(self, kind: Kind, key: Key) -> pb.Resource | None:
         """What is stored there."""
         table = self._tables.get(kind)
-        return table.get(key) if table else None
+        return table.resources.get(key) if table else None
 
     def put(self, kind: Kind, key: Key, resource: pb.Resource) -> None:
         """Store it in place of what is there."""
         table = self._tables.get(kind)
         if table is None:
-            table = self._tables[kind] = {}
-            self._keys[kind] = SortedKeys()
-        old = table.get(key)
-        if old is not None:
-            self._disown(kind, key, old)
-        else:
-            self._keys[kind].add(key)
-        table[key] = resource
-        if resource.owner is not None and resource.owner.uid:
-            self._owned.setdefault(resource.owner.uid, {})[kind, key] = resource
+            table = self._tables[kind] = Table()
+        old = table.put(key, resource)
+        owner = _owner(resource)
+        if old is not None and (former := _owner(old)) and former != owner:
+            self._owned.remove((former, kind, key))
+        if owner:
+            self._owned.put((owner, kind, key), resource)
 
     def remove(self, kind: Kind, key: Key) -> pb.Resource | None:
         """Take it away; what was there."""
-        old = self._tables.get(kind, {}).pop(key, None)
-        if old is not None:
-            self._keys[kind].remove(key)
-            self._disown(kind, key, old)
+        table = self._tables.get(kind)
+        old = table.remove(key) if table else None
+        if old is not None and (owner := _owner(old)):
+            self._owned.remove((owner, kind, key))
         return old
-
-    def _disown(self, kind: Kind, key: Key, old: pb.Resource) -> None:
-        if old.owner is not None and old.owner.uid:
-            owned = self._owned[old.owner.uid]
-            del owned[kind, key]
-            if not owned:
-                del self._owned[old.owner.uid]
 
     def scan(
         self, kind: Kind, within: Within, *, after: Key | None, limit: int, most: int
@@ -63,16 +57,14 @@ class ResourceTables:
 
         Returns where to go on besides, or None at the end or the limit.
         """
-        keys, table = self._keys.get(kind), self._tables.get(kind, {})
+        table = self._tables.get(kind)
         found: list[pb.Resource] = []
-        if keys is None:
+        if table is None:
             return found, None
-        begin = _first(within)
-        behind = after is not None and after >= begin
-        since = keys.since(after if after is not None and behind else begin, inclusive=not behind)
-        for looked_at, key in enumerate(since, 1):
+        first, inclusive = _begin(within, after)
+        for looked_at, key in enumerate(table.since(first, inclusive=inclusive), 1):
             if within.matches(key):
-                found.append(table[key])
+                found.append(table.resources[key])
                 if len(found) == limit:
                     return found, None
             elif _is_behind(key, within):
@@ -81,25 +73,43 @@ class ResourceTables:
                 return found, key
         return found, None
 
-    def values(self, kind: Kind) -> list[pb.Resource]:
-        """All of a kind, in no order."""
-        return list(self._tables.get(kind, {}).values())
+    def cut(self, kind: Kind, within: Within, after: Key | None = None) -> Cut:
+        """Open a cut of a kind's resources behind ``after``. Some of what it holds may not be within."""
+        table = self._tables.get(kind)
+        if table is None:
+            return Cut((), 0, 0)
+        first, inclusive = _begin(within, after)
+        return table.cut(first, lambda key: _is_behind(key, within), inclusive=inclusive)
 
-    def owned(self, uid: str) -> list[pb.Resource]:
-        """What a uid owns, in no order."""
-        return list(self._owned.get(uid, {}).values())
+    def owned(self, uid: str) -> Cut:
+        """Open a cut of the resources that a uid owns, in order of kind and key."""
+        return self._owned.cut((uid, _LOWEST, ("", "", "")), lambda key: key[0] > uid)
 
     def owns(self, uid: str) -> bool:
-        """Whether a uid owns anything."""
-        return uid in self._owned
+        """Return True if a uid owns anything."""
+        key = next(self._owned.since((uid, _LOWEST, ("", "", "")), inclusive=True), None)
+        return key is not None and key[0] == uid
 
     def kinds(self) -> Sequence[Kind]:
         """The kinds of which something is stored, in order."""
-        return sorted(kind for kind, table in self._tables.items() if table)
+        return sorted(kind for kind, table in self._tables.items() if table.resources)
 
     def keys(self, kind: Kind) -> Collection[Key]:
         """The keys of a kind."""
-        return self._tables.get(kind, {}).keys()
+        table = self._tables.get(kind)
+        return table.resources.keys() if table else ()
+
+
+def _owner(resource: pb.Resource) -> str:
+    """Return the uid of its owner, or an empty text."""
+    owner = resource.owner
+    return owner.uid if owner is not None else ""
+
+
+def _begin(within: Within, after: Key | None) -> tuple[Key, bool]:
+    """Return the key to begin at, and True if that one is included."""
+    first = _first(within)
+    return (after, False) if after is not None and after >= first else (first, True)
 
 
 def _first(within: Within) -> Key:

@@ -10,6 +10,7 @@ import trio
 
 from headway.resource import Key, Kind, pb, resource_key
 from headway.storage._backend import Within
+from headway.storage._cut import Cut
 from headway.storage._tables import ResourceTables
 
 TURN = 2000
@@ -23,11 +24,7 @@ async def list_within(
     changes while it is read.
     """
     if not limit:
-        captured = tables.values(kind)
-        if after is not None:
-            last = after
-            return await in_order(captured, resource_key, lambda each: each > last and within.matches(each))
-        return await in_order(captured, resource_key, None if within.everything else within.matches)
+        return await _read(tables.cut(kind, within, after), within)
     found: list[pb.Resource] = []
     while True:
         more, after = tables.scan(kind, within, after=after, limit=limit - len(found), most=TURN)
@@ -39,31 +36,35 @@ async def list_within(
 
 async def list_owned(tables: ResourceTables, uid: str) -> Sequence[pb.Resource]:
     """As `Backend.list_by_owner`."""
-    return await in_order(tables.owned(uid), _place)
+    return await _read(tables.owned(uid), Within())
 
 
-def _place(resource: pb.Resource) -> tuple[str, str, Key]:
-    type = resource.id.type  # type: ignore[union-attr]  # stored ids are whole
-    return (type.group, type.kind, resource_key(resource))  # type: ignore[union-attr]  # likewise
+async def _read(cut: Cut, within: Within) -> list[pb.Resource]:
+    found: list[pb.Resource] = []
+    while True:
+        taken = cut.take()
+        found += taken if within.everything else [each for each in taken if within.matches(resource_key(each))]
+        if not cut:
+            return found
+        await trio.lowlevel.checkpoint()
 
 
-async def in_order(
-    resources: Sequence[pb.Resource],
-    key: Callable[[pb.Resource], Any],
-    matches: Callable[[Any], bool] | None = None,
-) -> list[pb.Resource]:
-    """Those whose key matches, in order of key."""
-    runs: list[list[tuple[Any, int]]] = []
+async def in_order(resources: Sequence[pb.Resource], key: Callable[[pb.Resource], Any]) -> list[pb.Resource]:
+    """Return them in order of key. Where they are so already, they are only looked at."""
+    runs: list[list[pb.Resource]] = []
     for begin in range(0, len(resources), TURN):
         if begin:
             await trio.lowlevel.checkpoint()
-        keyed = [(key(each), begin + index) for index, each in enumerate(resources[begin : begin + TURN])]
-        runs.append(sorted(keyed if matches is None else [each for each in keyed if matches(each[0])]))
-    if len(runs) == 1:
-        return [resources[place] for _, place in runs[0]]
+        run = sorted(resources[begin : begin + TURN], key=key)
+        if runs and key(runs[-1][-1]) <= key(run[0]):
+            runs[-1] += run
+        else:
+            runs.append(run)
+    if len(runs) <= 1:
+        return runs[0] if runs else []
     ordered: list[pb.Resource] = []
-    for _, place in heapq.merge(*runs):
-        ordered.append(resources[place])
+    for each in heapq.merge(*runs, key=key):
+        ordered.append(each)
         if len(ordered) % TURN == 0:
             await trio.lowlevel.checkpoint()
     return ordered

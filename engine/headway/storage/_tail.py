@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -19,13 +19,11 @@ from headway.resource import (
     resource_key,
 )
 from headway.storage._backend import Within
+from headway.storage._cut import Cut
 from headway.storage._log import CommitLog, Cursor
 
 SNAPSHOT_CHUNK = 1000
 """Resources in one chunk of a snapshot."""
-
-
-EVERYTHING = Within()
 
 
 class Snapshot(Protocol):
@@ -36,27 +34,27 @@ class Snapshot(Protocol):
         ...
 
 
-class ListSnapshot:
-    """Meets `Snapshot` over resources that are there already, of which those within are handed out."""
+class CutSnapshot:
+    """Meets `Snapshot` over a cut, of which what is within is handed out."""
 
-    def __init__(self, resources: Sequence[pb.Resource], within: Within = EVERYTHING) -> None:
-        self._resources = resources
+    def __init__(self, cut: Cut, within: Within) -> None:
+        self._cut = cut
         self._within = None if within.everything else within
-        self._taken = 0
+        self._taken: list[pb.Resource] = []
 
     async def next(self) -> list[pb.Resource]:
         """See `Snapshot.next`."""
-        while True:
-            chunk = list(self._resources[self._taken : self._taken + SNAPSHOT_CHUNK])
-            self._taken += len(chunk)
-            if self._within is None or not chunk:
-                return chunk
-            matches = self._within.matches
-            shown = [resource for resource in chunk if matches(resource_key(resource))]
-            if shown:
-                return shown
-            # What is looked for may be far behind what is not: others run meanwhile.
-            await trio.lowlevel.checkpoint()
+        while len(self._taken) < SNAPSHOT_CHUNK and self._cut:
+            taken = self._cut.take()
+            if self._within is None:
+                self._taken += taken
+            else:
+                matches = self._within.matches
+                self._taken += [each for each in taken if matches(resource_key(each))]
+                # What is looked for may be far behind what is not: others run meanwhile.
+                await trio.lowlevel.checkpoint()
+        chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]
+        return chunk
 
 
 class Pulse:

@@ -34,7 +34,7 @@ from headway.storage._etcd._opened import Opened, closed
 from headway.storage._leases import Acquired, HeldLease
 from headway.storage._resume import check_resumable
 from headway.storage._tables_read import list_owned, list_within
-from headway.storage._tail import ListSnapshot, LogWatch
+from headway.storage._tail import CutSnapshot, LogWatch
 
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
 
@@ -216,7 +216,7 @@ class EtcdBackend:
         mirror = opened.mirror
         if resume_after is None:
             cursor = mirror.log.cursor(kind, mirror.log.head)
-            snapshot = ListSnapshot(mirror.tables.values(kind), within)
+            snapshot = CutSnapshot(mirror.tables.cut(kind, within), within)
             return LogWatch(mirror.log, opened.pulse, mirror.at, cursor, within, snapshot)
         check_resumable(resume_after, mirror.position, mirror.timeline.lefts(), mirror.timeline.oldest)
         cursor = mirror.log.cursor(kind, resume_after.revision)

@@ -1,0 +1,21 @@
+"""A snapshot over a list, for the stores that the tests break."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.resource import pb
+from headway.storage._tail import SNAPSHOT_CHUNK
+
+
+class ListSnapshot:
+    """Meets `Snapshot` over resources that are there already."""
+
+    def __init__(self, resources: Sequence[pb.Resource]) -> None:
+        self._resources = resources
+        self._taken = 0
+
+    async def next(self) -> list[pb.Resource]:
+        chunk = list(self._resources[self._taken : self._taken + SNAPSHOT_CHUNK])
+        self._taken += len(chunk)
+        return chunk

@@ -1,0 +1,39 @@
+"""What a read of many rows holds: a few objects for each thousand, which are given up as they are decoded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway.resource import EndOfSnapshot, SnapshotChunk, pb, resource_key
+from headway.storage import Put, SqliteBackend, Within
+from headway.storage._sqlite_reader import RowSnapshot
+from headway.storage._tail import SNAPSHOT_CHUNK
+from tests.helpers.declared import NOTE, a_note
+
+COUNT = 2 * SNAPSHOT_CHUNK + 10
+
+
+async def test_rows_are_held_in_chunks_and_given_up_one_by_one(tmp_path: Path) -> None:
+    """A million rows that are freed at once would stop the loop for 150 ms."""
+    async with SqliteBackend(tmp_path / "store.db") as store:
+        puts = []
+        for number in range(COUNT):
+            note = a_note(f"n{number:05}")
+            assert note.id is not None
+            note.id.tenancy, note.id.uid = pb.Tenancy(partition="default", namespace="default"), "U"
+            puts.append(Put(NOTE.kind, resource_key(note), note, ""))
+        await store.commit(puts)
+        watch = await store.watch(NOTE.kind, Within())
+        snapshot = watch._snapshot
+        assert isinstance(snapshot, RowSnapshot)
+        names: list[str] = []
+        for left in (3, 2, 1):
+            assert len(snapshot._rows.chunks) == left
+            assert all(chunk._rest is None for chunk in snapshot._rows.chunks)
+            item = await watch.next()
+            assert isinstance(item, SnapshotChunk)
+            names += [each.id.name for each in item.resources if each.id]
+        assert isinstance(await watch.next(), EndOfSnapshot)
+        assert names == [put.key[2] for put in puts]
+        listed, _ = await store.list(NOTE.kind, Within())
+        assert [resource_key(each) for each in listed] == [put.key for put in puts]

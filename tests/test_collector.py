@@ -1,0 +1,210 @@
+"""The garbage collector beside an engine: off until the first pass is over, then without what was primed."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import _collector
+from headway.events import ignore
+from headway.storage import MemoryBackend
+from tests.helpers.declared import Note
+
+COUNT = 20
+
+
+class Pass:
+    """An app whose one controller notes whether collection is on whenever user code of it runs."""
+
+    def __init__(self) -> None:
+        self.app = headway.App("collected")
+        self.note = self.app.type("tests", "v1", "Collected", Note)
+        self.indexed: list[bool] = []
+        self.reconciled: list[bool] = []
+        self.begun = trio.Event()
+        self.go_on = trio.Event()
+        self.go_on.set()
+
+        def text(note: headway.Resource[Note]) -> str:
+            self.indexed.append(gc.isenabled())
+            return note.data.text
+
+        @self.app.controller(manages=self.note, indexes=[headway.index(self.note, "text", text)])
+        async def notes(rt: headway.Runtime, request: headway.Request) -> None:
+            rt.cache.get(self.note, request.id)
+            self.reconciled.append(gc.isenabled())
+            self.begun.set()
+            await self.go_on.wait()
+
+    @asynccontextmanager
+    async def filled(self) -> AsyncIterator[MemoryBackend]:
+        async with MemoryBackend() as store:
+            async with headway.open_engine(store, self.app, report=ignore) as engine:
+                for number in range(COUNT):
+                    await engine.client.write(self.note.new(f"n{number}", Note(text="x")))
+                await engine.wait_settled()
+            for heard in (self.indexed, self.reconciled):
+                assert set(heard) == {True}, "unless it is asked for, collection is left alone"
+                heard.clear()
+            yield store
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    """What a failure leaves must not meet the tests after it."""
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+async def later(clock: MockClock, seconds: float) -> None:
+    """Wait, in no time."""
+    await trio.sleep_until(clock.current_time() + seconds)
+
+
+def is_looked_through(wanted: object) -> bool:
+    """Return True if a full collection would look at the object."""
+    return any(each is wanted for each in gc.get_objects())
+
+
+async def test_no_garbage_is_collected_until_the_first_pass_is_over_and_what_was_primed_is_frozen(
+    autojump_clock: MockClock,
+) -> None:
+    it = Pass()
+    async with it.filled() as store:
+        stored, _ = await store.read(it.note.kind, ("default", "default", "n0"))
+        it.go_on = trio.Event()
+        async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True) as engine:
+            await it.begun.wait()
+            await later(autojump_clock, 1)
+            assert gc.get_freeze_count() > 0, "what is primed is frozen before the pass is over"
+            assert not is_looked_through(stored)
+            assert not gc.isenabled()
+            it.go_on.set()
+            await engine.wait_settled()
+            await later(autojump_clock, 2)
+            assert gc.isenabled()
+            assert it.indexed == [False] * COUNT
+            assert it.reconciled == [False] * COUNT
+            await engine.client.write(it.note.new("later", Note(text="y")))
+            await engine.wait_settled()
+            assert it.reconciled[COUNT:] == [True]
+            assert not is_looked_through(stored)
+        assert gc.get_freeze_count() == 0
+        assert is_looked_through(stored)
+
+
+async def test_garbage_of_the_first_pass_is_not_frozen(autojump_clock: MockClock) -> None:
+    """What reconciles have left in cycles would otherwise stay for ever."""
+    it = Pass()
+    left: list[object] = []
+
+    class Cycle:
+        def __init__(self, request: object) -> None:
+            self.request = request
+            self.itself = self
+
+        def __del__(self) -> None:
+            left.append(self.request)
+
+    @it.app.controller(manages=it.note, name="leaves", concurrency=COUNT)
+    async def leaves(rt: headway.Runtime, request: headway.Request) -> None:
+        # Until all controllers are primed.
+        await later(autojump_clock, 1)
+        Cycle((rt, request))
+
+    async with it.filled() as store:
+        gc.collect()
+        left.clear()
+        async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True):
+            await later(autojump_clock, 2)
+            assert gc.isenabled()
+            assert len(left) == COUNT
+
+
+async def test_a_controller_that_never_gets_done_keeps_collection_off_for_a_time_only(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(_collector, "LIMIT", 5.0)
+    it = Pass()
+    async with it.filled() as store:
+        it.go_on = trio.Event()
+        async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True):
+            await later(autojump_clock, _collector.LIMIT - 1)
+            assert not gc.isenabled()
+            await later(autojump_clock, 2)
+            assert gc.isenabled()
+            assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.parametrize("cut_short", [False, True])
+async def test_engines_of_one_process_keep_it_off_together(cut_short: bool, autojump_clock: MockClock) -> None:
+    """It is on again when the last of them is done, or has ended."""
+    first, second = Pass(), Pass()
+    async with first.filled() as store, second.filled() as other:
+        second.go_on = trio.Event()
+        async with headway.open_engine(store, first.app, report=ignore, gc_freeze=True) as engine:
+            async with headway.open_engine(other, second.app, report=ignore, gc_freeze=True):
+                await engine.wait_settled()
+                await later(autojump_clock, 1)
+                assert not gc.isenabled()
+                if not cut_short:
+                    second.go_on.set()
+                    await later(autojump_clock, 2)
+                    assert gc.isenabled()
+            assert gc.isenabled()
+            assert gc.get_freeze_count() > 0, "the first one still has what it has primed"
+        assert gc.get_freeze_count() == 0
+
+
+async def test_a_program_that_collects_and_freezes_by_itself_finds_it_as_it_was(autojump_clock: MockClock) -> None:
+    it = Pass()
+    async with it.filled() as store:
+        gc.disable()
+        gc.freeze()
+        async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True) as engine:
+            await engine.wait_settled()
+            await later(autojump_clock, 1)
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() > 0
+
+
+async def test_what_fails_to_open_leaves_collection_on() -> None:
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[Any]:
+        assert not gc.isenabled(), "a store that is opened reads what it holds"
+        raise OSError("no such disk")
+        yield
+
+    with pytest.raises(OSError, match="no such disk"):
+        async with headway.open_engine(broken(), gc_freeze=True):
+            raise AssertionError
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+async def test_workers_do_as_engines_do(autojump_clock: MockClock) -> None:
+    it = Pass()
+    types = headway.App("types")
+    types.type("tests", "v1", "Collected", Note)
+    async with it.filled() as store, headway.open_engine(store, types, report=ignore) as server:
+        channel = server.client._channel
+        async with headway.open_workers(channel, it.app, report=ignore, gc_freeze=True) as workers:
+            await workers.wait_settled()
+            await later(autojump_clock, 2)
+            assert gc.isenabled()
+            assert it.reconciled == [False] * COUNT
+            assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
