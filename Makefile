@@ -5,6 +5,7 @@ BIN := .venv/bin
 FOR ?=
 WHICH ?=
 SEED ?=
+QUICK ?=
 
 ETCD := .venv/etcd/etcd
 GO_TOOLS := .venv/go/h2spec
@@ -69,8 +70,8 @@ mutants: .venv/ready ## make Headway wrong in each way of a list, one at a time,
 crash: .venv/ready ## kill -9 a process that writes to a store, a thousand times at random moments
 	$(BIN)/pytest -s -m deep -o faulthandler_timeout=0 tests/storage/test_sqlite_crash.py
 
-bench: .venv/ready ## the numbers, as a table and in benchmarks/results.json
-	$(BIN)/python -m benchmarks
+bench: .venv/ready ## the numbers and their bounds, as a table and in benchmarks/results.json (QUICK=1: most of them, in three minutes)
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
 ##@ Made things
 etcd: $(ETCD) ## the real etcd for the tests, of the version in tests/etcd/go.mod; needs Go, takes minutes once

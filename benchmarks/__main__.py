@@ -1,12 +1,16 @@
-"""``python -m benchmarks [NAME[=SIZE] ...]``: measure, print a row of a table for each and write `results.json`.
+"""``python -m benchmarks [--quick] [NAME[=SIZE] ...]``: measure, and print a row of a table for each.
 
-What is measured at another size than its own, as by ``flat=100000``, is printed and not written.
+A run of all, which takes half an hour, is written to `results.json`. With ``--quick`` most are measured at a smaller
+size, by the best of at most five pairs. What is measured at another size than its own, as by ``flat=100000``, is held
+to no bound.
+
+Exits with 1 when a bound is broken, and with 2 for arguments that can't be understood.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks import (
     controllers,
@@ -30,7 +34,7 @@ from benchmarks import (
     wire,
     write,
 )
-from benchmarks._harness import HEADER, RESULTS, NotHere, line, write_results
+from benchmarks._harness import HEADER, PAIRS, RESULTS, NotHere, Row, line, load, write_results
 
 SCENARIOS = {
     each.SCENARIO.name: each.SCENARIO
@@ -42,30 +46,58 @@ SCENARIOS = {
 }
 
 
+QUICK = "--quick"
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Run the named scenarios, all unless any is named. Returns 2 when one isn't known, or a size isn't one."""
-    wanted = {name: size for name, _, size in (argument.partition("=") for argument in arguments)}
-    sizes = [size for size in wanted.values() if size and not (size.isascii() and size.isdigit() and int(size))]
-    if sizes:
-        print(f"{sizes[0]!r} is no size; write a whole number above 0: flat=100000", file=sys.stderr)
+    """Run the named scenarios, all unless any is named. Returns the exit status."""
+    quick = QUICK in arguments
+    wanted = {name: size for name, _, size in (each.partition("=") for each in arguments if each != QUICK)}
+    if problem := _problem(wanted, quick=quick):
+        print(problem, file=sys.stderr)
         return 2
-    unknown = [name for name in wanted if name not in SCENARIOS]
-    if unknown:
-        print(f"unknown: {', '.join(unknown)}; known are {', '.join(SCENARIOS)}", file=sys.stderr)
-        return 2
+    before = load()
     print(HEADER, flush=True)
     rows = []
     for name in wanted or SCENARIOS:
+        scenario = SCENARIOS[name]
+        if quick and not scenario.quick:
+            continue
         try:
-            rows.append(SCENARIOS[name].run(size=int(wanted.get(name) or 0)))
+            rows.append(scenario.best_pair() if quick else scenario.run(size=int(wanted.get(name) or 0)))
         except NotHere as missing:
             print(f"{name}: not measured: {missing}", file=sys.stderr)
             continue
         # At once: a whole run takes minutes.
         print(line(rows[-1]), flush=True)
-    write_results(row for row in rows if not wanted.get(row.name))
-    print(f"\nwritten to {RESULTS.name}; what is measured against what: the docstrings of benchmarks/*.py")
-    return 0
+    if len(rows) == len(SCENARIOS) and not wanted and not quick:
+        write_results(rows, before)
+        print(f"\nwritten to {RESULTS.name}; what is measured against what: the docstrings of benchmarks/*.py")
+    return _judged([row for row in rows if not wanted.get(row.name)], quick=quick)
+
+
+def _problem(wanted: Mapping[str, str], *, quick: bool) -> str | None:
+    """What is wrong with the arguments, and what would be right."""
+    sizes = [size for size in wanted.values() if size and not (size.isascii() and size.isdigit() and int(size))]
+    if sizes:
+        return f"{sizes[0]!r} is no size; write a whole number above 0: flat=100000"
+    unknown = [name for name in wanted if name not in SCENARIOS]
+    if unknown:
+        return f"unknown: {', '.join(unknown)}; known are {', '.join(SCENARIOS)}"
+    if quick and any(wanted.values()):
+        return f"{QUICK} has sizes of its own; leave {QUICK} out, or the sizes"
+    if quick and (slow := [name for name in wanted if not SCENARIOS[name].quick]):
+        return f"{', '.join(slow)}: not measured by {QUICK}; leave {QUICK} out"
+    return None
+
+
+def _judged(rows: Sequence[Row], *, quick: bool) -> int:
+    """Say which bounds are broken. Returns the exit status."""
+    broken = [row for row in rows if not row.within]
+    how = f"in each of {PAIRS} pairs" if quick else "by the medians of its rounds"
+    for row in broken:
+        print(f"{row.name}: {row.ratio:.3f} is above its bound of {row.bound}, {how}", file=sys.stderr)
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

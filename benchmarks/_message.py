@@ -39,15 +39,26 @@ def texts(number: int) -> Texts:
     return Texts(f"note-{number:06d}", f"01HZ{number:022d}", f"01HY{number:022d}", f"group-{number % GROUPS}")
 
 
-def built(type: ResourceType[Note], text: Texts, value: bytes) -> pb.Resource:
-    """A whole stored resource but for its version, as betterproto2's own constructors build it."""
+def type_message(type: ResourceType[Note]) -> pb.Type:
+    """A type's name as a message of its own."""
+    return pb.Type(group=type.name.group, group_version=type.name.version, kind=type.name.kind)
+
+
+def tenancy() -> pb.Tenancy:
+    """The default one, as a message of its own."""
+    return pb.Tenancy(partition="default", namespace="default")
+
+
+def built(
+    type: ResourceType[Note], text: Texts, value: bytes, shared: tuple[pb.Type, pb.Tenancy] | None = None
+) -> pb.Resource:
+    """A whole stored resource but for its version, as betterproto2's own constructors build it.
+
+    ``shared``: the messages of its type and tenancy, where many resources have the same ones.
+    """
+    of_type, within = shared or (type_message(type), tenancy())
     return pb.Resource(
-        id=pb.Id(
-            uid=text.uid,
-            name=text.name,
-            type=pb.Type(group=type.name.group, group_version=type.name.version, kind=type.name.kind),
-            tenancy=pb.Tenancy(partition="default", namespace="default"),
-        ),
+        id=pb.Id(uid=text.uid, name=text.name, type=of_type, tenancy=within),
         generation=text.generation,
         metadata={"group": text.group},
         data=AnyMessage(type_url=type.type_url, value=value),

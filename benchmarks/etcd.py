@@ -4,8 +4,10 @@ Measured: ``await client.write(resource)`` in the process, 6,400 creations by 64
 durable. In it: what `write` has; the question where the store stands, which those who ask at one time share; the
 transactions, which writes that come at one time share; and the watch, which says all of it to the mirror meanwhile.
 
-Against: as many bare Puts of the same keys' and resources' bytes by 64 tasks to the same member, one call each, over a
-channel of the same kind with the same limits and codec.
+Against: the same keys' and resources' bytes by as many writers, each of which waits for its own write before it begins
+the next. What waits at one time shares a transaction, which compares that its keys aren't there; two are under way to
+the same member, over a channel of the same kind with the same limits and codec. That is what a program does that
+batches its writes by hand.
 
 The message has one metadata entry and 120 bytes of payload. No channel buffer plays a part.
 """
@@ -21,14 +23,16 @@ import headway
 from benchmarks._etcd import etcd_member, new_url
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import TEXT, Note, built, texts
-from headway._gen.etcdserverpb import PutRequest, PutResponse
+from headway._gen.etcdserverpb import TxnRequest, TxnResponse
 from headway.events import ignore
 from headway.resource import ResourceType, encode
 from headway.rpc import open_channel
 from headway.storage._etcd._client import LIMITS
+from headway.storage._etcd._transaction import putting, unchanged
 
 WRITERS = 64
-PUT = "/etcdserverpb.KV/Put"
+UNDER_WAY = 2
+TXN = "/etcdserverpb.KV/Txn"
 
 
 def measure(size: int, rounds: int) -> Row:
@@ -62,18 +66,45 @@ async def _put(type: ResourceType[Note], endpoint: str, size: int) -> float:
     value = encode(Note(text=TEXT))
     prefix = f"/bench/{uuid.uuid4().hex}/resource/bench/Managed/default/default/"
     given = [texts(number) for number in range(size)]
-    puts = [PutRequest(key=f"{prefix}{text.name}".encode(), value=encode(built(type, text, value))) for text in given]
+    puts = [(f"{prefix}{text.name}".encode(), encode(built(type, text, value))) for text in given]
+    waiting: list[tuple[bytes, bytes, trio.Event]] = []
+    more = trio.Event()
     async with open_channel(endpoint, limits=LIMITS) as channel:
 
-        async def put(writer: int) -> None:
-            for request in puts[writer::WRITERS]:
-                await channel.unary(PUT, request, PutResponse)
+        async def commit() -> None:
+            while True:
+                while not waiting:
+                    await more.wait()
+                batch = waiting[:WRITERS]
+                del waiting[:WRITERS]
+                request = TxnRequest(
+                    compare=[unchanged(key, 0) for key, _, _ in batch],
+                    success=[putting(key, value) for key, value, _ in batch],
+                )
+                reply = await channel.unary(TXN, request, TxnResponse)
+                assert reply.succeeded
+                for _, _, stored in batch:
+                    stored.set()
 
-        begin = time.perf_counter()
-        async with trio.open_nursery() as nursery:
-            for writer in range(WRITERS):
-                nursery.start_soon(put, writer)
-        return time.perf_counter() - begin
+        async def write(writer: int) -> None:
+            nonlocal more
+            for key, value in puts[writer::WRITERS]:
+                stored = trio.Event()
+                waiting.append((key, value, stored))
+                more.set()
+                more = trio.Event()
+                await stored.wait()
+
+        async with trio.open_nursery() as committing:
+            for _ in range(UNDER_WAY):
+                committing.start_soon(commit)
+            begin = time.perf_counter()
+            async with trio.open_nursery() as nursery:
+                for writer in range(WRITERS):
+                    nursery.start_soon(write, writer)
+            seconds = time.perf_counter() - begin
+            committing.cancel_scope.cancel()
+        return seconds
 
 
 SCENARIO = Scenario("etcd", 1.3, measure, size=6400, rounds=5)

@@ -5,7 +5,7 @@ opened until its 10,000 resources are there, for each. In it: the decoded messag
 mirror's tables. Out of it: history, of which an opening reads none that goes back before it, caches of controllers,
 and what is made once in a process, by an opening that comes before.
 
-Against: the same messages, built by their constructors as a program would build them, in a list.
+Against: the same messages in a list, as `memory` builds them.
 
 The unit is bytes. The message has one metadata entry and 120 bytes of payload.
 """

@@ -46,7 +46,7 @@ async def _filled(url: str, type: ResourceType[Note], size: int) -> None:
 
 
 async def _read(url: str, endpoint: str, size: int) -> float:
-    prefix = f"/{url.partition('//')[2].partition('/')[2]}/resource/bench/".encode()
+    prefix = f"/{url.partition('//')[2].partition('/')[2].partition('?')[0]}/resource/bench/".encode()
     begin = time.perf_counter()
     found: list[pb.Resource] = []
     after = prefix

@@ -51,4 +51,4 @@ def imported(module: str, bytecode: str) -> float:
     return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
-SCENARIO = Scenario("import", 3.0, measure, size=1, rounds=15)
+SCENARIO = Scenario("import", 3.0, measure, size=1, rounds=15, quick=1)

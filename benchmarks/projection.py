@@ -54,4 +54,4 @@ def _payload(number: int) -> bytes:
     return encode(Note(text=f"{number:020d}{'n' * 1977}"))
 
 
-SCENARIO = Scenario("projection", 0.5, measure, size=5_000, rounds=1)
+SCENARIO = Scenario("projection", 0.5, measure, size=5_000, rounds=1, quick=1_000)

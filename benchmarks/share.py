@@ -74,4 +74,4 @@ def _app(controllers: int) -> tuple[headway.App, ResourceType[Note]]:
     return app, type
 
 
-SCENARIO = Scenario("share", 0.5, measure, size=10_000, rounds=1)
+SCENARIO = Scenario("share", 0.5, measure, size=10_000, rounds=1, quick=3_000)

@@ -106,4 +106,4 @@ class Inserts:
             return time.perf_counter() - begin
 
 
-SCENARIO = Scenario("sqlite", 10.0, measure, size=6_400, rounds=7)
+SCENARIO = Scenario("sqlite", 10.0, measure, size=6_400, rounds=7, quick=1_920)

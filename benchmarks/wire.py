@@ -114,4 +114,4 @@ def measure(size: int, rounds: int) -> Row:
     return Row("wire", ours / size * 1e6, against / size * 1e6, "us", BOUND)
 
 
-SCENARIO = Scenario("wire", BOUND, measure, size=100_000, rounds=3)
+SCENARIO = Scenario("wire", BOUND, measure, size=100_000, rounds=3, quick=5_000)

@@ -61,4 +61,4 @@ def _built(type: ResourceType[Note], size: int) -> float:
     return time.perf_counter() - begin
 
 
-SCENARIO = Scenario("write", 15.0, measure, size=20_000, rounds=7)
+SCENARIO = Scenario("write", 15.0, measure, size=20_000, rounds=7, quick=5_000)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,15 +38,78 @@ def test_imports_are_measured_with_bytecode(monkeypatch: pytest.MonkeyPatch, tmp
     assert list(tmp_path.rglob("headway/errors.*.pyc"))
 
 
-def test_results_keep_the_rows_of_scenarios_that_were_not_run(tmp_path: Path) -> None:
-    """Running one scenario replaces its own row in the results and no other."""
+def test_results_are_of_one_whole_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the commit, the Python, the machine and its load; nothing of an earlier run is kept."""
+    written: list[Sequence[Row]] = []
+    monkeypatch.setattr("benchmarks.__main__.write_results", lambda rows, _: written.append(rows))
+    scenarios = given(monkeypatch, one=[1.0], two=[1.2])
+    assert main(["one"]) == main(["one", "two=7"]) == main(["--quick"]) == 0
+    assert not written
+    assert main([]) == 0
+    assert [[row.name for row in rows] for rows in written] == [list(scenarios)]
+
     path = tmp_path / "results.json"
-    write_results([Row("one", 4.0, 2.0, "us", 3.0), Row("two", 1.0, 1.0, "bytes", 1.4)], path)
-    write_results([Row("one", 8.0, 2.0, "us", 3.0)], path)
-    assert json.loads(path.read_text()) == {
-        "one": {"ours_us": 8.0, "against_us": 2.0, "ratio": 4.0},
-        "two": {"ours_bytes": 1.0, "against_bytes": 1.0, "ratio": 1.0},
-    }
+    path.write_text('{"one": {}}')
+    write_results([Row("two", 1.0, 1.0, "bytes", 1.4)], [0.5, 0.25, 0.1], path)
+    found = json.loads(path.read_text())
+    assert found["rows"] == {"two": {"ours_bytes": 1.0, "against_bytes": 1.0, "ratio": 1.0}}
+    assert found.keys() == {"run", "rows"}
+    assert found["run"].keys() == {"commit", "python", "machine", "load_before", "load_after"}
+    assert found["run"]["python"].endswith(platform.python_version())
+    assert found["run"]["load_before"] == [0.5, 0.25, 0.1]
+
+
+def test_a_broken_bound_is_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And is named at the end; another size than that of the bound is judged by nothing."""
+    given(monkeypatch, held=[1.5], broken=[1.6])
+    assert main(["held"]) == 0
+    assert main(["held", "broken"]) == 1
+    assert "broken: 1.600 is above its bound of 1.5" in capsys.readouterr().err
+    assert main(["broken=5"]) == 0
+
+
+def test_a_quick_run_fails_only_where_each_of_five_pairs_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It measures no more than it needs, at a size of its own, and gives the best pair."""
+    ratios = {"first": [1.4], "last": [9.0, 8.0, 7.0, 6.0, 1.5], "never": [3.0, 1.6, 2.0, 9.0, 4.0], "long": [9.0]}
+    scenarios = given(monkeypatch, **ratios)
+    scenarios["long"] = replace(scenarios["long"], quick=0)
+    assert main(["--quick", "first", "last"]) == 0
+    assert main(["--quick", "never"]) == 1
+    assert scenarios["never"].best_pair().ratio == 1.6
+    assert main(["--quick"]) == 1
+    del scenarios["never"]
+    assert main(["--quick"]) == 0, "what is not in a quick run is left out"
+
+
+@pytest.mark.parametrize("wrong", [["--quick", "noop"], ["--quick", "fanout=3"], ["--quick", "nonsense"]])
+def test_what_a_quick_run_does_not_measure_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """By name; a quick run has sizes of its own."""
+    assert main(wrong) == 2
+    said = capsys.readouterr().err
+    assert wrong[1] in said or "--quick has sizes of its own" in said
+
+
+def test_a_quick_run_measures_whatever_has_a_bound_and_needs_no_etcd() -> None:
+    """A row without a bound can't fail."""
+    quick = {name for name, each in SCENARIOS.items() if each.quick}
+    assert quick == {name for name, each in SCENARIOS.items() if each.bound is not None and "etcd" not in name}
+    assert all(each.quick <= each.size for each in SCENARIOS.values())
+
+
+def given(monkeypatch: pytest.MonkeyPatch, **ratios: Sequence[float]) -> dict[str, Scenario]:
+    """Scenarios with a bound of 1.5 that find these ratios, one after the other and from the beginning again."""
+
+    def scenario(name: str) -> Scenario:
+        found = itertools.cycle(ratios[name])
+
+        def measure(_: int, __: int) -> Row:
+            return Row(name, next(found), 1.0, "us", 1.5)
+
+        return Scenario(name, 1.5, measure, size=10, rounds=1, quick=1)
+
+    scenarios = {name: scenario(name) for name in ratios}
+    monkeypatch.setattr("benchmarks.__main__.SCENARIOS", scenarios)
+    return scenarios
 
 
 def test_a_line_says_whether_the_bound_is_held() -> None:

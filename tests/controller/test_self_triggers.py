@@ -13,7 +13,7 @@ from headway.cache import Applied
 from headway.client import Acknowledged
 from headway.controller._own_writes import KEPT, RECONCILING, OwnWrites, Reconciling
 from headway.controller._request import Reason
-from headway.controller._self_triggers import FREE, SelfTriggers
+from headway.controller._self_triggers import FREE, MERGING, SelfTriggers
 from headway.resource import pb
 from tests.helpers.resources import ACCOUNT, Account, Team, at, key, stored
 from tests.helpers.staff import Staff
@@ -207,6 +207,77 @@ async def test_a_change_of_others_ends_the_rest_of_a_failing_key(autojump_clock:
         await trio.sleep(0.05)
         assert tries[count] - began < 0.01
         assert len(tries) >= count + FREE
+
+
+class Stating(Staff):
+    """A controller of eight workers that keeps a status of each team.
+
+    Attributes:
+        runs: when each reconcile began, and what it saw: the members, and what the status said of them before.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.runs: list[tuple[float, tuple[str, ...], str]] = []
+
+        @self.app.controller(manages=self.team, concurrency=8, **options)
+        async def stating(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            team = rt.resource(request)
+            assert team is not None
+            status = team.status.get("stating")
+            said = status.conditions[0].message if status is not None else ""
+            self.runs.append((trio.current_time(), tuple(team.data.members), said))
+            async with rt.conditions(team) as conditions:
+                conditions.set("Ready", True, ",".join(team.data.members))
+
+
+async def test_a_status_of_its_own_and_the_next_change_are_one_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """A hundred changes of a key, one each 10 ms, are a hundred reconciles and one for the last status."""
+    staff = Stating()
+    async with staff.open():
+        for number in range(100):
+            await staff.write_team("core", str(number))
+            await trio.sleep(0.01)
+            assert staff.runs[-1][1] == (str(number),), "the change was reconciled at once"
+        await staff.settle()
+    assert len(staff.runs) == 101
+    assert staff.runs[-1][1:] == (("99",), "99")
+    assert not staff.heard(events.SelfTriggered)
+
+
+async def test_a_status_of_its_own_is_seen_by_a_later_reconcile(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It is a change like any other (C6): the key is owed until then."""
+    staff = Stating()
+    async with staff.open() as engine:
+        await staff.write_team("core", "ada")
+        await trio.sleep(MERGING / 2)
+        assert [said for *_, said in staff.runs] == [""]
+        assert engine.controllers["stating"].status().not_done == ()
+        await staff.settle()
+        assert [said for *_, said in staff.runs] == ["", "ada"]
+        began = [at for at, *_ in staff.runs]
+        assert MERGING <= began[1] - began[0] < MERGING + 0.01
+
+
+async def test_a_controller_that_steps_by_its_own_status_comes_to_its_end(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """It is called after each step, also after those beyond the tenth."""
+    staff, steps = Staff(), list[int]()
+
+    @staff.app.controller(manages=staff.team, concurrency=8)
+    async def stepping(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        status = team.status.get("stepping")
+        step = int(status.conditions[0].message) if status is not None else 0
+        steps.append(step)
+        if step < 12:
+            async with rt.conditions(team) as conditions:
+                conditions.set("Ready", False, str(step + 1))
+
+    async with staff.open():
+        await staff.write_team("core")
+        await staff.settle()
+    assert steps == list(range(13))
 
 
 # --- what is remembered ------------------------------------------------------

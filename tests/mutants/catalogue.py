@@ -185,6 +185,20 @@ MUTANTS = (
         "        if rest is not None or True:\n            return False\n",
         "controller/test_self_triggers.py",
     ),
+    Mutant(
+        "a key that its own status has woken is forgotten",
+        "controller/_worker.py",
+        "self._queue.rest(key, rest.seconds)",
+        "self._queue.dropped(key) if rest.quiet else self._queue.rest(key, rest.seconds)",
+        "controller/test_self_triggers.py",
+    ),
+    Mutant(
+        "a key that its own status has woken runs at once",
+        "controller/_self_triggers.py",
+        "if attempt > 1 or any(write.what",
+        "if True or any(write.what",
+        "controller/test_self_triggers.py",
+    ),
     # --- shards ---
     Mutant(
         "a sharded controller is settled while a shard has unmapped deletions",

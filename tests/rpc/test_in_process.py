@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import socket
 import types
@@ -21,6 +22,7 @@ from grpclib.const import Cardinality, Handler, Status
 
 from headway.resource import pb
 from headway.rpc import InProcessChannel
+from headway.service._handlers import unary_handlers
 
 Serve = Callable[[Any], Awaitable[None]]
 
@@ -164,6 +166,26 @@ def test_an_unknown_method_is_unimplemented(path: str) -> None:
     ours = trio.run(in_process, path, Service(), reported)
     assert (ours.status, ours.message) == (Status.UNIMPLEMENTED, f"Method not found: {path}")
     assert reported == []
+
+
+async def test_what_is_wrapped_around_a_handler_is_called() -> None:
+    """Also around one that could answer without a stream, and by a wrapper that takes over its attributes."""
+
+    async def answer(request: pb.Type) -> pb.Type:
+        return pb.Type(group=request.kind)
+
+    bare = unary_handlers("test", unary=(answer, pb.Type, pb.Type))["/test/unary"].func
+    called: list[str] = []
+
+    @functools.wraps(bare)
+    async def wrapped(stream: Any) -> None:
+        called.append("wrapped")
+        await bare(stream)
+
+    for handler in (bare, wrapped):
+        reply = await InProcessChannel(Service(unary=handler)).unary("/test/unary", REQUEST, pb.Type)
+        assert reply.group == "Request"
+    assert called == ["wrapped"]
 
 
 async def test_nothing_is_copied() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,11 +14,16 @@ from h2.events import Event, ResponseReceived, TrailersReceived
 from h2.settings import SettingCodes
 
 from headway import rpc
-from headway.resource import encode, field, message
-from headway.rpc import Limits, Services
+from headway.client import Client
+from headway.resource import encode, field, message, pb
+from headway.rpc import InProcessChannel, Limits, Services
+from headway.rpc._services import RequestCodec
+from headway.service import _list_reply
 from tests.rpc.hostile_bytes import REQUEST
+from tests.rpc.rpc_kit import ECHO, THING, Text, app, served
 from tests.rpc.test_limits import tcp
 
+LIST = "/headway.resource.v1.ResourceService/List"
 GIVE = "/test.Replies/Give"
 PATIENCE = 20.0
 KIB = 1 << 10
@@ -128,3 +134,37 @@ async def test_a_reply_that_is_read_is_held_no_longer(size: int) -> None:
         with trio.fail_after(PATIENCE):
             while server._replies.taken:
                 await trio.lowlevel.checkpoint()
+
+
+async def test_a_large_reply_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that does not fit into a frame with its headers, and a list that is encoded in pieces."""
+    by_codec: list[str] = []
+    in_pieces: list[str] = []
+
+    class Counted(RequestCodec):
+        @staticmethod
+        def encode(message: Any) -> bytes:
+            by_codec.append(type(message).__name__)
+            return encode(message)
+
+    def piece(message: Any) -> bytes:
+        in_pieces.append(type(message).__name__)
+        return encode(message)
+
+    every = pb.ListRequest(type=THING.name.message(), tenancy=pb.Tenancy(partition="*", namespace="*"))
+    monkeypatch.setattr(_list_reply, "encode", piece)
+    async with served() as it, rpc.open_channel(it.where) as channel:
+        it.services.codec = Counted()
+        assert len((await channel.unary(ECHO, Text(text="x" * 500_000), Text)).text) == 500_000
+        assert by_codec == ["Text"]
+        local = Client(InProcessChannel(it.services), app.registry)
+        for number in range(_list_reply.TURN + 1):
+            await local.write(THING.new(f"n{number}", Text(text="x" * 400)))
+            if number == 99:
+                some = await channel.unary(LIST, every, pb.ListResponse)
+        assert len(some.resources) == 100
+        assert by_codec == ["Text", "ListResponse"]
+        everything = await channel.unary(LIST, every, pb.ListResponse)
+        assert len(everything.resources) == _list_reply.TURN + 1
+        assert by_codec == ["Text", "ListResponse"]
+        assert Counter(in_pieces) == {"Resource": _list_reply.TURN + 1, "ListResponse": 1}

@@ -167,6 +167,45 @@ def test_a_resource_is_encoded_once_for_all_watchers() -> None:
     assert encodings.of(resource) is not first
 
 
+def test_a_scan_of_more_than_the_cache_holds_evicts_nothing() -> None:
+    """It comes by in the same order again: what made room for it would be encoded anew each time."""
+    encodings = ResourceEncodings(size=4000)
+    told = pb.Resource(version="told")
+    first = encodings.of(told)
+    stored = [pb.Resource(version=f"{number:0100}") for number in range(40)]
+    for _ in range(3):
+        before = encodings.encoded
+        assert [decode(pb.Resource, encodings.of_scanned(each)) for each in stored] == stored
+        assert encodings.held <= 2 * 4000 + 600
+    assert encodings.encoded - before < 30
+    assert encodings.of(told) is first
+
+
+def test_a_scan_that_nobody_repeats_makes_room_for_the_next() -> None:
+    """What is gone from the store, or isn't read any more, doesn't fill the cache for ever."""
+    encodings = ResourceEncodings(size=4000)
+    gone = [pb.Resource(version=f"{number:0100}") for number in range(20)]
+    for each in gone:
+        encodings.of_scanned(each)
+    stored = [pb.Resource(version=f"{number:0100}") for number in range(15)]
+    for _ in range(30):
+        for each in stored:
+            encodings.of_scanned(each)
+    before = encodings.encoded
+    for each in stored:
+        encodings.of_scanned(each)
+    assert encodings.encoded == before
+
+
+def test_a_change_that_a_snapshot_shows_is_encoded_once() -> None:
+    """Whichever comes first."""
+    encodings = ResourceEncodings()
+    changed, there = pb.Resource(version="1"), pb.Resource(version="2")
+    assert encodings.of(changed) is encodings.of_scanned(changed)
+    assert encodings.of_scanned(there) is encodings.of(there)
+    assert encodings.encoded == 2
+
+
 @given(st.lists(st.binary(max_size=40), max_size=20), st.data())
 def test_messages_are_cut_from_any_pieces(messages: list[bytes], data: st.DataObject) -> None:
     """Every body once, in order."""

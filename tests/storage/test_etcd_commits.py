@@ -1,5 +1,7 @@
 """Commits to etcd that fail, are too large, or race; and fences and leases in etcd, on a fake one."""
 
+from pathlib import Path
+
 import pytest
 import trio
 from grpclib import GRPCError
@@ -19,6 +21,7 @@ from headway.storage import (
 )
 from headway.storage._etcd import _snapshot
 from headway.testing._conformance_tools import names, put, putting, refused, removing, stored, thing, uid_of
+from tests.helpers.etcd_server import need_etcd, single_member
 from tests.storage.etcd_kit import failing, is_write, lagging, primed, rigged
 
 
@@ -298,3 +301,48 @@ async def test_a_closed_store_says_so_to_all_who_wait() -> None:
 async def _forever(call: object) -> None:
     while True:
         await call()  # type: ignore[operator]
+
+
+async def test_a_commit_of_too_many_operations_is_not_sent() -> None:
+    """etcd takes 128 in a transaction: the head's is one of them. Nothing is written, and the error says what to do."""
+    sent: list[TxnRequest] = []
+    async with rigged() as rig:
+        rig.fake.on_txn = sent.append
+        many = [putting(thing(f"n{number:03}")) for number in range(128)]
+        raised = await refused(InvalidArgument, rig.store.commit(many), "a commit of 128 resources")
+        assert "needs 129 operations" in str(raised)
+        assert "takes 128 in one transaction" in str(raised)
+        assert "max_txn_ops=129" in str(raised)
+        # An owner's index takes an operation, too.
+        owned = [putting(thing(f"n{number:03}", owner_uid="o")) for number in range(64)]
+        await refused(InvalidArgument, rig.store.commit(owned), "a commit of 64 owned resources")
+        # What is compared counts by itself.
+        compared = [RequireOwnsNothing(f"owner-{number}") for number in range(128)]
+        await refused(InvalidArgument, rig.store.commit([*compared, putting(thing("a"))]), "128 comparisons")
+        assert not sent
+        await rig.store.commit(many[1:])
+        await rig.store.commit(owned[:1])
+        assert len(sent) == 2
+        assert len(await names(rig.store)) == 128
+
+
+async def test_a_larger_limit_stands_in_the_url() -> None:
+    """For members that were started with a higher --max-txn-ops."""
+    async with rigged() as rig, EtcdBackend(f"{rig.url}?max_txn_ops=129") as larger:
+        await larger.commit([putting(thing(f"n{number:03}")) for number in range(128)])
+        more = [putting(thing(f"m{number:03}")) for number in range(129)]
+        await refused(InvalidArgument, larger.commit(more), "a commit of 129 resources")
+
+
+async def test_operations_are_counted_as_a_real_etcd_counts_them(tmp_path: Path) -> None:
+    """So that what is sent is taken, and nothing is refused that would be."""
+    with single_member(need_etcd(), tmp_path) as member, trio.fail_after(40):
+        url = f"etcd://{member.endpoint}/counted"
+        async with EtcdBackend(url) as store, EtcdBackend(f"{url}?max_txn_ops=1000") as beyond:
+            many = [putting(thing(f"n{number:03}")) for number in range(128)]
+            raised = await refused(InvalidArgument, beyond.commit(many), "what etcd refuses")
+            assert "max_txn_ops" in str(raised)
+            await refused(InvalidArgument, store.commit(many), "a commit of 128 resources")
+            await store.commit(many[1:])
+            owned = [putting(thing(f"o{number:03}", owner_uid="o")) for number in range(63)]
+            await store.commit(owned)

@@ -4,6 +4,9 @@ A reconcile that writes something which maps back to its own key is called again
 be until it goes on for ever. A reconcile whose every reason is a write of the same key's reconcile before it counts;
 from `FREE` such ones in a row on, the key rests before each next one, longer each time. It stays owed while it rests.
 Any other reason ends that at once, and so does a reconcile that writes nothing.
+
+A key whose every reason is a status that its own reconcile has written rests from the first time on, for `MERGING`
+seconds: a change that comes meanwhile makes one reconcile of the two. The key stays owed, so that no change is lost.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from headway.resource import Key
 FREE = 10
 """How many reconciles in a row a key may cause itself before it rests."""
 FIRST, LONGEST = 0.1, 60.0
+MERGING = 0.05
+"""For how long, in seconds, a key that only its own status has woken waits for another change."""
 
 _NEUTRAL = frozenset({"retry", "requeue"})
 
@@ -25,13 +30,13 @@ _NEUTRAL = frozenset({"retry", "requeue"})
 class Rest(NamedTuple):
     """A key is to rest: for ``seconds``, before its ``runs``-th reconcile in a row that these writes caused.
 
-    ``again``: it rested already, and another write of its own has woken it.
+    ``quiet``: nobody is told. It rested already, and another write of its own has woken it, or its rest is usual.
     """
 
     seconds: float
     runs: int
     writes: tuple[OwnWrite, ...]
-    again: bool
+    quiet: bool
 
 
 class _Loop:
@@ -82,7 +87,10 @@ class SelfTriggers:
             return Rest(left, loop.count, tuple(writes), True)
         loop.count += 1
         if loop.count <= FREE:
-            return None
+            if attempt > 1 or any(write.what != "status" for write in writes):
+                return None
+            loop.due = now + MERGING
+            return Rest(MERGING, loop.count, tuple(writes), True)
         # The power is bounded: what is above it is far above the longest rest.
         seconds = min(FIRST * 2.0 ** min(loop.count - FREE - 1, 20), LONGEST)
         loop.due = now + seconds

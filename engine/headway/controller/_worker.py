@@ -185,7 +185,7 @@ class Worker:
         if rest is None:
             return False
         self._queue.rest(key, rest.seconds)
-        if not rest.again:
+        if not rest.quiet:
             id = ResourceId(self._type, key[2], key[0], key[1])
             self._report(SelfTriggered(self._definition.name, id, rest.writes, rest.runs, rest.seconds))
             writes = ", ".join(map(str, rest.writes))

@@ -20,6 +20,7 @@ from headway.rpc._errors import NotHttp2 as NotHttp2
 from headway.rpc._errors import NotServed as NotServed
 from headway.rpc._errors import TooLarge as TooLarge
 from headway.rpc._fault import HandlerFault as HandlerFault
+from headway.rpc._in_process import ANSWER as ANSWER
 from headway.rpc._in_process import InProcessChannel as InProcessChannel
 from headway.rpc._limits import Limits as Limits
 from headway.rpc._limits import Rate as Rate

@@ -22,6 +22,12 @@ from grpclib.const import Handler, Status
 from headway.rpc._channel import Metadata
 from headway.rpc._fault import HandlerFault
 
+ANSWER = "answer"
+"""The attribute of a handler of one question and one answer: the handler itself, and the function that answers.
+
+What is wrapped around such a handler may have the attribute, too, but isn't the handler that it names.
+"""
+
 Reply = TypeVar("Reply")
 Reporter = Callable[[str, BaseException], None]
 
@@ -46,24 +52,29 @@ class InProcessChannel:
         self._handlers: dict[str, Handler] = {}
         for service in services:
             self._handlers.update(service.__mapping__())
+        self._answers = {path: answer for path, handler in self._handlers.items() if (answer := _answer_of(handler))}
         self._report = report
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
     ) -> Reply:
         """Call a unary method. Raises GRPCError with the status and message that the wire would carry."""
-        stream = _UnaryStream(request, metadata or {})
         try:
-            await self._handler(path)(stream)
-            if not isinstance(stream.reply, reply_type):
-                raise TypeError(f"{path} sent {stream.reply!r}, not a {reply_type.__name__}")
+            if path in self._answers:
+                reply = await self._answers[path](request)
+            else:
+                stream = _UnaryStream(request, metadata or {})
+                await self._handler(path)(stream)
+                reply = stream.reply
+            if not isinstance(reply, reply_type):
+                raise TypeError(f"{path} sent {reply!r}, not a {reply_type.__name__}")
         except grpclib.GRPCError as error:
             if isinstance(error, HandlerFault):
                 self._report(path, error.cause)
             raise
         except Exception as error:
             raise self._unexpected(path, error) from error
-        return stream.reply
+        return reply
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
@@ -86,6 +97,12 @@ class InProcessChannel:
     def _unexpected(self, path: str, error: Exception) -> grpclib.GRPCError:
         self._report(path, error)
         return grpclib.GRPCError(Status.UNKNOWN, _UNEXPECTED)
+
+
+def _answer_of(handler: Handler) -> Callable[[object], Awaitable[object]] | None:
+    """What answers without a stream, if anything does."""
+    named, answer = getattr(handler.func, ANSWER, (None, None))
+    return answer if named is handler.func else None
 
 
 class _UnaryStream:

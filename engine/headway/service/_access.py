@@ -161,7 +161,7 @@ class Access:
         """What a write's reply may hold: all of what is stored now, or, for who may not read it, which state it is in
         (its id, version and generation) and what is the writer's ``own``.
         """
-        if self.shows(stored):
+        if not self.restricted or self.shows(stored):
             return stored
         return pb.Resource(
             id=stored.id,

@@ -27,8 +27,10 @@ def fence_of(message: pb.Fence | None) -> Fence | None:
 
 def check_store(backend: Backend, store_id: str) -> None:
     """Refuse a write whose writer looks at another store, such as the one that this one was restored from."""
+    if not store_id:
+        return
     check_text("store_id", store_id)
-    if store_id and store_id != (here := backend.position.store_id):
+    if store_id != (here := backend.position.store_id):
         raise precondition(f"store_id: the write is for store {store_id}, and this is {here}; read again from this one")
 
 

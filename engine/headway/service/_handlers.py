@@ -7,6 +7,8 @@ from typing import Any
 
 from grpclib.const import Cardinality, Handler
 
+from headway.rpc import ANSWER
+
 Method = tuple[Callable[[Any], Awaitable[Any]], type[Any], type[Any]]
 """What answers, and the messages that it takes and gives."""
 
@@ -23,4 +25,6 @@ def _unary(answer: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable
     async def serve(stream: Any) -> None:
         await stream.send_message(await answer(await stream.recv_message()))
 
+    # For a channel in the process, which needs no stream between question and answer.
+    setattr(serve, ANSWER, (serve, answer))
     return serve

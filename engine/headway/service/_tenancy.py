@@ -21,15 +21,22 @@ class Units(NamedTuple):
     required: tuple[Require, ...]
 
 
-_NO_UNITS = Units("", ())
+NO_UNITS = Units("", ())
+"""Those of a key that is in no other than the default ones."""
+
 _ALWAYS = ("", DEFAULT_UNIT)
+
+
+def needs_units(key: Key) -> bool:
+    """Return True if a key is in a unit that is there only if it is stored; ``default`` always is."""
+    return key[0] not in _ALWAYS or key[1] not in _ALWAYS
 
 
 async def check_units(read: Read, key: Key) -> Units:
     """The stored units of a key. Refuses a key in a unit that isn't there; ``default`` always is."""
+    if not needs_units(key):
+        return NO_UNITS
     partition, namespace, _ = key
-    if partition in _ALWAYS and namespace in _ALWAYS:
-        return _NO_UNITS
     asked: list[tuple[Kind, Key]] = []
     if partition not in _ALWAYS:
         asked.append((PARTITION.kind, ("", "", partition)))

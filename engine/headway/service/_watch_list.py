@@ -65,15 +65,16 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
         upcoming = watch.next if directly else next_told
         if interval:
             upcoming = SpacedBookmarks(next_told, interval).next
+        snapshot_only, send_message = request.snapshot_only, stream.send_message
         try:
             while True:
                 item = await upcoming()
                 if not directly or is_of_version(item, version):
-                    await stream.send_message(item)
+                    await send_message(item)
                 else:
                     for each in told(item):
-                        await stream.send_message(each)
-                if request.snapshot_only and isinstance(item, EndOfSnapshot):
+                        await send_message(each)
+                if snapshot_only and isinstance(item, EndOfSnapshot):
                     break
         finally:
             watch.close()

@@ -37,54 +37,98 @@ _SHORT = 0x80
 class ResourceEncodings:
     """The bytes of resources that were sent lately, so that each is encoded once however many watchers it goes to.
 
-    By identity: a stored resource is never written to. Holds at most twice ``size`` bytes, in two generations, of
-    which the older one is dropped when the younger is full.
+    They are found by identity: a stored resource is never written to. At most twice ``size`` bytes are held, a
+    quarter of them for changes and the rest for snapshots:
+
+    - Changes are in two generations, of which the older one is dropped when the younger is full.
+    - Snapshots fill their part and evict nothing then. A scan of more than fits comes by again in the same order, so
+      that a cache which made room would have evicted each resource just before it is asked for. What is held is
+      dropped together, once nobody asks for it any more.
 
     Attributes:
         encoded: how many resources have been encoded.
     """
 
-    __slots__ = ("_old", "_size", "_used", "_young", "encoded")
+    __slots__ = ("_found", "_generation", "_old", "_refused", "_room", "_scanned", "_used", "_young", "encoded")
 
     def __init__(self, size: int = 16 << 20) -> None:
         self.encoded = 0
-        self._size = size
-        self._used = 0
+        self._generation = size // 4
+        self._room = 2 * size - 2 * self._generation
+        # Bytes of the younger generation of changes, and those of snapshots.
+        self._used = [0, 0]
         # Invariant: an entry holds its resource, so that its identity can't become another one's.
         self._young: dict[int, tuple[pb.Resource, bytes]] = {}
         self._old: dict[int, tuple[pb.Resource, bytes]] = {}
+        self._scanned: dict[int, tuple[pb.Resource, bytes]] = {}
+        # How many of a snapshot's resources were found, and how many had no room, since the last look at both.
+        self._found = 0
+        self._refused = 0
 
     @property
     def held(self) -> int:
         """About how many bytes it takes."""
-        return sum(len(entry[1]) + _ENTRY for half in (self._young, self._old) for entry in half.values())
+        return sum(
+            len(entry[1]) + _ENTRY for part in (self._young, self._old, self._scanned) for entry in part.values()
+        )
 
     def of(self, resource: pb.Resource) -> bytes:
-        """The resource in protobuf's format."""
+        """Return a changed resource in protobuf's format."""
         identity = id(resource)
         entry = self._young.get(identity)
         if entry is not None:
             return entry[1]
-        entry = self._old.get(identity)
+        entry = self._old.get(identity) or self._scanned.get(identity)
         if entry is None:
             entry = (resource, encode(resource))
             self.encoded += 1
         self._young[identity] = entry
-        self._used += len(entry[1]) + _ENTRY
-        if self._used > self._size:
-            self._old, self._young, self._used = self._young, {}, 0
+        self._used[0] += len(entry[1]) + _ENTRY
+        if self._used[0] > self._generation:
+            self._old, self._young, self._used[0] = self._young, {}, 0
         return entry[1]
+
+    def of_scanned(self, resource: pb.Resource) -> bytes:
+        """Return a resource of a snapshot in protobuf's format."""
+        identity = id(resource)
+        entry = self._scanned.get(identity)
+        if entry is not None:
+            self._found += 1
+            return entry[1]
+        entry = self._young.get(identity) or self._old.get(identity)
+        if entry is not None:
+            return entry[1]
+        body = encode(resource)
+        self.encoded += 1
+        used = self._used[1] + len(body) + _ENTRY
+        if used <= self._room:
+            self._scanned[identity] = (resource, body)
+            self._used[1] = used
+        else:
+            self._refused += 1
+            if self._refused > _SCANS * len(self._scanned):
+                self._look()
+        return body
+
+    def _look(self) -> None:
+        """Drop what snapshots had encoded if nobody asks for it: the resources are gone, or another type is read."""
+        if self._found < len(self._scanned):
+            self._scanned, self._used[1] = {}, 0
+        self._found = self._refused = 0
 
 
 # What an entry takes beside its bytes: the tuple, two numbers, its place in the dict.
 _ENTRY = 200
+# How many resources without room, for each one that is held, are a reason to look whether that one is asked for.
+_SCANS = 8
 
 
 class WatchEncoder:
     """StreamItems as framed WatchEvents, in pieces of whole ones. One for all streams of a process."""
 
     def __init__(self, encodings: ResourceEncodings | None = None) -> None:
-        self._of = (encodings or ResourceEncodings()).of
+        encodings = encodings or ResourceEncodings()
+        self._of, self._of_scanned = encodings.of, encodings.of_scanned
 
     def __call__(self, item: StreamItem) -> Iterable[bytes]:
         """The item's events, one framed message each, about PIECE bytes at a time."""
@@ -95,7 +139,7 @@ class WatchEncoder:
         return (framed(encode(_mark(item))),)
 
     def _there(self, resource: pb.Resource) -> bytes:
-        body = self._of(resource)
+        body = self._of_scanned(resource)
         return _head(_UPSERT, len(body), 0) + body
 
     def _change(self, change: Change) -> bytes:

@@ -28,7 +28,7 @@ from headway.service._generation import generation_after
 from headway.service._marks import check_marks
 from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal
 from headway.service._retry import attempt
-from headway.service._tenancy import Units, check_staying, check_units
+from headway.service._tenancy import NO_UNITS, Units, check_staying, check_units, needs_units
 from headway.storage import Backend, Operation, Put, Read, Require, StorageError, believed_read, read_for_commit
 
 
@@ -46,11 +46,12 @@ async def write(
     # To those who may not read it would tell whether the name is taken.
     recreates = recreates and access.may_read(named)
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
+    elsewhere = needs_units(key)
     as_stored: Read = functools.partial(read_for_commit, backend)
 
     async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
-        units = await check_units(read, key)
+        units = await check_units(read, key) if elsewhere else NO_UNITS
         stored, _ = await read(type.kind, key)
         if not may_mark:
             access.check_marking(named, stored)

@@ -160,6 +160,18 @@ class CommitLog:
         Afterwards ``cursor.revision`` is the head, or a mark, or that of the last change taken when there is more.
         """
         log = cursor.log
+        newest = log.newest
+        if (
+            newest is not None
+            and log.newest_from == cursor.index
+            and newest.changes[0].revision > cursor.revision
+            and len(newest.changes) <= limit
+            and not (self.marks and self.marks[-1] > cursor.revision)
+        ):
+            # Most watchers stand where another one has just taken everything.
+            cursor.index += len(newest.changes)
+            cursor.revision = self.head
+            return newest
         changes = log.changes
         first, end = cursor.index - log.start, len(changes)
         if first < log.dropped:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+import outcome
 import trio
 
 from headway.errors import HeadwayError
@@ -57,6 +58,24 @@ class CutSnapshot:
         return chunk
 
 
+class _Woken(outcome.Outcome[None]):
+    """What a beat wakes a task with. Trio's own values are made for each waking and used up by it."""
+
+    def unwrap(self) -> None:
+        """Return nothing, however often."""
+
+    def send(self, gen: Any) -> Any:
+        """See `outcome.Outcome.send`."""
+        return gen.send(None)
+
+    async def asend(self, agen: Any) -> Any:
+        """See `outcome.Outcome.asend`."""
+        return await agen.asend(None)
+
+
+_WOKEN = _Woken()
+
+
 class Pulse:
     """Wakes everybody who waits, and whoever waits later only at the next beat.
 
@@ -76,25 +95,34 @@ class Pulse:
             waiting, self._waiting = self._waiting, {}
             for task in waiting:
                 if task.custom_sleep_data is self:
-                    trio.lowlevel.reschedule(task)
+                    trio.lowlevel.reschedule(task, _WOKEN)
 
     def stop(self, why: Callable[[], HeadwayError]) -> None:
         """Make whoever waits, now or later, raise what ``why`` makes: no beat will come any more."""
         self._broken = self._broken or why
         self.beat()
 
-    @trio.lowlevel.enable_ki_protection
-    async def wait(self) -> None:
-        """Wait for the next beat."""
+    def enter(self) -> trio.lowlevel.Task:
+        """Let the next beat wake the current task, which is to sleep at once, and to `leave` if that fails."""
         if self._broken is not None:
             raise self._broken()
         task = trio.lowlevel.current_task()
         self._waiting[task] = None
         task.custom_sleep_data = self
+        return task
+
+    def leave(self, task: trio.lowlevel.Task) -> None:
+        """Forget a task that something else has woken."""
+        self._waiting.pop(task, None)
+
+    @trio.lowlevel.enable_ki_protection
+    async def wait(self) -> None:
+        """Wait for the next beat."""
+        task = self.enter()
         try:
             await trio.lowlevel.wait_task_rescheduled(_leave)
         except BaseException:
-            self._waiting.pop(task, None)
+            self.leave(task)
             raise
 
 
@@ -125,6 +153,7 @@ class LogWatch:
         self._snapshot = snapshot
         self._opened = False
 
+    @trio.lowlevel.enable_ki_protection
     async def next(self) -> StreamItem:
         """See `Watch.next`."""
         # Every checkpoint stands before anything is taken, so that a cancelled call has taken nothing.
@@ -137,7 +166,13 @@ class LogWatch:
             if self._log.head > cursor.revision or cursor.revision > self._told:
                 await trio.lowlevel.checkpoint()
             else:
-                await self._pulse.wait()
+                # As `Pulse.wait` does it, without a coroutine more for each event of each watcher.
+                task = self._pulse.enter()
+                try:
+                    await trio.lowlevel.wait_task_rescheduled(_leave)
+                except BaseException:
+                    self._pulse.leave(task)
+                    raise
             item = self._take()
             if item is not None:
                 return item

@@ -3,8 +3,8 @@
 Options of the query: ``tls=1`` (believing the system's authorities), ``ca=PATH`` (believing these instead),
 ``certificate=PATH`` and ``key=PATH`` (to show), ``server_name=NAME`` (in the members' certificates, if it isn't the
 host), ``password_file=PATH``, which keeps the password out of the url, ``insecure=1``, by which the password is sent to
-other hosts over plain TCP, and ``max_changes`` and ``max_age`` as `EtcdBackend` takes them. Any of the first five means
-TLS.
+other hosts over plain TCP, and ``max_changes``, ``max_age`` and ``max_txn_ops`` as `EtcdBackend` takes them. Any of the
+first five means TLS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Number = TypeVar("Number", int, float)
 
 FORM = "etcd://host:port,host:port/prefix, like etcd://10.0.0.1:2379,10.0.0.2:2379/staff"
 _TLS = frozenset(("ca", "certificate", "key", "server_name"))
-_OPTIONS = ("tls", "ca", "certificate", "key", "server_name", "password_file", "insecure", "max_changes", "max_age")
+_NUMBERS = ("max_changes", "max_age", "max_txn_ops")
+_OPTIONS = ("tls", "ca", "certificate", "key", "server_name", "password_file", "insecure", *_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class EtcdAddress:
         ca, certificate, key, server_name: as `headway.rpc.client_tls` and `open_channel` take them.
         user: to authenticate as; empty: nobody.
         insecure: whether the password may be sent to other hosts over plain TCP.
-        max_changes, max_age: as `EtcdBackend` takes them.
+        max_changes, max_age, max_txn_ops: as `EtcdBackend` takes them.
     """
 
     endpoints: tuple[Address, ...]
@@ -53,6 +54,7 @@ class EtcdAddress:
     insecure: bool = False
     max_changes: int | None = None
     max_age: float | None = None
+    max_txn_ops: int | None = None
 
     def __str__(self) -> str:
         return f"etcd://{','.join(map(str, self.endpoints))}{self.prefix}"
@@ -96,6 +98,7 @@ def etcd_address(url: str) -> EtcdAddress:
         insecure=options.get("insecure") == "1",
         max_changes=_number(url, options, "max_changes", int),
         max_age=_number(url, options, "max_age", float),
+        max_txn_ops=_number(url, options, "max_txn_ops", int),
     )
 
 

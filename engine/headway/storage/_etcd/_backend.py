@@ -37,6 +37,8 @@ from headway.storage._tables_read import list_owned, list_within
 from headway.storage._tail import CutSnapshot, LogWatch
 
 MAX_CHANGES, MAX_AGE = 100_000, 3600.0
+MAX_TXN_OPS = 128
+"""What etcd's own ``--max-txn-ops`` is unless it is given."""
 
 
 class EtcdBackend:
@@ -52,6 +54,8 @@ class EtcdBackend:
             100,000 unless either does. An opening reads the last 20,000 transactions of before it, as far as etcd
             hasn't been compacted.
         max_age: for how many seconds, likewise; 3600.
+        max_txn_ops: what the members' ``--max-txn-ops`` is, likewise; 128, as it is by default. A commit that needs
+            more operations is refused before it is sent.
 
     Attributes:
         shared: see `Shared`.
@@ -68,12 +72,14 @@ class EtcdBackend:
         tls: ssl.SSLContext | None = None,
         max_changes: int | None = None,
         max_age: float | None = None,
+        max_txn_ops: int | None = None,
     ) -> None:
         address = etcd_address(url) if isinstance(url, str) else url
         self._address = address
         self._tls = tls
         self._max_changes = max_changes or address.max_changes or MAX_CHANGES
         self._max_age = max_age or address.max_age or MAX_AGE
+        self._max_txn_ops = max_txn_ops or address.max_txn_ops or MAX_TXN_OPS
         self._counts: Counter[str] = Counter()
         # Set while the store is open.
         self._opening: AbstractAsyncContextManager[Opened] | None = None
@@ -87,7 +93,9 @@ class EtcdBackend:
     async def __aenter__(self) -> Self:
         if self._opening is not None:
             raise StoreUnusable(f"the store at {self._address} is open already, by this very object")
-        self._opening = _opened(self._address, self._tls, self._counts, self._max_changes, self._max_age)
+        self._opening = _opened(
+            self._address, self._tls, self._counts, self._max_changes, self._max_age, self._max_txn_ops
+        )
         try:
             self._opened = await self._opening.__aenter__()
         except BaseException:
@@ -225,7 +233,12 @@ class EtcdBackend:
 
 @asynccontextmanager
 async def _opened(
-    address: EtcdAddress, tls: ssl.SSLContext | None, counts: Counter[str], max_changes: int, max_age: float
+    address: EtcdAddress,
+    tls: ssl.SSLContext | None,
+    counts: Counter[str],
+    max_changes: int,
+    max_age: float,
+    max_txn_ops: int,
 ) -> AsyncIterator[Opened]:
     layout = Layout(address.prefix)
     try:
@@ -233,7 +246,7 @@ async def _opened(
             follower = Follower(client, layout, counts, max_changes=max_changes, max_age=max_age)
             await begin_incarnation(client, layout)
             mirror, revision = await follower.begin()
-            opened = Opened(nursery, client, layout, mirror, counts, follower.suspect)
+            opened = Opened(nursery, client, layout, mirror, counts, follower.suspect, max_txn_ops)
             nursery.start_soon(follower.run, opened, revision + 1, name="etcd: follow the store")
             try:
                 yield opened

@@ -71,8 +71,8 @@ def failure(error: GRPCError, where: str, *, writes: bool) -> HeadwayError:
         )
     if _TOO_MANY_OPERATIONS in text:
         return InvalidArgument(
-            f"the commit has more operations than etcd at {where} takes in one transaction (its --max-txn-ops, 128 by "
-            "default). Nothing was written"
+            f"the commit has more operations than etcd at {where} takes in one transaction. Nothing was written. The "
+            "store's url must have a max_txn_ops of at most etcd's --max-txn-ops, which is 128 by default"
         )
     if error.status is Status.OUT_OF_RANGE and _COMPACTED in text:
         return HistoryGone(f"etcd at {where} doesn't have that any more: {text}")
@@ -83,6 +83,15 @@ def failure(error: GRPCError, where: str, *, writes: bool) -> HeadwayError:
     if error.status is Status.UNIMPLEMENTED:
         return StoreUnusable(f"what answers at {where} is no etcd that speaks its v3 API: {text}")
     return Unavailable(f"etcd at {where} could not be asked: {text}")
+
+
+def too_many_operations(needed: int, most: int, where: str) -> InvalidArgument:
+    """Return the refusal of a commit that was not sent."""
+    return InvalidArgument(
+        f"the commit needs {needed} operations, and etcd at {where} takes {most} in one transaction. Nothing was sent. "
+        f"Make several commits of it, or start etcd with --max-txn-ops={needed} or more and say "
+        f"max_txn_ops={needed} in the store's url. A resource needs one operation, with an owner two"
+    )
 
 
 class Unreadable(StoreUnusable):

@@ -14,6 +14,7 @@ from headway.errors import HeadwayError, StoreUnusable, Unavailable
 from headway.resource import Position
 from headway.storage._etcd._client import CALL_TIMEOUT, EtcdClient
 from headway.storage._etcd._confirming import Confirmations
+from headway.storage._etcd._failures import too_many_operations
 from headway.storage._etcd._layout import Layout
 from headway.storage._etcd._mirror import Mirror
 from headway.storage._etcd._records import etcd_revision, revision_of
@@ -59,6 +60,7 @@ class Opened:
         mirror: Mirror,
         counts: Counter[str],
         suspect: Callable[[str], None],
+        max_txn_ops: int,
     ) -> None:
         self.client = client
         self.layout = layout
@@ -70,6 +72,7 @@ class Opened:
         self.kept: dict[str, Kept] = {}
         self.failing = False
         self._suspect = suspect
+        self._max_txn_ops = max_txn_ops
         self._confirmations = Confirmations(nursery, self._catch_up)
         self._together = Together(self._write)
         # Invariant: no revision of this history above this one and the mirror's has been shown to anybody.
@@ -133,8 +136,11 @@ class Opened:
     async def submit(self, draft: Draft) -> Made | None:
         """Make a commit; None when something that it compares doesn't hold, and nothing was done.
 
-        Not to be cancelled: call it where cancellation is shielded from.
+        Not to be cancelled: call it where cancellation is shielded from. Raises InvalidArgument for a commit that etcd
+        would refuse for its number of operations. It is never split: the parts would not be one commit.
         """
+        if draft.needs > self._max_txn_ops:
+            raise too_many_operations(draft.needs, self._max_txn_ops, self.client.where)
         return await self._together.submit(draft)
 
     async def _write(self, drafts: Sequence[Draft]) -> TxnResponse:

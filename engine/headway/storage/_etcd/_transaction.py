@@ -88,6 +88,12 @@ class Draft:
         """How many it has."""
         return len(self._written)
 
+    @property
+    def needs(self) -> int:
+        """The operations of a transaction of its own, as etcd counts them: what it writes, or what it compares."""
+        written = len(self._written) + len(self._read) + 1  # the head's
+        return max(written, len(self.believed) + len(self._empty))
+
     def write(self, *written: RequestOp) -> None:
         """Write this, which a watch hears of, and which others may compare."""
         self.alone = True
