@@ -11,7 +11,11 @@ GO_TOOLS := .venv/go/h2spec
 GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
 
-.PHONY: help setup run test test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
+# The tests start many processes. Without bytecode each of them compiles all of Headway, and each of pytest's workers
+# rewrites every test again: half of the time of a run.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup run test wide test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +35,12 @@ run: .venv/ready ## the main job: keep a fleet of real processes as declared (FO
 
 test: .venv/ready any-etcd any-go ## the tests, in under five minutes
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not deep'
+
+# Chance by a seed: the default run has the same examples each time.
+wide: .venv/ready any-etcd any-go ## the same with more: every store by every way, larger numbers, other examples (SEED=2)
+	$(BIN)/pytest -n 3 --dist worksteal -m wide --timeout 300 -o faulthandler_timeout=0
+	HYPOTHESIS_PROFILE=wide $(BIN)/pytest -n 3 --dist worksteal -m 'hypothesis and not deep' \
+	  --timeout 400 -o faulthandler_timeout=0 --hypothesis-seed=$(or $(SEED),1)
 
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
