@@ -15,7 +15,7 @@ GO_CLIENT := .venv/go/resource-client
 # rewrites every test again: half of the time of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test wide test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
+.PHONY: help setup run test wide ends pythons test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,24 @@ lint: .venv/ready ## style, format and the order of the rooms
 
 type: .venv/ready ## mypy, strict
 	$(BIN)/mypy
+
+# pip installs the newest that pyproject.toml allows; this is the other end.
+OLDEST = $(shell sed -nE 's/^ *"(grpclib|h2)>=([0-9.]+),.*/\1==\2/p' pyproject.toml)
+ends: .venv/ready ## the tests of the network with the oldest grpclib and h2 that are allowed
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/oldest $(OLDEST)
+	PYTHONPATH=$(CURDIR)/.venv/oldest $(BIN)/pytest -n 3 --dist worksteal -m 'not deep' tests/rpc tests/test_private_names.py
+
+# The tests of what builds on Python's own private names, and of what its versions do in other ways.
+PYTHONS ?= $(firstword $(foreach minor,14 13 12,$(shell command -v python3.$(minor))))
+pythons: ## the same with other Pythons, the newest that is found (PYTHONS="python3.12 /opt/python3.13")
+	@[ -n '$(PYTHONS)' ] || echo 'no newer Python: name one by PYTHONS=…'
+	@for python in $(PYTHONS); do \
+	  where=.venv/$$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])') && echo "$$where" && \
+	  { [ -d $$where ] || $$python -m venv $$where; } && \
+	  $$where/bin/pip install --quiet --disable-pip-version-check --editable . --group dev && \
+	  $$where/bin/pytest -n 3 --dist worksteal -m 'not deep' -p no:cacheprovider \
+	    tests/rpc tests/observe tests/resource tests/test_engine.py tests/test_shutdown.py tests/test_private_names.py || exit 1; \
+	done
 
 ##@ Deeper
 # The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`.
