@@ -33,7 +33,7 @@ def test_a_missing_name_is_told_with_the_versions_that_work() -> None:
     said = refused("grpclib", "grpclib.protocol:Connection.forget.it")
     assert said.startswith(f"grpclib {version('grpclib')} does not work with Headway: ")
     assert "grpclib.protocol.Connection.forget.it not found; " in said
-    assert said.endswith("install one that does: pip install 'grpclib<0.5,>=0.4.6'")
+    assert said.endswith("; pip install 'grpclib<0.5,>=0.4.6' works, with Python 3.11, 3.12 and 3.13")
 
 
 @pytest.mark.parametrize("package", ["h2", "trio-asyncio", "hypercorn"])
@@ -52,7 +52,15 @@ def test_a_python_without_a_name_is_told_with_those_that_work() -> None:
     """The standard library comes with it."""
     said = refused(PYTHON, "asyncio.sslproto:SSLProtocol._gone")
     assert said.startswith(f"Python {sys.version.split()[0]} does not work with Headway: asyncio.sslproto.")
-    assert said.endswith("use Python 3.11, 3.12 or 3.13")
+    assert said.endswith("; Python 3.11, 3.12 and 3.13 work")
+
+
+def test_a_module_that_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As trio-asyncio 0.16 by Python 3.14, which lacks a class that it extends."""
+    (tmp_path / "too_old.py").write_text("import asyncio\nclass Watcher(asyncio.GoneChildWatcher): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    said = refused("trio-asyncio", "too_old:Watcher")
+    assert "too_old cannot be imported: module 'asyncio' has no attribute 'GoneChildWatcher'; " in said
 
 
 def test_the_network_is_checked_before_it_is_loaded() -> None:

@@ -42,7 +42,12 @@ def check_private_names(*packages: PrivateNames) -> None:
 
 def _wrong_with(name: str, parameters: str | None) -> str:
     where, _, path = name.partition(":")
-    found: object = import_module(where)
+    try:
+        found: object = import_module(where)
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever an import of a module that is too old or too new raises
+        return f"{where} cannot be imported: {error}"
     for part in path.split("."):
         if not hasattr(found, part):
             return f"{where}.{path} not found"
@@ -63,10 +68,9 @@ def _version(package: str) -> str:
 
 
 def _right(package: str) -> str:
-    if package == PYTHON:
-        return "use Python 3.11, 3.12 or 3.13"
-    works = _requirement(package)
-    return f"install one that does: pip install '{works}'" if works else "install another version"
+    works = "" if package == PYTHON else _requirement(package)
+    pythons = "Python 3.11, 3.12 and 3.13"
+    return f"pip install '{works}' works, with {pythons}" if works else f"{pythons} work"
 
 
 def _requirement(package: str) -> str:
