@@ -388,7 +388,7 @@ async def test_a_slow_watcher_loses_and_repeats_nothing() -> None:
                 assert heard == wanted
 
 
-async def test_a_thousand_idle_streams_cost_next_to_nothing() -> None:
+async def test_idle_streams_cost_next_to_nothing() -> None:
     """No polling, no timers but the keepalive's: while time passes, no task of theirs runs."""
     async with (
         served() as it,
@@ -401,11 +401,11 @@ async def test_a_thousand_idle_streams_cost_next_to_nothing() -> None:
                 async for _ in items:
                     pass
 
-        for _ in range(1000):
+        for _ in range(200):
             nursery.start_soon(watch)
-        await it.echo.until_waiting(1000)
+        await it.echo.until_waiting(200)
         await trio.testing.wait_all_tasks_blocked(0.1)
-        assert await steps_while_idle(0.5) < 100
+        assert await steps_while_idle(0.5) < 50
         nursery.cancel_scope.cancel()
 
 
