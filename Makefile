@@ -33,7 +33,7 @@ setup: .venv/ready ## make .venv and install everything into it
 run: .venv/ready ## the main job: keep a fleet of real processes as declared (FOR=20 ends by itself)
 	@exec $(BIN)/python -m examples.fleet $(if $(FOR),--for $(FOR))
 
-test: .venv/ready any-etcd any-go ## the tests, in under five minutes
+test: .venv/ready any-etcd any-go ## the tests, in three minutes on two quiet cores
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not deep'
 
 # Chance by a seed: the default run has the same examples each time.
