@@ -12,7 +12,11 @@ GO_TOOLS := .venv/go/h2spec
 GO_PROBE := .venv/go/probe
 GO_CLIENT := .venv/go/resource-client
 
-.PHONY: help setup run test test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
+# The tests start many processes. Without bytecode each of them compiles all of Headway, and each of pytest's workers
+# rewrites every test again: half of the time of a run.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup run test wide ends pythons test-cluster h2spec load prove world mutants crash lint type check bench etcd any-etcd go-programs any-go schema schema-check clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +34,14 @@ setup: .venv/ready ## make .venv and install everything into it
 run: .venv/ready ## the main job: keep a fleet of real processes as declared (FOR=20 ends by itself)
 	@exec $(BIN)/python -m examples.fleet $(if $(FOR),--for $(FOR))
 
-test: .venv/ready any-etcd any-go ## the tests, in under five minutes
+test: .venv/ready any-etcd any-go ## the tests, in three minutes on two quiet cores
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not deep'
+
+# Chance by a seed: the default run has the same examples each time.
+wide: .venv/ready any-etcd any-go ## the same with more: every store by every way, larger numbers, other examples (SEED=2)
+	$(BIN)/pytest -n 3 --dist worksteal -m wide --timeout 300 -o faulthandler_timeout=0
+	HYPOTHESIS_PROFILE=wide $(BIN)/pytest -n 3 --dist worksteal -m 'hypothesis and not deep' \
+	  --timeout 400 -o faulthandler_timeout=0 --hypothesis-seed=$(or $(SEED),1)
 
 test-cluster: .venv/ready any-etcd ## three real etcd members killed, stopped, cut off and put back, under engines (FOR=300 SEED=2)
 	$(if $(FOR),HEADWAY_FAULT_SECONDS=$(FOR)) $(if $(SEED),HEADWAY_FAULT_SEED=$(SEED)) \
@@ -52,6 +62,24 @@ lint: .venv/ready ## style, format and the order of the rooms
 
 type: .venv/ready ## mypy, strict
 	$(BIN)/mypy
+
+# pip installs the newest that pyproject.toml allows; this is the other end.
+OLDEST = $(shell sed -nE 's/^ *"(grpclib|h2)>=([0-9.]+),.*/\1==\2/p' pyproject.toml)
+ends: .venv/ready ## the tests of the network with the oldest grpclib and h2 that are allowed
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/oldest $(OLDEST)
+	PYTHONPATH=$(CURDIR)/.venv/oldest $(BIN)/pytest -n 3 --dist worksteal -m 'not deep' tests/rpc tests/test_private_names.py
+
+# The tests of what builds on Python's own private names, and of what its versions do in other ways.
+PYTHONS ?= $(firstword $(foreach minor,14 13 12,$(shell command -v python3.$(minor))))
+pythons: ## the same with other Pythons, the newest that is found (PYTHONS="python3.12 /opt/python3.13")
+	@[ -n '$(PYTHONS)' ] || echo 'no newer Python: name one by PYTHONS=…'
+	@for python in $(PYTHONS); do \
+	  where=.venv/$$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])') && echo "$$where" && \
+	  { [ -d $$where ] || $$python -m venv $$where; } && \
+	  $$where/bin/pip install --quiet --disable-pip-version-check --editable . --group dev && \
+	  $$where/bin/pytest -n 3 --dist worksteal -m 'not deep' -p no:cacheprovider \
+	    tests/rpc tests/observe tests/resource tests/test_engine.py tests/test_shutdown.py tests/test_private_names.py || exit 1; \
+	done
 
 ##@ Deeper
 # The corpus gives each of its cases a minute or two; a thousand kills of a store are `make crash`.

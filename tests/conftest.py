@@ -1,6 +1,7 @@
-"""Hypothesis profiles (the default is bounded for `make test`, `round` is for `make prove`), and the real etcd."""
+"""Hypothesis profiles (the default is bounded for `make test`, `round` is for `make prove`), marks, the real etcd."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +9,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
-settings.register_profile("default", max_examples=45, stateful_step_count=30, deadline=None)
+# The same examples in each run: a run fails for what has been changed, and not by chance.
+settings.register_profile("default", max_examples=20, stateful_step_count=30, deadline=None, derandomize=True)
+# Others in each run of `make wide`, by its seed.
+settings.register_profile("wide", max_examples=60, stateful_step_count=30, deadline=None)
 settings.register_profile(
     "round",
     max_examples=200,
@@ -26,7 +30,26 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def _interruptible() -> None:
+    """Undo what a shell or a CI runner leaves behind: a program that is started with SIGINT ignored stays so."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+    for number in numbers:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+_interruptible()
+
 CLAUSES = [f"C{number}" for number in range(1, 12)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what is wide out of the default run, as all that is deep is."""
+    for item in items:
+        if item.get_closest_marker("wide"):
+            item.add_marker("deep")
 
 
 @pytest.fixture(scope="session")

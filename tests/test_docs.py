@@ -61,12 +61,14 @@ def run(program: str, folder: Path, **environment: str) -> tuple[str, str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=170,
         check=False,
     )
     return done.stdout, done.stderr
 
 
+# A page that explores takes some seconds of a processor, which a busy machine gives it when it can.
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize("page", PRINTS)
 def test_the_program_of_a_page_runs(page: str, tmp_path: Path) -> None:
     """The Python blocks of a page, one after the other, are a program that prints what the page says."""

@@ -17,7 +17,14 @@ from benchmarks._harness import HEADER, RESULTS, Row, Scenario, line, write_resu
 from tests.helpers.etcd_server import need_etcd
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        # `share` measures what it holds by looking through all objects, a few times.
+        pytest.param(each, id=each.name, marks=[pytest.mark.wide] if each.name == "share" else [])
+        for each in SCENARIOS.values()
+    ],
+)
 def test_a_scenario_gives_a_row_with_both_costs_and_their_ratio(scenario: Scenario) -> None:
     """Each scenario's row has ours, against and the ratio, under the names of its unit, and can be printed."""
     if scenario.name.startswith("etcd"):

@@ -47,7 +47,7 @@ def shared() -> SharedType:
 
 async def returned_at_once(subscription: Subscription) -> list[Applied]:
     """What `next` gives; it must have something to give."""
-    with trio.fail_after(1):
+    with trio.fail_after(30):
         return await subscription.next()
 
 

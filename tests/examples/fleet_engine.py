@@ -42,7 +42,7 @@ CONTROLLERS = (apps.apps, endpoints.endpoints)  # declared by their modules
 
 STARTS = "starts"
 """The file in the folder that every process notes its start in."""
-PATIENCE = 20.0
+PATIENCE = 40.0
 
 _RESOURCES, _LEASES = "/headway.resource.v1.ResourceService/", "/headway.lease.v1.LeaseService/"
 

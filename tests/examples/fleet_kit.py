@@ -15,7 +15,7 @@ from examples.fleet.processes import Process, find, spawn, stop
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 SLEEP = ("sleep", "1000")
-PATIENCE = 10.0
+PATIENCE = 40.0
 """Seconds until a condition that should come true in milliseconds counts as one that never does."""
 
 ENGINE = """
@@ -49,11 +49,17 @@ from unittest import mock
 from examples.fleet import children
 from examples.fleet.processes import spawn
 
-start = children._start_launcher
+start, posix_spawn = children._start_launcher, os.posix_spawn
+
+def stopped(_, arguments, *rest, **options):
+    # A launcher that were stopped from here might have taken its lock by then.
+    shell = ["sh", "-c", 'kill -STOP $$ && exec "$@"', "sh", *arguments]
+    return posix_spawn("/bin/sh", shell, *rest, **options)
 
 def start_and_die(order):
-    pid, _ = start(order)
-    os.kill(pid, signal.SIGSTOP)
+    with mock.patch.object(os, "posix_spawn", stopped):
+        pid, _ = start(order)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
     print(pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -18,7 +18,7 @@ from tests.examples import fleet_program
 from tests.examples.fleet_kit import ROOT
 from tests.examples.fleet_observer import MARK
 
-PATIENCE = 20.0
+PATIENCE = 50.0
 STARTS = "starts"
 
 

@@ -38,23 +38,17 @@ async def test_a_process_is_found_as_it_was_spawned(fleet: Fleet) -> None:
     assert (process.port, process.command, process.state) == (4711, SLEEP, State.RUNNING)
 
 
-def _open_in(pid: int) -> set[str]:
-    """What a process has open. One that is about to begin may close something between two looks."""
-    while True:
-        try:
-            return {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
-        except FileNotFoundError:
-            os.getsid(pid)  # raises if it is the process that is gone
-
-
 async def test_a_process_leads_its_own_session_with_nothing_of_the_engine(fleet: Fleet) -> None:
     """It has a session and group of its own, /dev/null, its log, its lock, and no other descriptor."""
     ours = os.open("/", os.O_RDONLY)
     os.set_inheritable(ours, True)
-    process = await fleet.spawn()
+    # Until it says something, it may be loading its libraries.
+    process = await fleet.spawn_script("(echo running > $FIFO); sleep 1000; :")
     os.close(ours)
+    assert await fleet.hear() == "running"
     assert (process.pid, process.pid) == (os.getsid(process.pid), os.getpgid(process.pid))
-    files = _open_in(process.pid)
+    descriptors = f"/proc/{process.pid}/fd"
+    files = {os.readlink(f"{descriptors}/{name}") for name in os.listdir(descriptors)}
     assert {os.devnull, str(fleet.folder / "one.log"), str(fleet.folder / "one.lock")} == files
 
 

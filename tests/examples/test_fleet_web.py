@@ -25,7 +25,7 @@ async def test_the_web_program_serves_http_and_ends_at_once(fleet: Fleet) -> Non
     assert await get(port, "/healthz") == (200, "ok\n")
     assert (await get(port, "/other"))[0] == 404
     os.kill(process.pid, signal.SIGTERM)
-    with trio.fail_after(1):
+    with trio.fail_after(PATIENCE):
         assert await wait_exit(process) == -signal.SIGTERM
 
 

@@ -149,6 +149,15 @@ class Calls:
         return self.backend.position.revision
 
 
+PLACES = [
+    pytest.param("memory", "network", id="memory, network"),
+    pytest.param("sqlite", "in process", id="sqlite, in process"),
+    pytest.param("memory", "in process", id="memory, in process", marks=pytest.mark.wide),
+    pytest.param("sqlite", "network", id="sqlite, network", marks=pytest.mark.wide),
+]
+"""A store, and how a service over it is called. The default run has each once, because neither knows of the other."""
+
+
 @asynccontextmanager
 async def over_the_network(
     backend: Backend, registry: Registry, authorizer: Authorizer | None = None

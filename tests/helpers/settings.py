@@ -35,11 +35,15 @@ from headway.storage import Backend
 from tests.helpers.truth import RecordingBackend, RecordingSqlite
 
 SETTINGS = [
-    pytest.param((store, network), id=f"{store}, {'network' if network else 'in process'}")
-    for store in ("memory", "sqlite")
-    for network in (False, True)
+    pytest.param((store, how == "network"), id=f"{store}, {how}", marks=marks)
+    for store, how, *marks in (
+        ("memory", "network"),
+        ("sqlite", "in process"),
+        ("memory", "in process", pytest.mark.wide),
+        ("sqlite", "network", pytest.mark.wide),
+    )
 ]
-"""For a parametrised fixture of a `Setting`."""
+"""For a parametrised fixture of a `Setting`. The default run has each store and each way to it once."""
 
 OVER_THE_NETWORK = [each for each in SETTINGS if each.values[0][1]]  # type: ignore[index]  # as they were made above
 """For tests of what only a network does."""

@@ -85,11 +85,11 @@ def test_a_billion_laughs_are_refused_at_once() -> None:
     """Aliases are counted before they are followed."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
-    began = time.perf_counter()
+    began = time.process_time()
     problem = problem_of("\n".join(lines))
     assert problem.endswith(f"aliases make this text longer by more than {ALIASED_LIMIT} values")
     assert problem.startswith("f:5:")
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("opening", ["[", "- ", "{a: ", "? "])

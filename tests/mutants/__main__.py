@@ -59,7 +59,8 @@ def run(tests: str, only: str, source: Path) -> Run:
         ended = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(source)},
+            # A mutant's bytecode would be taken for that of the next one, of the same size and second.
+            env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
             timeout=_LIMIT,
             capture_output=True,
             text=True,

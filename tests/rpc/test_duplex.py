@@ -50,7 +50,7 @@ async def test_a_client_goes_on_asking_in_one_call() -> None:
         open_server(Services(Echo()), ["127.0.0.1:0"]) as server,
         open_channel(server.addresses[0], decoders={ECHO: decoder}) as channel,
     ):
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             async with channel.duplex(ECHO, pb.Id(name="first")) as call:
                 answers = aiter(call)
                 assert (await anext(answers)).name == "heard first"

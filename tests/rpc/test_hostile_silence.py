@@ -84,19 +84,23 @@ async def test_a_hundred_that_fall_silent_disturb_nobody() -> None:
     assert target.inputs.total() == 15 * len(SILENT)
 
 
-def _impatient() -> Limits:
+def _impatient(handshake: float) -> Limits:
     return Limits(
-        handshake_timeout=0.1, request_timeout=0.1, stall_timeout=0.1, keepalive_interval=0.1, keepalive_timeout=0.1
+        handshake_timeout=handshake,
+        request_timeout=0.1,
+        stall_timeout=0.1,
+        keepalive_interval=0.1,
+        keepalive_timeout=0.1,
     )
 
 
 @asynccontextmanager
-async def _impatient_server() -> AsyncIterator[tuple[str, ServerTasks]]:
+async def _impatient_server(handshake: float = 0.1) -> AsyncIterator[tuple[str, ServerTasks]]:
     tasks = ServerTasks()
     trio.lowlevel.add_instrument(tasks)
     reported: list[object] = []
     try:
-        async with served(limits=_impatient(), report=lambda *said: reported.append(said)) as it:
+        async with served(limits=_impatient(handshake), report=lambda *said: reported.append(said)) as it:
             yield it.where, tasks
     finally:
         trio.lowlevel.remove_instrument(tasks)
@@ -146,7 +150,7 @@ async def _drip(stream: trio.SocketStream, data: bytes) -> None:
 
 async def test_who_reads_nothing_of_a_flood_is_ended() -> None:
     """Its windows are wide open and its socket is not read: what waits for it is bounded, and then it is ended."""
-    async with _impatient_server() as (where, tasks):
+    async with _impatient_server(handshake=5) as (where, tasks):
         before, memory = tasks.living.copy(), resident()
         host, port = where.split(":")
         wide = SettingsFrame(0, settings={SettingCodes.INITIAL_WINDOW_SIZE: (1 << 31) - 1}).serialize()

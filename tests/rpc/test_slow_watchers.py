@@ -18,7 +18,7 @@ from headway.client import Client
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, StreamItem, encode, pb
 from headway.rpc import Limits, MessageParser
 from headway.service import WATCH_LIST, WatchDecoder
-from tests.rpc.hostile_kit import resident
+from tests.rpc.hostile_kit import resident, steps_while_idle
 from tests.rpc.rpc_kit import DECODERS, THING, Served, Text, app, served
 from tests.rpc.test_limits import HEADERS, Raw, tcp
 
@@ -118,12 +118,12 @@ class Churn:
             assert [change.revision for change in item.changes] == self.revisions[-1:]
 
     async def seconds(self) -> float:
-        """For thirty commits; the best of three, because the machine has other things to do."""
+        """For thirty commits, of the processor's time; the best of three, because its caches serve others too."""
         taken = []
         for _ in range(3):
-            began = time.perf_counter()
+            began = time.process_time()
             await self.commit(30)
-            taken.append(time.perf_counter() - began)
+            taken.append(time.process_time() - began)
         return min(taken)
 
 
@@ -139,7 +139,22 @@ async def churning(limits: Limits | None = None) -> AsyncIterator[tuple[Served, 
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("count", [200, pytest.param(300, marks=[pytest.mark.deep])])
+async def test_some_that_do_not_read_hold_nobody_up_and_miss_nothing() -> None:
+    """A quick one beside them has each commit before the next is made, and later they hear every change once."""
+    async with churning() as (it, churn), slow_watchers(it.where, 20) as watchers:
+        begin = len(churn.revisions)
+        # More than their windows take.
+        await churn.commit(60)
+        missed = churn.revisions[begin:]
+        async with trio.open_nursery() as nursery:
+            for watcher in watchers:
+                nursery.start_soon(watcher.read_on, missed[-1])
+        assert all(watcher.revisions == missed for watcher in watchers)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("count", [300])
 async def test_hundreds_that_do_not_read_hold_nobody_up_and_miss_nothing(count: int) -> None:
     """What they cost is bounded each, and later they hear every change once, in order."""
     async with churning() as (it, churn):
@@ -188,8 +203,8 @@ async def test_one_that_was_ended_for_not_reading_goes_on_where_it_was() -> None
             assert watcher.revisions == churn.revisions
 
 
-async def _idle(count: int, seconds: float) -> float:
-    """Share of a core that so many network watches of a quiet store take, both ends together."""
+async def _idle(count: int, seconds: float) -> int:
+    """Steps that tasks take while so many network watches of a quiet store have nothing to do, both ends together."""
     live = 0
     everybody = trio.Event()
 
@@ -212,22 +227,20 @@ async def _idle(count: int, seconds: float) -> float:
             nursery.start_soon(watch, channel)
         await everybody.wait()
         await trio.testing.wait_all_tasks_blocked(0.1)
-        began, used = time.monotonic(), time.process_time()
-        await trio.sleep(seconds)
-        share = (time.process_time() - used) / (time.monotonic() - began)
+        steps = await steps_while_idle(seconds)
         nursery.cancel_scope.cancel()
-    return share
+    return steps
 
 
-async def test_idle_watches_cost_next_to_no_time() -> None:
+async def test_idle_watches_cost_next_to_nothing() -> None:
     """No polling, no timer of a stream's own."""
-    assert await _idle(200, 1.0) < 0.02
+    assert await _idle(200, 0.5) < 50
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(150)
-async def test_a_thousand_idle_watches_cost_next_to_no_time() -> None:
+async def test_a_thousand_idle_watches_cost_next_to_nothing() -> None:
     """Half a minute, so that the keepalives of the channel's connections are in it."""
-    share = await _idle(1000, 30.0)
-    print(f"1,000 idle watches: {share:.2%} of a core")
-    assert share < 0.02
+    steps = await _idle(1000, 30.0)
+    print(f"1,000 idle watches: {steps} steps of tasks in 30 s")
+    assert steps < 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,17 @@ import pytest
 from headway.resource import Registry
 from headway.service import Authorizer
 from headway.storage import Backend, MemoryBackend, open_store
-from tests.helpers.calls import Calls, Interrupted, over_the_network
+from tests.helpers.calls import PLACES, Calls, Interrupted, over_the_network
 from tests.helpers.declared import registry
+
+
+def a_store(kind: str, folder: Path) -> AbstractAsyncContextManager[Backend]:
+    return open_store("memory:" if kind == "memory" else f"sqlite:{folder / 'store.db'}")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
-    async with open_store("memory:" if request.param == "memory" else f"sqlite:{tmp_path / 'store.db'}") as opened:
+    async with a_store(request.param, tmp_path) as opened:
         yield opened
 
 
@@ -28,10 +32,11 @@ async def calls(backend: Backend) -> AsyncIterator[Calls]:
     assert service.unexpected == []
 
 
-@pytest.fixture(params=["in process", "network"])
-async def anywhere(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
+@pytest.fixture(params=[pytest.param(each.values, id=each.id, marks=each.marks) for each in PLACES])
+async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Calls]:
     """A service over each kind of store, called inside the process and over the network."""
-    async with reached(request.param, backend) as service:
+    store, how = request.param
+    async with a_store(store, tmp_path) as backend, reached(how, backend) as service:
         yield service
         assert service.unexpected == []
 

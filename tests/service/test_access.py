@@ -240,5 +240,5 @@ async def test_what_may_not_be_read_at_the_end_of_changes_is_told_of_too(calls: 
         changes = await anext(items)
         assert isinstance(changes, Changes)
         assert [id_of(each.resource).name for each in changes.changes] == ["plain"]
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             assert await anext(items) == Bookmark(calls.backend.position)

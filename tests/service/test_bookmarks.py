@@ -24,7 +24,7 @@ from headway.resource import (
 from headway.service import Decision
 from headway.service._bookmarks import SpacedBookmarks
 from headway.storage import Backend, MemoryBackend
-from tests.helpers.calls import Calls, refused
+from tests.helpers.calls import PLACES, Calls, refused
 from tests.helpers.declared import PLANET, a_note, a_type, registry
 from tests.service.conftest import reached
 
@@ -191,7 +191,7 @@ async def test_an_absurd_interval_is_refused(anywhere: Calls, milliseconds: int)
         await refused(anext(items), Status.INVALID_ARGUMENT, said)
 
 
-@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 async def test_an_interval_holds_wherever_the_watch_comes_from(
     backend: Backend, mock_clock: trio.testing.MockClock, how: str
 ) -> None:

@@ -154,7 +154,7 @@ async def test_who_waits_is_answered_when_the_lease_is_released(leases: Leases) 
     async def wait(holder: str, wait_ms: int) -> None:
         await send.send(await leases.acquire(holder, wait_ms=wait_ms))
 
-    with trio.fail_after(5):
+    with trio.fail_after(15):
         async with trio.open_nursery() as nursery:
             for holder in ("grace", "mary"):
                 nursery.start_soon(wait, holder, 20_000)
@@ -191,7 +191,7 @@ async def test_only_the_newest_waiting_request_of_an_attempt_takes_the_lease(lea
     async def wait() -> None:
         answers.append(await leases.acquire("grace", attempt="one", wait_ms=20_000))
 
-    with trio.fail_after(5):
+    with trio.fail_after(15):
         async with trio.open_nursery() as nursery:
             for _ in range(4):
                 nursery.start_soon(wait)
@@ -205,7 +205,7 @@ async def test_a_late_request_does_not_wait_for_the_end_of_its_own_term(leases: 
     """Its sender has the lease; after the release it must not take it for nobody."""
     term = (await leases.acquire(attempt="one")).term
     await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)
-    with trio.fail_after(5):
+    with trio.fail_after(15):
         late = await leases.acquire(attempt="one", wait_ms=20_000)
     assert (late.acquired, late.holder, late.term) == (False, "ada", term)
     await leases.call("KeepAlive", name="staff/accounts", holder="ada", term=term)

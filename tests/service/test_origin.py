@@ -25,7 +25,7 @@ from headway.resource import (
 from headway.service._list_reply import TURN
 from headway.service._origin import CAS_FAILED, NOT_FOUND, WRONG_UID
 from headway.storage import Backend, MemoryBackend, Put
-from tests.helpers.calls import Calls, Interrupted, refused, take
+from tests.helpers.calls import PLACES, Calls, Interrupted, refused, take
 from tests.helpers.declared import CHILD, NOTE, ULID, a_note, a_status, a_type, an_id, id_of, registry, text_of, uid_of
 from tests.service.conftest import reached
 
@@ -155,7 +155,7 @@ class ConsulNamespace:
 CONSULS = ResourceType("tenancy", "v2beta1", "Namespace", ConsulNamespace, scope=Scope.PARTITION)
 
 
-@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 async def test_namespaces_of_consul_are_namespaces(backend: Backend, how: str) -> None:
     """Declared as a version of Headway's own they are found by what is written in them, and follow the same rules."""
     types = registry()

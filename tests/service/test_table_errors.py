@@ -14,7 +14,7 @@ from headway.resource import FINALIZERS, NAMESPACE, TOMBSTONE, Registry, Resourc
 from headway.service import Decision
 from headway.storage import Backend, MemoryBackend, SqliteBackend
 from tests.helpers.asked import EMPTY, FOUND, GONE, LEFT, OK, VERBS, Asked, Cell, Here, answer_here, outcome
-from tests.helpers.calls import Calls, Interrupted
+from tests.helpers.calls import PLACES, Calls, Interrupted
 from tests.helpers.declared import (
     CHILD,
     HOOKED,
@@ -308,7 +308,7 @@ def denials() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 @pytest.mark.parametrize(("denied", "verb", "cell"), denials())
 async def test_who_is_denied_something_is_answered_as_the_table_says(
     backend: Backend, how: str, denied: tuple[str, ...], verb: str, cell: Cell
@@ -332,7 +332,7 @@ class Unusable(Interrupted):
         raise StoreUnusable("the disk is gone")
 
 
-@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 async def test_what_somebody_owns_is_found_though_its_type_is_not_registered(backend: Backend, how: str) -> None:
     """In the origin one such child makes the whole ListByOwner fail."""
     asked = await stored()(Calls(backend, registry()))
@@ -343,8 +343,7 @@ async def test_what_somebody_owns_is_found_though_its_type_is_not_registered(bac
         assert await outcome(calls, "ListByOwner", asked) == answer_here(cell)
 
 
-@pytest.mark.parametrize("how", ["in process", "network"])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize(("store", "how"), PLACES)
 async def test_a_watch_that_the_store_can_not_go_on_with_ends(store: str, how: str, tmp_path: Path) -> None:
     """The origin has one status for it, ABORTED: forget everything."""
     opened = MemoryBackend(max_changes=3) if store == "memory" else SqliteBackend(tmp_path / "s.db", max_changes=3)
@@ -362,7 +361,7 @@ async def test_a_watch_that_the_store_can_not_go_on_with_ends(store: str, how: s
 NOBODYS = "it is nobody's bug, and may be tried again"
 
 
-@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 @pytest.mark.parametrize("verb", VERBS)
 async def test_a_store_that_can_not_answer_is_unavailable(backend: Backend, how: str, verb: str) -> None:
     """The origin says INTERNAL where a strong read is impossible."""

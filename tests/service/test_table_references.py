@@ -23,7 +23,7 @@ from headway.resource import (
 )
 from headway.storage import Backend
 from tests.helpers.asked import Cell, Here, answer_here
-from tests.helpers.calls import Calls
+from tests.helpers.calls import PLACES, Calls
 from tests.helpers.declared import NOTE, PLANET, REGION, UNKNOWN, a_note, a_status, a_type, an_id, id_of
 from tests.service.conftest import reached
 
@@ -185,7 +185,7 @@ def _complete(resource: Resource[Pointer]) -> None:
 POINTER = ResourceType("tests", "v1", "Pointer", Pointer, hooks=Hooks(mutate=_complete))
 
 
-@pytest.mark.parametrize("how", ["in process", "network"])
+@pytest.mark.parametrize(("backend", "how"), PLACES, indirect=["backend"])
 async def test_a_payloads_reference_is_made_whole_by_a_mutate_hook(backend: Backend, how: str) -> None:
     """From the tenancy of the resource that it is in, which the service has filled in by then."""
     types = Registry()

@@ -173,9 +173,9 @@ REQUESTS: dict[str, Callable[[Calls], Awaitable[object]]] = {
 @pytest.mark.parametrize("request_", REQUESTS)
 async def test_a_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, request_: str) -> None:
     """Of some tries the best counts: what else the machine does is no request's."""
-    bound = BOUND * slowness()
     best = float("inf")
-    for _ in range(4):
+    for _ in range(8):
+        slow = slowness()
         longest = Longest()
         trio.lowlevel.add_instrument(longest)
         try:
@@ -184,7 +184,8 @@ async def test_a_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, reque
             pass
         finally:
             trio.lowlevel.remove_instrument(longest)
-        best = min(best, longest.seconds)
-        if best <= bound:
+        # Before and after: another program on the same core may come and go.
+        best = min(best, longest.seconds / max(slow, slowness()))
+        if best <= BOUND:
             break
-    assert 0 < best <= bound
+    assert 0 < best <= BOUND

@@ -130,10 +130,12 @@ def test_a_killed_process_changes_nothing_any_more() -> None:
     assert "Account ada" in str(result.trace.commits[-1])
 
 
-def test_a_process_is_killed_at_every_checkpoint_and_comes_to_the_same_end() -> None:
+# Every checkpoint has nothing of its own that each sixth has not; `make wide` takes them all.
+@pytest.mark.parametrize("apart", [6, pytest.param(1, marks=pytest.mark.wide)])
+def test_a_process_is_killed_at_every_checkpoint_and_comes_to_the_same_end(apart: int) -> None:
     setting = Setting(app=right, scenario=one_team, quiet=None)
     plain = run(setting, simulation.Plan())
-    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1):
+    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1, apart):
         plan = simulation.Plan.parse(f"crash_at('p1', {checkpoint})")
         struck = run(setting, plan)
         told = [entry.text for entry in struck.trace.entries if isinstance(entry, Happened)]
@@ -142,7 +144,8 @@ def test_a_process_is_killed_at_every_checkpoint_and_comes_to_the_same_end() -> 
         assert (struck.findings, struck.end) == ((), plain.end), plan
 
 
-def test_a_process_that_is_killed_between_two_calls_cleans_up_nothing() -> None:
+@pytest.mark.parametrize("apart", [3, pytest.param(1, marks=pytest.mark.wide)])
+def test_a_process_that_is_killed_between_two_calls_cleans_up_nothing(apart: int) -> None:
     """It is cut off before it is cancelled, so that no ``finally`` reaches anything, even under a shield."""
     cleaned: list[str] = []
 
@@ -171,7 +174,7 @@ def test_a_process_that_is_killed_between_two_calls_cleans_up_nothing() -> None:
 
     setting = Setting(app=make, scenario=one_team, outside=Cloud, quiet=None)
     plain = run(setting, simulation.Plan())
-    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1):
+    for checkpoint in range(1, plain.trace.checkpoints[-1][1] + 1, apart):
         result = run(setting, simulation.Plan.parse(f"crash_at('p1', {checkpoint})"))
         assert (result.findings, result.end, result.outside) == ((), plain.end, {}), checkpoint
     assert cleaned
@@ -250,7 +253,7 @@ def _with_a_secret(*, wrong: bool) -> Callable[[simulation.Process], headway.App
 
 
 def test_what_is_another_in_each_run_is_told_and_is_no_faults_doing() -> None:
-    explored = simulation.explore(_with_a_secret(wrong=False), one_team)
+    explored = simulation.explore(_with_a_secret(wrong=False), one_team, plan="crash_after(1)")
     assert explored.complete
     (line,) = explored.differing
     assert line.startswith("Account secret is Account(login=")

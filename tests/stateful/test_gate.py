@@ -344,7 +344,7 @@ class GateMachine(RuleBasedStateMachine):
 TestGate = pytest.mark.timeout(400)(GateMachine.TestCase)
 # Steps are cheap here, and what there is to find needs several of them to meet at one key.
 TestGate.settings = settings(
-    max_examples=max(240, settings().max_examples),
+    max_examples=max(80, 2 * settings().max_examples),
     stateful_step_count=max(40, settings().stateful_step_count),
     report_multiple_bugs=False,
 )

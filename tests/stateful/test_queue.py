@@ -336,4 +336,4 @@ def kept(reasons: list[int]) -> list[int]:
 
 TestQueue = QueueMachine.TestCase
 # A step takes a fraction of a millisecond, so the queue can afford more examples than others.
-TestQueue.settings = settings(max_examples=5 * settings().max_examples)
+TestQueue.settings = settings(max_examples=3 * settings().max_examples)

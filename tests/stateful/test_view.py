@@ -256,7 +256,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
 TestView = pytest.mark.timeout(400)(ViewMachine.TestCase)
 # What is hard is a view that waits while a reply, a change before it, and a snapshot meet at one key.
 TestView.settings = settings(
-    max_examples=max(100, settings().max_examples),
+    max_examples=max(40, settings().max_examples),
     stateful_step_count=max(40, settings().stateful_step_count),
     report_multiple_bugs=False,
 )

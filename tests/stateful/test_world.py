@@ -287,7 +287,7 @@ def _say_how_many(record_property: Callable[[str, object], None]) -> Iterator[No
 TestWorld = pytest.mark.timeout(400)(WorldMachine.TestCase)
 # One of its examples is some hundred times the work of another machine's.
 BOUND: Any = settings.default
-TestWorld.settings = settings(BOUND, max_examples=BOUND.max_examples // 10, stateful_step_count=20)
+TestWorld.settings = settings(BOUND, max_examples=max(3, BOUND.max_examples // 10), stateful_step_count=20)
 
 
 def test_a_run_of_a_paused_process_does_not_end_before_it_goes_on() -> None:

@@ -17,7 +17,7 @@ async def _told_of_another_history(reader: Reader) -> None:
         while True:
             await reader.next()
 
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         await refused(StoreMismatch, all(), "a watcher of what is no more")
 
 
@@ -141,7 +141,7 @@ async def test_what_headway_has_not_written_makes_the_store_unusable() -> None:
             while True:
                 await reader.next()
 
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             error = await refused(StoreUnusable, all(), "a watcher of a store that is unreadable")
         assert "/staff/resource/a/b/c/d/e" in str(error)
         await refused(StoreUnusable, names(rig.store), "a read of a store that is unreadable")

@@ -158,7 +158,7 @@ def _is_lost(event: Event, lost: str) -> bool:
 
 
 async def _all_of(reader: object) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         while True:
             await reader.next()  # type: ignore[attr-defined]
 
@@ -208,7 +208,7 @@ async def test_a_lease_that_ends_while_no_watch_is_open_has_ended() -> None:
         rig.fake.compact(rig.fake.state.revision)
         rig.fake.cancel_watches("etcdserver: no leader")
         rig.fake.on_watch = lambda response: [response]
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await rig.store.wait_lease_ended("c", term)
 
 
@@ -252,7 +252,7 @@ async def test_a_watch_that_has_fallen_silent_is_asked_and_then_left(monkeypatch
             rig.fake.on_progress = lambda _: None
             at = await put(other, thing("a"))
             rig.fake.on_watch = lambda response: [response]
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 await reader.until(at.revision)
         assert rig.fake.progress_requests
         assert rig.store.counts["watches stalled"] == 1

@@ -155,7 +155,7 @@ async def test_what_is_settled_outlives_leases(tmp_path: Path) -> None:
 
 async def test_who_waits_for_a_lease_is_told_that_the_store_is_closed(tmp_path: Path) -> None:
     """As every watch is."""
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with trio.open_nursery() as nursery, open_sqlite(tmp_path / "a.db") as backend:
             await backend.acquire_lease("c", "a", 600)
 

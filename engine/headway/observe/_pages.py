@@ -9,6 +9,7 @@ from typing import Any
 
 import trio
 
+from headway._private_names import PrivateNames, check_private_names
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe._metrics import Metrics, Status
 from headway.rpc import is_loopback
@@ -20,6 +21,17 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Page = tuple[int, bytes, bytes]
 Store = Callable[[], StoreProblem | None]
 
+_HYPERCORN = PrivateNames(
+    "hypercorn",
+    {
+        "hypercorn.config:Config": None,
+        "hypercorn.trio.tcp_server:TCPServer.__init__": "self app config context state stream",
+        "hypercorn.trio.tcp_server:TCPServer.__await__": "self",
+        "hypercorn.trio.worker_context:WorkerContext.__init__": "self max_requests",
+        "hypercorn.typing:ConnectionState": None,
+        "hypercorn.utils:wrap_app": "app wsgi_max_body_size mode",
+    },
+)
 _PLAIN = b"text/plain; charset=utf-8"
 _GRACE = 2.0
 
@@ -105,7 +117,7 @@ async def open_pages(
 
     Whoever can connect can read them: the names of controllers and types, and counts. So an address that other hosts
     can reach needs ``public=True``. Raises InvalidArgument without it, OSError for an address that can't be had,
-    DeclarationError without ``pip install 'headway[metrics]'``.
+    DeclarationError without ``pip install 'headway[metrics]'``, ImportError if the installed Hypercorn does not work.
     """
     if not public and not is_loopback(check_pages_address(address)[0]):
         raise InvalidArgument(
@@ -113,8 +125,9 @@ async def open_pages(
             "use 127.0.0.1, or open_pages(..., public=True)"
         )
     try:
+        check_private_names(_HYPERCORN)
         from headway.observe._page_server import PageServer
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise DeclarationError("pages over HTTP need Hypercorn: pip install 'headway[metrics]'") from error
     listener = _listener(address)
     host, port = listener.getsockname()[:2]

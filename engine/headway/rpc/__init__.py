@@ -78,4 +78,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    from headway.rpc._private_names import check_network
+
+    # First: what a module needs as it is loaded would else be reported as missing without a word on what to do.
+    check_network()
     return getattr(import_module(f"{__name__}.{module}"), name)

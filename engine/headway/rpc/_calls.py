@@ -173,7 +173,8 @@ class Calls(AbstractHandler):
         except GRPCError as error:
             if isinstance(error, HandlerFault):
                 self._report(stream.path, error.cause)
-            return error
+            # Its frames hold the request, and it would be held by one of them until Python's collector came by.
+            return error.with_traceback(None)
         except (StreamTerminatedError, ProtocolError):
             raise
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is reported and told as UNKNOWN

@@ -1,0 +1,87 @@
+"""A check of the names that Headway builds on although they are private to other packages, made when they are needed.
+
+Another version of such a package may lack one. Then the error says so at once, and which versions work.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import NamedTuple
+
+PYTHON = "Python"
+
+
+class PrivateNames(NamedTuple):
+    """The names of one package.
+
+    Attributes:
+        package: as it is installed by; `PYTHON` for the standard library.
+        names: each name, as ``module:Class.method``, and the parameters of a function that is replaced or called,
+            separated by spaces. None: it has only to be there. With ``...`` at the end: more may follow.
+    """
+
+    package: str
+    names: Mapping[str, str | None]
+
+
+def check_private_names(*packages: PrivateNames) -> None:
+    """Raise ImportError, which says what is missing and which versions work, unless every name is there."""
+    for package, names in packages:
+        for name, parameters in names.items():
+            wrong = _wrong_with(name, parameters)
+            if wrong:
+                raise ImportError(
+                    f"{package} {_version(package)} does not work with Headway: {wrong}; {_right(package)}"
+                )
+
+
+def _wrong_with(name: str, parameters: str | None) -> str:
+    where, _, path = name.partition(":")
+    try:
+        found: object = import_module(where)
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever an import of a module that is too old or too new raises
+        return f"{where} cannot be imported: {error}"
+    for part in path.split("."):
+        if not hasattr(found, part):
+            return f"{where}.{path} not found"
+        found = getattr(found, part)
+    if parameters is None:
+        return ""
+    if not callable(found):
+        return f"{where}.{path} is not a function"
+    has, wanted = list(inspect.signature(found).parameters), parameters.split()
+    if wanted[-1:] == ["..."]:
+        wanted.pop()
+        has = has[: len(wanted)]
+    return "" if has == wanted else f"{where}.{path} takes ({', '.join(has)}), expected ({', '.join(wanted)})"
+
+
+def _version(package: str) -> str:
+    return sys.version.split()[0] if package == PYTHON else version(package)
+
+
+def _right(package: str) -> str:
+    works = "" if package == PYTHON else _requirement(package)
+    pythons = "Python 3.11, 3.12 and 3.13"
+    return f"pip install '{works}' works, with {pythons}" if works else f"{pythons} work"
+
+
+def _requirement(package: str) -> str:
+    """Return what Headway asks for of a package, as pip takes it; nothing when Headway runs uninstalled."""
+    try:
+        wanted = requires("headway") or []
+    except PackageNotFoundError:
+        return ""
+    for each in wanted:
+        requirement = each.partition(";")[0].strip()
+        name = re.match(r"[\w.-]+", requirement)
+        if name is not None and name[0].lower() == package:
+            return requirement
+    return ""
