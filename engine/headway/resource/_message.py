@@ -53,26 +53,12 @@ def message(cls: type[Any] | None = None, /, *, name: str | None = None) -> Any:
     ``X | None`` or in ``list[X]``, and ``dict[K, X]`` with str, int or bool for K. One that isn't set is empty, zero or
     None. Raises DeclarationError, with the right form.
 
-    It becomes a betterproto2.Message. ``name`` is its full name in protobuf, else ``<module>.<class>``.
+    It becomes a betterproto2.Message. Its full name in protobuf is ``name``, else that of the type that carries it,
+    such as ``staff.v1.Team``. A class that two types carry needs a name.
     """
     if cls is not None:
         return _declare(cls, name, sys._getframe(1))
     return lambda decorated: _declare(decorated, name, sys._getframe(1))
-
-
-def type_name(cls: type[Any]) -> str:
-    """The full protobuf name of a message class, as it stands in the type_url of an Any."""
-    if issubclass(cls, DeclaredMessage):
-        return cls._message_name
-    # Generated code knows its name by the message pool of its package alone.
-    pool = getattr(sys.modules.get(cls.__module__), "default_message_pool", None)
-    url: str | None = pool.type_to_url.get(cls) if pool is not None else None
-    return url.rpartition("/")[2] if url is not None else _python_name(cls)
-
-
-def _python_name(cls: type[Any]) -> str:
-    parts = f"{cls.__module__}.{cls.__qualname__}".replace(".<locals>", "").split(".")
-    return ".".join(re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", part) for part in parts)
 
 
 def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
@@ -90,7 +76,7 @@ def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
     fields, markers = _read_fields(cls, frames)
     made = _rebuilt(cls, fields, markers)
     made._declaration = Declaration(cls.__name__, fields, frames)
-    made._message_name = name or _python_name(cls)
+    made._message_name, made._named_by = name or "", ""
     return made
 
 
