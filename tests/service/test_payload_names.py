@@ -10,9 +10,8 @@ from grpclib.const import Status
 from headway.client import Client
 from headway.resource import FINALIZERS, Registry, ResourceType, copy_message, encode, field, message, pb
 from headway.storage import Backend
-from tests.helpers.calls import Calls, refused
+from tests.helpers.calls import Calls, over_the_network, refused
 from tests.helpers.declared import a_status
-from tests.service.conftest import over_the_network
 from tests.service.test_discretion import WriteOnly
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import betterproto2
 
 from headway._gen.headway.types import v1 as types_pb
+from headway.resource._changes import changes_of
 from headway.resource._message_name import full_name, nested_name
 from headway.resource._payload_plan import metadata_of
 from headway.resource._types import ResourceType
@@ -47,6 +48,10 @@ class _Description:
             described.fields = [
                 self._field(metadata, name, described.full_name) for name in metadata.meta_by_field_name
             ]
+            changes = changes_of(cls)
+            described.reserved = [types_pb.Reserved(number, name) for number, name in sorted(changes.reserved.items())]
+            for each in described.fields:
+                each.former_names = list(changes.renamed.get(each.number, ()))
         return self._messages[cls]
 
     def _free_name(self, name: str) -> str:

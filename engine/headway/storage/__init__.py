@@ -44,6 +44,11 @@ from headway.storage._open import open_store as open_store
 from headway.storage._open import store_exists as store_exists
 from headway.storage._problem import StoreProblem as StoreProblem
 from headway.storage._problem import find_problem as find_problem
+from headway.storage._schemas import SCHEMA_KIND as SCHEMA_KIND
+from headway.storage._schemas import SchemaPlan as SchemaPlan
+from headway.storage._schemas import plan_schemas as plan_schemas
+from headway.storage._schemas import read_schemas as read_schemas
+from headway.storage._schemas import record_schemas as record_schemas
 from headway.storage._tables_read import in_order as in_order
 from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
 
