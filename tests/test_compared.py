@@ -17,8 +17,8 @@ from headway._compared import ComparedChannel
 from headway.access import Access, Authorizer
 from headway.errors import OutcomeUnknown, PermissionDenied, Unavailable
 from headway.resource import ResourceType, describe, field, message, types_pb
-from headway.rpc import InProcessChannel, Services, open_server
-from headway.service import OriginService, ResourceService, TypesService
+from headway.rpc import Services, open_server
+from headway.service import OriginService, ResourceService
 from headway.storage import MemoryBackend
 
 
@@ -208,11 +208,3 @@ async def test_a_description_that_makes_no_sense_is_named() -> None:
     lists.may_answer.set()
     with pytest.raises(headway.PayloadError, match="the server's description of its types can't be read"):
         await ComparedChannel(lists, [TEAM]).unary("/a/B", None, str)
-
-
-async def test_a_channel_in_the_process_is_compared_too() -> None:
-    """Workers may be given one, as a test does."""
-    channel = InProcessChannel(TypesService(program(TEAM).registry))
-    with trio.fail_after(20), pytest.raises(headway.SchemaMismatch):
-        async with headway.open_workers(channel, program(WRONG, controller=True), process="web-1"):
-            await trio.sleep_forever()

@@ -12,7 +12,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
-from headway.resource import ResourceType, TypeName, compare_schemas, describe, is_builtin, type_name, types_pb
+from headway.resource import ResourceType, compare_schemas, describe, is_builtin, type_name, types_pb
 from headway.rpc import Channel, Metadata, NotBegun, NotGrpc, NotHttp2
 
 Reply = TypeVar("Reply")
@@ -31,7 +31,7 @@ class ComparedChannel:
 
     def __init__(self, inner: Channel, types: Iterable[ResourceType[Any]]) -> None:
         self._inner = inner
-        self._types = {type.name: type for type in types if not is_builtin(type)}
+        self._types = [type for type in types if not is_builtin(type)]
         self._attempt: _Attempt | None = None
         self._compared = not self._types
         self._problems: list[SchemaProblem] = []
@@ -102,23 +102,28 @@ class ComparedChannel:
             if error.status not in _SAYS_NOTHING or isinstance(error, NotHttp2 | NotGrpc):
                 raise
             found = types_pb.ListResponse()
-        try:
-            self._problems = list(self._differences(found))
-        except (LookupError, RecursionError, ValueError) as error:
-            raise PayloadError(f"the server's description of its types can't be read: {error}") from error
+        self._problems = differences(found, self._types)
         if self._problems:
             self._refused.set()
         else:
             self._compared = True
 
-    def _differences(self, found: types_pb.ListResponse) -> list[SchemaProblem]:
-        problems: list[SchemaProblem] = []
-        for each in found.types:
-            type = self._types.get(TypeName(*type_name(each.type)))
-            if type is not None:
-                theirs = types_pb.ListResponse(types=[each], messages=found.messages, enums=found.enums)
-                problems += compare_schemas(theirs, describe([type]), both_ways=True)
-        return problems
+
+def differences(found: types_pb.ListResponse, types: Iterable[ResourceType[Any]]) -> list[SchemaProblem]:
+    """Return what a program and a server of this description would misread of each other's.
+
+    Raises PayloadError for a description that makes no sense.
+    """
+    theirs = {type_name(each.type): each for each in found.types}
+    problems: list[SchemaProblem] = []
+    try:
+        for type in types:
+            if type.name in theirs and not is_builtin(type):
+                their = types_pb.ListResponse(types=[theirs[type.name]], messages=found.messages, enums=found.enums)
+                problems += compare_schemas(their, describe([type]), both_ways=True)
+    except (LookupError, RecursionError, ValueError) as error:
+        raise PayloadError(f"the server's description of its types can't be read: {error}") from error
+    return problems
 
 
 class _Attempt:

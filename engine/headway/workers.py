@@ -52,7 +52,8 @@ async def open_workers(
     that has written itself; of what other processes run it says nothing. ``workers.status()`` likewise.
 
     Args:
-        endpoints: addresses of engines on one store; any of them serves. Or a channel, for a test.
+        endpoints: addresses of engines on one store; any of them serves. Or a channel, for a test: what types its
+            server has is not compared.
         apps: whose types and controllers; the engines must know the types.
         process: the name of this process, which no other has and which it should keep over restarts: then it takes
             over at once what it held before. Unless given, the host's name and some random digits.
@@ -84,13 +85,15 @@ async def open_workers(
         report = log_report()
     ending: ShutdownWatch | None = None
     opened: AbstractAsyncContextManager[Channel]
+    # A test's channel is its own matter, and each call by it may count.
+    compared = registry if isinstance(endpoints, str | Sequence) else ()
     if isinstance(endpoints, str | Sequence):
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
         opened = nullcontext(endpoints)
     async with opened as bare:
         named = WithMetadata(bare, {"x-consul-token": token}) if token else bare
-        channel = ComparedChannel(named, registry)
+        channel = ComparedChannel(named, compared)
         try:
             async with trio.open_nursery() as nursery:
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)

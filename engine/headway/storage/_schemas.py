@@ -8,14 +8,15 @@ type is registered nowhere.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from headway.errors import OutcomeUnknown, SchemaMismatch, SchemaProblem, Unavailable
 from headway.resource import (
     AnyMessage,
     Key,
     Kind,
+    Position,
     ResourceType,
     Scope,
     compare_schemas,
@@ -47,6 +48,16 @@ _URL = "type.googleapis.com/headway.types.v1.SchemaRecord"
 _Type = ResourceType[Any]
 
 
+class ListsResources(Protocol):
+    """What a store's schemas are read from: a `Backend`, or a file that is not opened."""
+
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list`."""
+        ...
+
+
 class SchemaPlan(NamedTuple):
     """What opening a store would do.
 
@@ -59,12 +70,12 @@ class SchemaPlan(NamedTuple):
     changes: dict[str, types_pb.SchemaRecord]
 
 
-async def read_schemas(backend: Backend) -> dict[str, types_pb.SchemaRecord]:
+async def read_schemas(backend: ListsResources) -> dict[str, types_pb.SchemaRecord]:
     """Return what a store remembers, by the names of the types. A store that no program has opened has nothing."""
     return {name: record for name, (record, _) in (await _records(backend)).items()}
 
 
-async def plan_schemas(backend: Backend, types: Iterable[_Type]) -> SchemaPlan:
+async def plan_schemas(backend: ListsResources, types: Iterable[_Type]) -> SchemaPlan:
     """Compare the types of a program with what a store remembers, and write nothing."""
     return await _planned(backend, list(types), await read_schemas(backend))
 
@@ -93,7 +104,9 @@ async def record_schemas(backend: Backend, types: Iterable[_Type]) -> None:
     raise Unavailable("the schemas could not be recorded: other programs that open the store were always first")
 
 
-async def _planned(backend: Backend, types: Iterable[_Type], records: dict[str, types_pb.SchemaRecord]) -> SchemaPlan:
+async def _planned(
+    backend: ListsResources, types: Iterable[_Type], records: dict[str, types_pb.SchemaRecord]
+) -> SchemaPlan:
     plan = SchemaPlan([], {})
     for type in sorted(types, key=lambda each: each.name):
         if is_builtin(type):
@@ -129,7 +142,7 @@ async def _planned(backend: Backend, types: Iterable[_Type], records: dict[str, 
 
 
 async def _scope_problems(
-    backend: Backend, type: _Type, records: dict[str, types_pb.SchemaRecord]
+    backend: ListsResources, type: _Type, records: dict[str, types_pb.SchemaRecord]
 ) -> list[SchemaProblem]:
     """Find a resource of the kind that is stored in another scope than the type's: nobody could read or delete it.
 
@@ -163,7 +176,7 @@ def _scope_of(resource: pb.Resource) -> Scope:
     return Scope.NAMESPACE if tenancy.namespace else Scope.PARTITION
 
 
-async def _is_stored(backend: Backend, type: _Type) -> bool:
+async def _is_stored(backend: ListsResources, type: _Type) -> bool:
     """Return True if anything is stored as this version of its kind."""
     after: Key | None = None
     while True:
@@ -178,7 +191,7 @@ async def _is_stored(backend: Backend, type: _Type) -> bool:
 # --- Records -----------------------------------------------------------------
 
 
-async def _records(backend: Backend) -> dict[str, tuple[types_pb.SchemaRecord, pb.Resource]]:
+async def _records(backend: ListsResources) -> dict[str, tuple[types_pb.SchemaRecord, pb.Resource]]:
     found, _ = await backend.list(SCHEMA_KIND, Within())
     return {resource_key(each)[2]: (decode(types_pb.SchemaRecord, _data(each)), each) for each in found}
 

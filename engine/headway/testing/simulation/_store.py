@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, copy_message, pb
-from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing
+from headway.storage import SCHEMA_KIND, Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
 OnCommit = Callable[[int, Kind, Key, pb.Resource | None, pb.Resource | None, Fence | None], None]
@@ -60,7 +60,8 @@ class SimulatedStore(MemoryBackend):
     def _note(self, revision: int, operations: Sequence[Operation], fence: Fence | None) -> None:
         changes: list[tuple[Kind, Key, pb.Resource | None, pb.Resource | None]] = []
         for operation in operations:
-            if isinstance(operation, Require | RequireOwnsNothing):
+            # What an engine records of its types as it opens is no part of the world that programs work on.
+            if isinstance(operation, Require | RequireOwnsNothing) or operation.kind == SCHEMA_KIND:
                 continue
             place = (operation.kind, operation.key)
             old = self._now.get(place)
