@@ -20,6 +20,8 @@ from headway.storage._sqlite_inspect import open_to_read
 from headway.storage._sqlite_migrate import format_of
 from headway.storage._sqlite_reader import Row, decode_rows, read_many
 
+_Rows = list[Row]
+
 
 class FileLists:
     """Meets `ListsResources` on the file, or the backup, at ``path``.
@@ -38,7 +40,7 @@ class FileLists:
         rows, revision = await trio.to_thread.run_sync(read)
         return await decode_rows(rows), Position("", "", revision)
 
-    def _read(self, kind: Kind, within: Within, after: Key | None, limit: int) -> tuple[list[Row], int]:
+    def _read(self, kind: Kind, within: Within, after: Key | None, limit: int) -> tuple[_Rows, int]:
         try:
             with closing(open_to_read(self._path, backup=True)) as connection:
                 if (found := format_of(connection)) < sql.FORMAT:
