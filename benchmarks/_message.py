@@ -14,7 +14,7 @@ GROUPS = 10
 """How many values the metadata entry ``group`` has, and so the secondary index."""
 
 
-@headway.message
+@headway.message(name="bench.Note")
 class Note:
     """A payload: one text, whose tag and length take 2 bytes of the 120."""
 

@@ -32,6 +32,11 @@ PRINTS = {
     "docs/guides/types.md": "Team core Badge ada\n['grace', 'ada']\n[]\n[]\n"
     "Team core: lead is required, such as 'ada'\n",
     "docs/guides/stores.md": "True True []\n['ada']\n",
+    "docs/guides/evolving.md": "Core\nthe store has other schemas than this program:\n"
+    "staff.v1.Team.name (field 1): expected string as stored, got int64; "
+    "keep string, or use a new number, such as field(4)\n"
+    "staff.v1.Team.members (field 3): expected 'members' as stored, got no such field; "
+    "declare @headway.message(reserved={3: 'members'}) for Team\n",
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",
     "docs/guides/stores-of-your-own.md": "['what_was_acknowledged_is_read', "
     "'whoever_looks_again_never_sees_less']\n[]\n",

@@ -104,6 +104,8 @@ from headway.errors import PermissionDenied as PermissionDenied
 from headway.errors import PrimingStalled as PrimingStalled
 from headway.errors import ReconcileTimeout as ReconcileTimeout
 from headway.errors import RemoteError as RemoteError
+from headway.errors import SchemaMismatch as SchemaMismatch
+from headway.errors import SchemaProblem as SchemaProblem
 from headway.errors import StoreChanged as StoreChanged
 from headway.errors import StoreUnusable as StoreUnusable
 from headway.errors import StoreWentBack as StoreWentBack

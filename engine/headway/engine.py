@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway._collector import gc_freezing
+from headway._compared import ComparedChannel
 from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
@@ -34,7 +35,7 @@ from headway.service import (
     unregistered,
     watch_encoders,
 )
-from headway.storage import Backend, StoreProblem, is_shared, open_store, refuse_unfinished
+from headway.storage import Backend, StoreProblem, is_shared, open_store, record_schemas, refuse_unfinished
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -167,7 +168,8 @@ async def open_engine(
             when it ends. For tests.
 
     Raises DeclarationError for apps that don't go together, for listening without saying to whom, and for a name that a
-    process can't have; StoreUnusable for a store that can't be opened; OSError for an address that can't be had.
+    process can't have; StoreUnusable for a store that can't be opened; SchemaMismatch for a program that would misread
+    what is stored; OSError for an address that can't be had.
     """
     registry, definitions = together(apps)
     refuse_own_name(apps)
@@ -192,6 +194,7 @@ async def open_engine(
         if freeze is not None:
             report = freeze.hearing(report)
         await refuse_unfinished(backend)
+        await record_schemas(backend, registry)
         failed = functools.partial(_report_failed, report)
         waits = LeaseWaits()
         services = _services(
@@ -279,7 +282,8 @@ async def connect(
     """``async with headway.connect("10.0.0.1:9000,10.0.0.2:9000", app) as client: ...``
 
     A client of engines that listen on the network. Nothing is connected before the first call, which raises NotHeadway
-    when what answers at the endpoints is not an engine.
+    when what answers at the endpoints is not an engine, and SchemaMismatch when it and this program would misread each
+    other's resources.
 
     Args:
         endpoints: addresses of engines on one store; any of them serves.
@@ -294,7 +298,7 @@ async def connect(
     """
     registry, _ = together(apps)
     async with open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure) as channel:
-        yield Client(channel, registry, token=token)
+        yield Client(ComparedChannel(channel, registry), registry, token=token)
 
 
 async def _revision(backend: Backend) -> int:

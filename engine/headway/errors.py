@@ -55,6 +55,43 @@ class ManifestError(CallerError, ValueError):
         return type(self), (self.problems,)
 
 
+class SchemaProblem(NamedTuple):
+    """One difference by which a program would misread what is stored.
+
+    Attributes:
+        type: the name of the resource type, such as "staff.v1.Team".
+        field: the path of the field in the payload, such as "lead.name"; empty for the type itself.
+        number: the field's number, or 0.
+        problem: what was expected, and what the program has.
+        right: what the program should have.
+        missing: True for a field that the program lacks, which it would not misread by itself.
+    """
+
+    type: str
+    field: str
+    number: int
+    problem: str
+    right: str
+    missing: bool = False
+
+    def __str__(self) -> str:
+        where = f"{self.type}.{self.field} (field {self.number})" if self.field else self.type
+        return f"{where}: {self.problem}; {self.right}"
+
+
+class SchemaMismatch(CallerError, ValueError):
+    """A program would misread what is stored. ``problems`` are all differences, and ``str()`` one a line."""
+
+    def __init__(self, where: str, problems: Iterable[SchemaProblem]) -> None:
+        self.where = where
+        self.problems = tuple(problems)
+        super().__init__("\n".join([f"{where} has other schemas than this program:", *map(str, self.problems)]))
+
+    def __reduce__(self) -> tuple[type[SchemaMismatch], tuple[str, tuple[SchemaProblem, ...]]]:
+        # An exception is rebuilt from its args, which here are the text and not the problems.
+        return type(self), (self.where, self.problems)
+
+
 class NotFound(CallerError, LookupError):
     """There is no such resource (or it has another uid than the one asked for)."""
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway._collector import gc_freezing
+from headway._compared import ComparedChannel
 from headway._endpoints import open_remote
-from headway._groups import only_error
+from headway._groups import leaves, only_error
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App
 from headway.engine import Engine, check_seconds, refuse_own_name, together
+from headway.errors import SchemaMismatch
 from headway.events import Report
 from headway.rpc import Channel, WithMetadata
 
@@ -52,7 +54,8 @@ async def open_workers(
     that has written itself; of what other processes run it says nothing. ``workers.status()`` likewise.
 
     Args:
-        endpoints: addresses of engines on one store; any of them serves. Or a channel, for a test.
+        endpoints: addresses of engines on one store; any of them serves. Or a channel, for a test: what types its
+            server has is not compared.
         apps: whose types and controllers; the engines must know the types.
         process: the name of this process, which no other has and which it should keep over restarts: then it takes
             over at once what it held before. Unless given, the host's name and some random digits.
@@ -67,7 +70,8 @@ async def open_workers(
 
     Raises DeclarationError for apps that don't go together, and a name that a process can't have; InvalidArgument for a
     token that would be sent to another host without ``tls`` and without ``insecure``; NotHeadway, from within the
-    block, when what answers at the endpoints is not an engine. That none can be reached is no error: it is tried again
+    block, when what answers at the endpoints is not an engine; SchemaMismatch likewise, when it and this program would
+    misread each other's resources. That none can be reached is no error: it is tried again
     for as long as it takes, and the status says so.
     """
     registry, definitions = together(apps)
@@ -83,6 +87,8 @@ async def open_workers(
         report = log_report()
     ending: ShutdownWatch | None = None
     opened: AbstractAsyncContextManager[Channel]
+    # A test's channel is its own matter, and each call by it may count.
+    compared = registry if isinstance(endpoints, str | Sequence) else ()
     if isinstance(endpoints, str | Sequence):
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
@@ -90,13 +96,15 @@ async def open_workers(
     async with gc_freezing(gc_freeze) as freeze, opened as bare:
         if freeze is not None:
             report = freeze.hearing(report)
-        channel = WithMetadata(bare, {"x-consul-token": token}) if token else bare
+        named = WithMetadata(bare, {"x-consul-token": token}) if token else bare
+        channel = ComparedChannel(named, compared)
         try:
             async with trio.open_nursery() as nursery:
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
                 hub = Hub(channel, nursery, report, lag_limit=lag_limit)
                 placing = Placing(hub, channel, registry, report, stall_limit, name, lease_ttl)
                 supervisors = [supervisor(*each, placing) for each in definitions.items()]
+                nursery.start_soon(channel.wait_refused, name="types that the server would misread")
                 for each in supervisors:
                     nursery.start_soon(each.supervise, name=f"controller {each.name}")
                 if freeze is not None:
@@ -115,7 +123,11 @@ async def open_workers(
             # The caller's own error comes out as it went in, not wrapped in the nursery.
             only = only_error(group)
             if only is group:
-                raise
+                # The block's own call may have been told of it, too.
+                mismatches, others = group.split(SchemaMismatch)
+                if mismatches is None or others is not None:
+                    raise
+                raise next(leaves(mismatches)) from None
             raise only from only.__cause__
         finally:
             if ending is not None:

@@ -23,7 +23,7 @@ from headway.storage import MemoryBackend
 AUDITED = AuthenticationFailed | CallDenied | AccessChanged
 
 
-@headway.message
+@headway.message(name="tests.Team")
 class Team:
     note: str = field(1)
 

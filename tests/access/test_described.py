@@ -17,7 +17,7 @@ class Secret:
     word: str = field(1)
 
 
-@headway.message
+@headway.message(name="tests.Team")
 class Team:
     note: str = field(1)
 

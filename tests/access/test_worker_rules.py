@@ -14,7 +14,7 @@ from headway import field
 from headway.access import Access, Authorizer, Policy, Rule, new_token
 
 
-@headway.message
+@headway.message(name="tests.Team")
 class Team:
     note: str = field(1)
 

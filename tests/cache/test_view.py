@@ -260,7 +260,7 @@ async def test_a_view_that_cant_be_opened_leaves_nothing_behind(how: str, nurser
     assert [len(each.pins) for each in subscriptions] == [0, 0]
 
 
-@headway.message
+@headway.message(name="tests.Transfer")
 class Transfer:
     amount: int = headway.field(1)
 

@@ -4,7 +4,7 @@ import headway
 from headway import field
 
 
-@headway.message
+@headway.message(name="tests.Side")
 class Side:
     text: str = field(1)
 

@@ -23,7 +23,7 @@ class Team:
     note: str | None = field(2)
 
 
-@headway.message
+@headway.message(name="tests.Account")
 class Account:
     login: str = field(1)
 

@@ -38,11 +38,11 @@ async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
     """With their scopes and the names of their payloads."""
     assert (await headway("types")).stdout.splitlines() == [
         "TYPE                   SCOPE      PAYLOAD",
-        "bank.v1.Account        namespace  tests.cli.served.Account",
+        "bank.v1.Account        namespace  tests.Account",
         "internal.v1.Tombstone  undefined  headway.resource.v1.Tombstone",
-        "staff.v1.Account       namespace  tests.cli.served.Account",
-        "staff.v1.Site          cluster    tests.cli.served.Account",
-        "staff.v1.Team          namespace  tests.cli.served.Team",
+        "staff.v1.Account       namespace  tests.Account",
+        "staff.v1.Site          cluster    tests.Account",
+        "staff.v1.Team          namespace  staff.v1.Team",
         "tenancy.v1.Namespace   partition  headway.tenancy.v1.Namespace",
         "tenancy.v1.Partition   cluster    headway.tenancy.v1.Partition",
     ]

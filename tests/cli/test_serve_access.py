@@ -59,7 +59,7 @@ def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Pa
     assert said(*at, "--token-file", str(tmp_path / "token"), "apply", "-f", core) == (0, "Team core created\n", "")
     assert said(*at, "get", "team", "core", env={"HEADWAY_TOKEN": reader})[0] == 0
     code, out, _ = said(*at, "--token", reader, "types", env={"HEADWAY_TOKEN_FILE": str(tmp_path / "token")})
-    assert (code, re.findall(r"staff\.v1\.\w+", out)) == (0, ["staff.v1.Team"])
+    assert (code, re.findall(r"^staff\.v1\.\w+", out, re.MULTILINE)) == (0, ["staff.v1.Team"])
 
     code, _, errors = said(*at, "--token", reader, "delete", "team", "core")
     assert code == 1

@@ -14,7 +14,7 @@ from headway.errors import InvalidArgument
 from headway.mapper import ReadyMapper
 
 
-@headway.message
+@headway.message(name="tests.Thing")
 class Thing:
     name: str = field(1)
 

@@ -18,7 +18,7 @@ from headway.rpc import Channel, Metadata
 Reply = TypeVar("Reply")
 
 
-@headway.message
+@headway.message(name="tests.Note")
 class Note:
     text: str = field(1)
 

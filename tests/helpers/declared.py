@@ -11,14 +11,14 @@ ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 """A generation that nobody has."""
 
 
-@message
+@message(name="tests.Note")
 class Note:
     text: str = field(1)
     lines: list[str] = field(2)
     counts: dict[str, int] = field(3)
 
 
-@message
+@message(name="tests.Memo")
 class Memo:
     text: str = field(1)
     urgent: bool = field(2)

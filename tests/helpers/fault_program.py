@@ -41,7 +41,7 @@ class Job:
     text: str = field(1)
 
 
-@headway.message
+@headway.message(name="tests.Copy")
 class Copy:
     text: str = field(1)
 

@@ -13,7 +13,7 @@ from headway import field
 from headway.cache import CacheReader
 
 
-@headway.message
+@headway.message(name="tests.Pool")
 class Pool:
     note: str = field(1)
 

@@ -20,12 +20,12 @@ from headway.resource import (
 )
 
 
-@headway.message
+@headway.message(name="tests.Team")
 class Team:
     members: list[str] = field(1)
 
 
-@headway.message
+@headway.message(name="tests.Account")
 class Account:
     login: str = field(1)
 

@@ -19,7 +19,7 @@ class Policy(enum.IntEnum):
     NO = 2
 
 
-@message
+@message(name="tests.Limits")
 class Limits:
     cpu: float = field(1)
     memory: int = field(2, kind="uint32")

@@ -50,7 +50,7 @@ def test_a_type_knows_its_names() -> None:
         ("tests", "Note"),
         "<ResourceType tests.v1.Note>",
     )
-    assert NOTE.type_url == "type.googleapis.com/tests.helpers.declared.Note"
+    assert NOTE.type_url == "type.googleapis.com/tests.Note"
     assert NOTE.hooks == Hooks()
     generated = ResourceType("staff", "v1", "Fence", pb.Fence)
     assert generated.type_url == "type.googleapis.com/headway.resource.v1.Fence"

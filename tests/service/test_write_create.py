@@ -104,7 +104,7 @@ async def test_type_url_is_compared_by_its_name_and_stored_in_canonical_form(cal
     """Only what follows the last slash names a message: Consul's command line sends nothing else."""
     resource = a_note("one", "mine")
     assert resource.data is not None
-    resource.data.type_url = prefix + "tests.helpers.declared.Note"
+    resource.data.type_url = prefix + "tests.Note"
     checked = await calls.mutate_and_validate(copy_message(resource))
     stored = await calls.stored(resource)
     read = (await calls.read(an_id("one"))).resource

@@ -22,5 +22,5 @@ def wrong_resources() -> list[tuple[pb.Resource | None, str]]:
         (a_note(owner=pb.Id(name="boss")), "resource.owner.type is required"),
         (a_note(owner=an_id("Boss")), "resource.owner of tests.v1.Note: name 'Boss' is not a valid name"),
         (a_note(owner=an_id("boss", UNKNOWN)), "resource.owner.type: type tests.v1.Nothing is not registered"),
-        (foreign, "resource.data of tests.v1.Note must be tests.helpers.declared.Note, not acme.Else"),
+        (foreign, "resource.data of tests.v1.Note must be tests.Note, not acme.Else"),
     ]

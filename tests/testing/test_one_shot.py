@@ -15,14 +15,14 @@ from headway import DeclarationError, field
 from headway.testing import Fault, ScriptedChannel, one_shot, stored
 
 
-@headway.message
+@headway.message(name="tests.Team")
 class Team:
     """Who is in it."""
 
     members: list[str] = field(1)
 
 
-@headway.message
+@headway.message(name="tests.Account")
 class Account:
     """Whose it is."""
 

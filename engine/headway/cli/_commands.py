@@ -29,6 +29,7 @@ COMMANDS = {
     "graph": ("_graph", "graph", "Show what the controllers of APP (module:attribute) manage, watch, read and write."),
     "list": ("_read", "list_", "Show all resources of a type."),
     "restore": ("_backup", "restore", "Make a store at URL of FILE, a backup."),
+    "schema": ("_schema", "schema", "Show what types look like, and whether a program would misread what is stored."),
     "serve": ("_serve", "serve", "Run the controllers of APP (module:attribute), and offer its resources to clients."),
     "status": ("_status", "status", "Show the conditions of a resource, by who wrote them."),
     "store": (

@@ -54,10 +54,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Connection:
-    """A server's types, and a client that knows them."""
+    """A server's types, what it says of them, and a client that knows them."""
 
     registry: Registry
     client: Client
+    description: types_pb.ListResponse
 
 
 @asynccontextmanager
@@ -75,8 +76,9 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
             insecure=target.insecure,
         )
         async with opened as channel:
-            registry = rebuild(await _described(channel, target))
-            yield Connection(registry, Client(channel, registry, token=target.token))
+            description = await _described(channel, target)
+            registry = rebuild(description)
+            yield Connection(registry, Client(channel, registry, token=target.token), description)
     except InvalidArgument as error:
         if "is no address" in str(error):
             raise Usage(f"--server: {error}") from error

@@ -52,11 +52,11 @@ def check(url: str, output: Output) -> None:
     Its lists against its reads, what its owners own, its watches and its history. An SQLite file that can't be opened,
     as a server has it, is read as it stands. Ends with 7 when something is wrong.
     """
-    run(partial(_check, url, _named("URL", url), output))
+    run(partial(_check, url, named_store("URL", url), output))
 
 
 async def _check(url: str, opening: AbstractAsyncContextManager[Backend], output: Output) -> None:
-    await _must_be_there("URL", url)
+    await must_be_there("URL", url)
     progress = _progress if output == "text" else lambda _: None
     async with AsyncExitStack() as stack:
         try:
@@ -106,7 +106,7 @@ def copy(source: str, target: str, output: Output) -> None:
     every watch begins anew. Stop what writes to FROM before. A copy that was stopped goes on when it is run again;
     until it has ended, no server serves TO.
     """
-    run(partial(_copy, source, _named("FROM", source), _named("TO", target), output))
+    run(partial(_copy, source, named_store("FROM", source), named_store("TO", target), output))
 
 
 async def _copy(
@@ -115,7 +115,7 @@ async def _copy(
     target: AbstractAsyncContextManager[Backend],
     output: Output,
 ) -> None:
-    await _must_be_there("FROM", url)
+    await must_be_there("FROM", url)
     async with source as here, target as there:
         copied = await copy_store(here, there, progress=_copying if output == "text" else None)
     if output == "json":
@@ -185,14 +185,14 @@ def _loaded(reference: str) -> object:
     return found
 
 
-async def _must_be_there(argument: str, url: str) -> None:
+async def must_be_there(argument: str, url: str) -> None:
     """Refuse a url at which there is no store: opening it would make one."""
     if not await store_exists(url):
         # Without a password that the url may hold.
         raise Usage(f"{argument}: there is no store at {etcd_address(url) if url.startswith('etcd:') else url}")
 
 
-def _named(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
+def named_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
     if url == "memory:":
         raise Usage(f'{argument}: "memory:" is empty for whoever opens it, and gone afterwards')
     try:

@@ -46,11 +46,12 @@ def _fields(types: Sequence[ResourceType[Any]]) -> str:
     description = describe(types)
     rows: list[Sequence[str]] = []
     for message in description.messages:
-        rows += [(_last(message.full_name), field.name, _kind(field, description)) for field in message.fields]
+        rows += [(_last(message.full_name), field.name, field_words(field, description)) for field in message.fields]
     return table(("MESSAGE", "FIELD", "KIND"), rows)
 
 
-def _kind(field: types_pb.Field, description: types_pb.ListResponse) -> str:
+def field_words(field: types_pb.Field, description: types_pb.ListResponse) -> str:
+    """Return what a field holds, in words: ``list of Member``."""
     kind = field.kind
     if kind == "message":
         kind = _last(description.messages[field.held].full_name)

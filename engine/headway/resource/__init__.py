@@ -18,6 +18,7 @@ from headway._gen.headway.types import v1 as _types_v1
 from headway.resource._builtin import NAMESPACE as NAMESPACE
 from headway.resource._builtin import PARTITION as PARTITION
 from headway.resource._builtin import TOMBSTONE as TOMBSTONE
+from headway.resource._builtin import is_builtin as is_builtin
 from headway.resource._columns import Columns as Columns
 from headway.resource._columns import column_text as column_text
 from headway.resource._columns import readable_time as readable_time
@@ -51,6 +52,9 @@ from headway.resource._payload import equal as equal
 from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
+from headway.resource._schema_compare import compare_schemas as compare_schemas
+from headway.resource._schema_merge import merge_schemas as merge_schemas
+from headway.resource._schema_merge import schema_digest as schema_digest
 from headway.resource._stored import Stored as Stored
 from headway.resource._stored import shared_message as shared_message
 from headway.resource._stream import Bookmark as Bookmark

@@ -28,3 +28,8 @@ NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PA
 
 BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (TOMBSTONE, PARTITION, NAMESPACE)
 RESERVED_GROUPS = frozenset(type.name.group for type in BUILTIN_TYPES)
+
+
+def is_builtin(type: ResourceType[Any]) -> bool:
+    """Return True for a type that every registry has."""
+    return type in BUILTIN_TYPES

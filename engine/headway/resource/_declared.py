@@ -66,7 +66,10 @@ class DeclaredMessage(betterproto2.Message):
     # A __post_init__ of the program's own need not call ours.
     _unknown_fields = b""
     _declaration: ClassVar[Declaration]
+    # Its full name in protobuf; empty while it has none of its own.
     _message_name: ClassVar[str]
+    # The type after which it is called; empty for a name that was given.
+    _named_by: ClassVar[str] = ""
 
     @classmethod
     def _type_hints(cls) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 import betterproto2
 
 from headway._gen.headway.types import v1 as types_pb
-from headway.resource._message import type_name
+from headway.resource._changes import changes_of
+from headway.resource._message_name import full_name, nested_name
 from headway.resource._payload_plan import metadata_of
 from headway.resource._types import ResourceType
 
@@ -22,7 +23,7 @@ def describe(types: Iterable[ResourceType[Any]]) -> types_pb.ListResponse:
             type=type.name.message(),
             scope=types_pb.Scope(type.scope.value),
             payload=type.type_url.rpartition("/")[2],
-            message=description.message(type.payload),
+            message=description.message(type.payload, ""),
             columns=[types_pb.Column(title=title, path=path) for title, path in type.columns.items()],
         )
         description.answer.types.append(described)
@@ -34,17 +35,33 @@ class _Description:
         self.answer = types_pb.ListResponse()
         self._messages: dict[Any, int] = {}
         self._enums: dict[Any, int] = {}
+        self._names: set[str] = set()
 
-    def message(self, cls: type[Any]) -> int:
-        """The place of a class; it is described when it is first met."""
+    def message(self, cls: type[Any], within: str) -> int:
+        """Return the place of a class, which is described when it is first met: in the message of this name."""
         if cls not in self._messages:
             self._messages[cls] = len(self._messages)
-            described = types_pb.Message(full_name=type_name(cls))
+            described = types_pb.Message(full_name=full_name(cls) or self._free_name(nested_name(cls, within)))
+            self._names.add(described.full_name)
             # Before its fields, which may hold it again.
             self.answer.messages.append(described)
             metadata = metadata_of(cls)
-            described.fields = [self._field(metadata, name) for name in metadata.meta_by_field_name]
+            described.fields = [
+                self._field(metadata, name, described.full_name) for name in metadata.meta_by_field_name
+            ]
+            changes = changes_of(cls)
+            described.reserved = [types_pb.Reserved(number, name) for number, name in sorted(changes.reserved.items())]
+            for each in described.fields:
+                each.former_names = list(changes.renamed.get(each.number, ()))
         return self._messages[cls]
+
+    def _free_name(self, name: str) -> str:
+        # Two modules may have a class of one name.
+        free, number = name, 1
+        while free in self._names:
+            number += 1
+            free = f"{name}{number}"
+        return free
 
     def _enum(self, enum: Any) -> int:
         if enum not in self._enums:
@@ -56,7 +73,7 @@ class _Description:
             self.answer.enums.append(types_pb.Enum(name=enum.__name__, values=values))
         return self._enums[enum]
 
-    def _field(self, metadata: betterproto2.ProtoClassMetadata, name: str) -> types_pb.Field:
+    def _field(self, metadata: betterproto2.ProtoClassMetadata, name: str, within: str) -> types_pb.Field:
         meta = metadata.meta_by_field_name[name]
         made = types_pb.Field(name=name, number=meta.number, shape=_shape(meta, metadata, name), oneof=meta.group or "")
         held = metadata.cls_by_field[name]
@@ -65,7 +82,7 @@ class _Description:
             held, meta = metadata.cls_by_field[f"{name}.value"], meta.map_meta[1]
         made.kind = _kind(meta, held)
         if made.kind in ("message", "wrapper"):
-            made.held = self.message(meta.unwrap() if meta.unwrap else held)
+            made.held = self.message(meta.unwrap() if meta.unwrap else held, within)
         elif made.kind == "enum":
             made.held = self._enum(getattr(held, "plain_enum", held))
         return made

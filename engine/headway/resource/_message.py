@@ -14,6 +14,7 @@ from betterproto2.casing import camel_case, safe_snake_case
 
 from headway.errors import DeclarationError
 from headway.resource._annotation import Annotation, Kind, Names, evaluated, read_annotation
+from headway.resource._changes import declare_changes, is_generated
 from headway.resource._declared import Declaration, DeclaredMessage, PlainEnum, scopes
 
 T = TypeVar("T")
@@ -43,36 +44,54 @@ def field(number: int, *, kind: Kind | None = None, **refused: Never) -> Any:
 @overload
 def message(cls: type[T], /) -> type[T]: ...
 @overload
-def message(*, name: str | None = None) -> Callable[[type[T]], type[T]]: ...
+def message(
+    *,
+    name: str | None = None,
+    reserved: Mapping[int, str] | None = None,
+    renamed: Mapping[int, str | tuple[str, ...]] | None = None,
+) -> Callable[[type[T]], type[T]]: ...
 # `field` is no field specifier for type checkers: it is a default to them then, which a proto3 field has.
 @dataclass_transform(kw_only_default=True, eq_default=False)
-def message(cls: type[Any] | None = None, /, *, name: str | None = None) -> Any:
+def message(
+    cls: type[Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    reserved: Mapping[int, str] | None = None,
+    renamed: Mapping[int, str | tuple[str, ...]] | None = None,
+) -> Any:
     """Make a class with annotated fields a message: ``members: list[str] = field(1)``.
 
     A field can be str, int, bool, float, bytes, datetime, timedelta, an IntEnum, another message, any of them as
     ``X | None`` or in ``list[X]``, and ``dict[K, X]`` with str, int or bool for K. One that isn't set is empty, zero or
     None. Raises DeclarationError, with the right form.
 
-    It becomes a betterproto2.Message. ``name`` is its full name in protobuf, else ``<module>.<class>``.
+    It becomes a betterproto2.Message. Its full name in protobuf is ``name``, else that of the type that carries it,
+    such as ``staff.v1.Team``. A class that two types carry needs a name.
+
+    ``reserved`` has the names of removed fields by their numbers, which no field may use again. ``renamed`` has by a
+    field's number what it was called before: a name, or several in a tuple. A store refuses a program that lacks or
+    renames a field without saying so. Both can be given for a class that betterproto2 has generated, too:
+    ``message(reserved={3: "old_name"})(Generated)``.
     """
     if cls is not None:
         return _declare(cls, name, sys._getframe(1))
-    return lambda decorated: _declare(decorated, name, sys._getframe(1))
 
+    def declare(decorated: type[Any]) -> type[Any]:
+        changed = reserved is not None or renamed is not None
+        if changed and is_generated(decorated):
+            if name is not None:
+                raise DeclarationError(
+                    f"{decorated.__qualname__}: name={name!r} must not be given: its .proto names it"
+                )
+            made = decorated
+        else:
+            made = _declare(decorated, name, sys._getframe(1))
+        if changed:
+            declare_changes(made, reserved or {}, renamed or {})
+        return made
 
-def type_name(cls: type[Any]) -> str:
-    """The full protobuf name of a message class, as it stands in the type_url of an Any."""
-    if issubclass(cls, DeclaredMessage):
-        return cls._message_name
-    # Generated code knows its name by the message pool of its package alone.
-    pool = getattr(sys.modules.get(cls.__module__), "default_message_pool", None)
-    url: str | None = pool.type_to_url.get(cls) if pool is not None else None
-    return url.rpartition("/")[2] if url is not None else _python_name(cls)
-
-
-def _python_name(cls: type[Any]) -> str:
-    parts = f"{cls.__module__}.{cls.__qualname__}".replace(".<locals>", "").split(".")
-    return ".".join(re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", part) for part in parts)
+    return declare
 
 
 def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
@@ -90,7 +109,7 @@ def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
     fields, markers = _read_fields(cls, frames)
     made = _rebuilt(cls, fields, markers)
     made._declaration = Declaration(cls.__name__, fields, frames)
-    made._message_name = name or _python_name(cls)
+    made._message_name, made._named_by = name or "", ""
     return made
 
 

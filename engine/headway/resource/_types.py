@@ -11,9 +11,9 @@ import betterproto2
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import DeclarationError, InvalidArgument
-from headway.resource import _message
 from headway.resource._columns import Columns, check_columns
 from headway.resource._ids import ResourceId, TypeName, type_name
+from headway.resource._message_name import bind_name, module_name
 from headway.resource._names import name_problem, quoted, type_problem
 from headway.resource._payload import Payload, encode
 from headway.resource._resource import Resource
@@ -63,16 +63,8 @@ class ResourceType(Generic[T]):
     """
 
     __slots__ = (
-        "columns",
-        "default_units",
-        "hooks",
-        "kind",
-        "message",
-        "name",
-        "payload",
-        "scope",
-        "tenancy",
-        "type_url",
+        *("columns", "default_units", "former_name", "hooks", "kind", "message"),
+        *("name", "payload", "scope", "tenancy", "type_url"),
     )
 
     def __init__(
@@ -118,7 +110,9 @@ class ResourceType(Generic[T]):
         self.tenancy = pb.Tenancy(partition=self.default_units[0], namespace=self.default_units[1])
         # Every version of a partition or namespace is under the same rules: their resources are the same.
         self.hooks: Hooks[T] = (hooks or Hooks()) if self.kind not in UNIT_KINDS else _unit_hooks(hooks or Hooks())
-        self.type_url = f"type.googleapis.com/{_message.type_name(payload)}"
+        self.type_url = f"type.googleapis.com/{bind_name(payload, self.name)}"
+        # What the payload was called before it was called after its type: clients of that time still say so.
+        self.former_name = module_name(payload)
 
     def __repr__(self) -> str:
         return f"<ResourceType {self.name}>"

@@ -34,6 +34,8 @@ class Admitted(NamedTuple):
     Attributes:
         resource: as mutated by its type's hooks.
         given: as the request has it, with its id and type URL completed.
+        payload_name: what the request calls the payload, where that is not what its type calls it; otherwise empty.
+            Only what is stored under this name may be updated by it: `check_payload_name`.
     """
 
     type: Type
@@ -41,6 +43,7 @@ class Admitted(NamedTuple):
     resource: pb.Resource
     given: pb.Resource
     fence: Fence | None
+    payload_name: str
 
 
 def resolve(registry: Registry, access: Access, message: pb.Type | None, field: str) -> Type:
@@ -163,11 +166,11 @@ def admit_resource(
         check_metadata(resource.metadata)
     if resource.status:
         check_statuses(resource.status)
+    payload_name = ""
     if resource.data is not None and resource.data.type_url != type.type_url:
-        if _short(resource.data.type_url) != _short(type.type_url):
-            raise invalid(
-                f"resource.data of {type.name} must be {_short(type.type_url)}, not {_short(resource.data.type_url)}"
-            )
+        name = _short(resource.data.type_url)
+        if name not in (_short(type.type_url), type.former_name):
+            payload_name = name
         # What precedes the name says nothing; without one form of it, equal payloads would not compare equal.
         resource.data.type_url = type.type_url
     if resource.data is not None:
@@ -181,7 +184,20 @@ def admit_resource(
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
         validate(type, resource)
-    return Admitted(type, key, resource, given, borne)
+    return Admitted(type, key, resource, given, borne, payload_name)
+
+
+def check_payload_name(access: Access, type: Type, payload_name: str, stored: pb.Resource | None) -> None:
+    """Refuse a payload by another name than its type's, unless what is stored has that name and the caller may read it.
+
+    The class was renamed, or has been given a name: what was stored before is written back as it was read.
+    """
+    if not payload_name:
+        return
+    held = stored.data if stored is not None and access.shows(stored) else None
+    if held is not None and _short(held.type_url) == payload_name:
+        return
+    raise invalid(f"resource.data of {type.name} must be {_short(type.type_url)}, not {payload_name}")
 
 
 def admit_reference(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.resource import Registry, is_marked, pb
 from headway.service._access import Access
-from headway.service._admission import admit_resource
+from headway.service._admission import admit_resource, check_payload_name
 from headway.service._marks import check_mark
 from headway.service._refusals import STORE_ERRORS, refusal
 from headway.service._tenancy import check_staying, check_units
@@ -20,6 +20,9 @@ async def mutate_and_validate(
     assert resource.id is not None
     try:
         units = await check_units(backend.read, key)
+        if admitted.payload_name:
+            stored, _ = await backend.read(type.kind, key)
+            check_payload_name(access, type, admitted.payload_name, stored)
         if is_marked(resource.metadata):
             if not access.may_delete(resource.id):
                 stored, _ = await backend.read(type.kind, key)

@@ -22,7 +22,7 @@ from headway.resource import (
     type_name,
 )
 from headway.service._access import Access
-from headway.service._admission import admit_resource
+from headway.service._admission import admit_resource, check_payload_name
 from headway.service._fence import check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
@@ -40,7 +40,8 @@ async def write(
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul, for a caller who may read
     what is called so.
     """
-    type, key, resource, given, fence = admit_resource(registry, access, request.resource, request.fence)
+    admitted = admit_resource(registry, access, request.resource, request.fence)
+    type, key, resource, given, fence, payload_name = admitted
     named = resource.id
     assert named is not None
     # To those who may not read it would tell whether the name is taken.
@@ -53,6 +54,7 @@ async def write(
         check_store(backend, request.store_id)
         units = await check_units(read, key) if elsewhere else NO_UNITS
         stored, _ = await read(type.kind, key)
+        check_payload_name(access, type, payload_name, stored)
         if not may_mark:
             access.check_marking(named, stored)
         if stored is None:

@@ -45,6 +45,12 @@ from headway.storage._open import open_store as open_store
 from headway.storage._open import store_exists as store_exists
 from headway.storage._problem import StoreProblem as StoreProblem
 from headway.storage._problem import find_problem as find_problem
+from headway.storage._schemas import SCHEMA_KIND as SCHEMA_KIND
+from headway.storage._schemas import ListsResources as ListsResources
+from headway.storage._schemas import SchemaPlan as SchemaPlan
+from headway.storage._schemas import plan_schemas as plan_schemas
+from headway.storage._schemas import read_schemas as read_schemas
+from headway.storage._schemas import record_schemas as record_schemas
 from headway.storage._tables_read import in_order as in_order
 from headway.storage._unfinished import refuse_unfinished as refuse_unfinished
 
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
     from headway.storage._etcd import etcd_address as etcd_address
     from headway.storage._maintain import backup_store as backup_store
     from headway.storage._maintain import check_store as check_store
+    from headway.storage._maintain import file_lists as file_lists
     from headway.storage._maintain import restore_store as restore_store
     from headway.storage._maintain import verify_file as verify_file
     from headway.storage._sqlite import SqliteBackend as SqliteBackend
@@ -81,6 +88,7 @@ _LATER = {
     "check_store": "_maintain",
     "copy_store": "_copy",
     "etcd_address": "_etcd",
+    "file_lists": "_maintain",
     "open_sqlite": "_sqlite",
     "restore_store": "_maintain",
     "verify_file": "_maintain",

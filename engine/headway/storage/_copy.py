@@ -10,6 +10,7 @@ from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
 from headway.storage._backend import Backend, Fence, Operation, Put, Remove, Within
 from headway.storage._besides import fence_lister
 from headway.storage._errors import FenceLowered
+from headway.storage._schemas import SCHEMA_KIND
 from headway.storage._unfinished import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._verify import named, place_of
 from headway.storage._verify_watches import follow
@@ -96,7 +97,8 @@ async def _begin(source: Backend, target: Backend) -> None:
             f"the store that is to be copied into holds an unfinished copy of store {unfinished}, not of "
             f"{here.store_id}: finish that one, or name an empty store"
         )
-    if kinds := await target.kinds():
+    # What an engine has recorded that has found the target empty says nothing of what is to come.
+    if kinds := [kind for kind in await target.kinds() if kind != SCHEMA_KIND]:
         raise FailedPrecondition(
             f"the store that is to be copied into is not empty: it holds {', '.join(map(named, kinds))}; "
             "name one that is new"

@@ -10,8 +10,10 @@ from typing import TypeVar
 import trio
 
 from headway.errors import InvalidArgument
+from headway.storage._schemas import ListsResources
 from headway.storage._sqlite_backup import BackedUp, Hold, Restored, backup_file, restore_file
 from headway.storage._sqlite_check import Checked, Finding, look_at_file
+from headway.storage._sqlite_lists import FileLists
 from headway.storage._sqlite_url import parse_url
 from headway.storage._unfinished import UNFINISHED, UNFINISHED_KIND
 from headway.storage._verify import Verified
@@ -72,6 +74,12 @@ async def verify_file(url: str) -> Verified:
     if UNFINISHED_KIND in checked.resources:
         problems.append(UNFINISHED)
     return Verified(checked.position, checked.oldest, dict(checked.resources), problems)
+
+
+def file_lists(url: str) -> ListsResources | None:
+    """Return the resources in the file of the store at ``url``, which isn't opened; None for another sort of store."""
+    parsed = parse_url(url)
+    return None if parsed is None else FileLists(parsed.path)
 
 
 async def _checked(url: str) -> Checked:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from headway.resource import DELETION_TIMESTAMP, FINALIZERS, Key, Kind, Position, copy_message, pb
-from headway.storage import Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing
+from headway.storage import SCHEMA_KIND, Fence, MemoryBackend, Operation, Put, Require, RequireOwnsNothing, Within
 
 Resources = dict[tuple[Kind, Key], pb.Resource]
 OnCommit = Callable[[int, Kind, Key, pb.Resource | None, pb.Resource | None, Fence | None], None]
@@ -29,6 +29,7 @@ class SimulatedStore(MemoryBackend):
         self._position = self._at(0)
         self._on_commit = on_commit
         self._now: Resources = {}
+        self._records: dict[Key, pb.Resource] = {}
         self._history: list[tuple[int, Resources]] = [(0, {})]
         # How often each name has been taken, and how many generations it has had.
         self._taken: Counter[tuple[Kind, Key]] = Counter()
@@ -36,11 +37,30 @@ class SimulatedStore(MemoryBackend):
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """See `Backend.commit`."""
+        if operations and all(isinstance(each, Put) and each.kind == SCHEMA_KIND for each in operations):
+            return await self._record(operations)
         self._identify(operations)
         position = await super().commit(operations, fence)
         # In the step in which it was done: nothing has come between.
         self._note(position.revision, operations, fence)
         return position
+
+    async def _record(self, operations: Sequence[Operation]) -> Position:
+        """Keep what an engine records of its types as it opens: no part of the world, and so no revision of it."""
+        await trio.lowlevel.checkpoint()
+        for operation in operations:
+            if isinstance(operation, Put):
+                self._records[operation.key] = operation.resource
+        return self.position
+
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list`."""
+        if kind != SCHEMA_KIND:
+            return await super().list(kind, within, after=after, limit=limit)
+        await trio.lowlevel.checkpoint()
+        return [*self._records.values()], self.position
 
     def _identify(self, operations: Sequence[Operation]) -> None:
         """Give what is new a uid, and what has changed a generation.
@@ -97,6 +117,7 @@ class SimulatedStore(MemoryBackend):
         """Another store, with another id and higher revisions, that has what this one had at a revision."""
         other = SimulatedStore(self._on_commit, self._number + 1)
         other._fences = dict(self._fences)
+        other._records = dict(self._records)
         other._taken, other._generations = self._taken, self._generations
         other._append(self.position.revision + 1000, ())
         puts = [

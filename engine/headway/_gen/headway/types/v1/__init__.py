@@ -11,7 +11,9 @@ __all__ = (
     "ListRequest",
     "ListResponse",
     "Message",
+    "Reserved",
     "ResourceType",
+    "SchemaRecord",
     "Scope",
     "Shape",
 )
@@ -149,6 +151,11 @@ class Field(betterproto2.Message):
     The oneof that it belongs to.
     """
 
+    former_names: "list[str]" = betterproto2.field(8, betterproto2.TYPE_STRING, repeated=True)
+    """
+    What it was called before, oldest first.
+    """
+
 
 default_message_pool.register_message("headway.types.v1", "Field", Field)
 
@@ -179,8 +186,27 @@ class Message(betterproto2.Message):
 
     fields: "list[Field]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
 
+    reserved: "list[Reserved]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Fields that were removed: their numbers are not used again. A store's
+    record has them in `fields`, too.
+    """
+
 
 default_message_pool.register_message("headway.types.v1", "Message", Message)
+
+
+@dataclass(eq=False, repr=False)
+class Reserved(betterproto2.Message):
+    number: "int" = betterproto2.field(1, betterproto2.TYPE_UINT32)
+
+    name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    What the field was called.
+    """
+
+
+default_message_pool.register_message("headway.types.v1", "Reserved", Reserved)
 
 
 @dataclass(eq=False, repr=False)
@@ -206,6 +232,27 @@ class ResourceType(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.types.v1", "ResourceType", ResourceType)
+
+
+@dataclass(eq=False, repr=False)
+class SchemaRecord(betterproto2.Message):
+    """
+    What a store remembers of one type.
+    """
+
+    schema: "ListResponse | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The type, with every field that any program has had.
+    """
+
+    seen: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Digests of the schemas that programs have opened the store with, oldest
+    first.
+    """
+
+
+default_message_pool.register_message("headway.types.v1", "SchemaRecord", SchemaRecord)
 
 
 from ...resource import v1 as __resource__v1__

@@ -1,0 +1,146 @@
+"""A channel to a server whose types are compared with the program's before the first call."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
+from headway.resource import ResourceType, compare_schemas, describe, is_builtin, type_name, types_pb
+from headway.rpc import Channel, Metadata, NotBegun, NotGrpc, NotHttp2
+
+Reply = TypeVar("Reply")
+
+_LIST = "/headway.types.v1.TypesService/List"
+_SAYS_NOTHING = (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
+"""What a server answers that has no description of its types, or none for this caller."""
+
+
+class ComparedChannel:
+    """Meets `Channel`. The first call asks the server what its types look like; the others wait for the answer.
+
+    Every call raises SchemaMismatch once the program and the server would misread each other. A call that fails because
+    the server could not be asked has not begun; the next one asks again.
+    """
+
+    def __init__(self, inner: Channel, types: Iterable[ResourceType[Any]]) -> None:
+        self._inner = inner
+        self._types = [type for type in types if not is_builtin(type)]
+        self._attempt: _Attempt | None = None
+        self._compared = not self._types
+        self._problems: list[SchemaProblem] = []
+        self._refused = trio.Event()
+
+    @property
+    def settles_writes(self) -> bool:
+        """See `Channel`."""
+        return self._inner.settles_writes
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
+    ) -> Reply:
+        """See `Channel`."""
+        if not self._compared:
+            await self._compare(metadata)
+        return await self._inner.unary(path, request, reply_type, metadata=metadata)
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        """See `Channel`."""
+        if self._compared:
+            return self._inner.stream(path, request, metadata=metadata)
+        return self._first_stream(path, request, metadata)
+
+    @asynccontextmanager
+    async def _first_stream(
+        self, path: str, request: object, metadata: Metadata | None
+    ) -> AsyncIterator[AsyncIterator[Any]]:
+        await self._compare(metadata)
+        async with self._inner.stream(path, request, metadata=metadata) as items:
+            yield items
+
+    async def wait_refused(self) -> None:
+        """Wait until the types turn out not to go together. Raises SchemaMismatch then."""
+        await self._refused.wait()
+        raise self._mismatch()
+
+    def _mismatch(self) -> SchemaMismatch:
+        return SchemaMismatch("the server", self._problems)
+
+    async def _compare(self, metadata: Metadata | None) -> None:
+        while not self._compared and not self._refused.is_set():
+            attempt = self._attempt
+            if attempt is not None:
+                await attempt.ended.wait()
+                if attempt.error is not None:
+                    raise _not_begun(attempt.error)
+                continue
+            attempt = self._attempt = _Attempt()
+            try:
+                await self._ask(metadata)
+            except GRPCError as error:
+                attempt.error = error
+                raise _not_begun(error) from error
+            finally:
+                self._attempt = None
+                attempt.ended.set()
+        if self._refused.is_set():
+            raise self._mismatch()
+
+    async def _ask(self, metadata: Metadata | None) -> None:
+        request = types_pb.ListRequest()
+        try:
+            found = await self._inner.unary(_LIST, request, types_pb.ListResponse, metadata=metadata)
+        except GRPCError as error:
+            if error.status not in _SAYS_NOTHING or isinstance(error, NotHttp2 | NotGrpc):
+                raise
+            found = types_pb.ListResponse()
+        self._problems = differences(found, self._types)
+        if self._problems:
+            self._refused.set()
+        else:
+            self._compared = True
+
+
+def differences(found: types_pb.ListResponse, types: Iterable[ResourceType[Any]]) -> list[SchemaProblem]:
+    """Return what a program and a server of this description would misread of each other's.
+
+    Raises PayloadError for a description that makes no sense.
+    """
+    theirs = {type_name(each.type): each for each in found.types}
+    problems: list[SchemaProblem] = []
+    try:
+        for type in types:
+            if type.name in theirs and not is_builtin(type):
+                their = types_pb.ListResponse(types=[theirs[type.name]], messages=found.messages, enums=found.enums)
+                problems += compare_schemas(their, describe([type]), both_ways=True)
+    except (LookupError, RecursionError, ValueError) as error:
+        raise PayloadError(f"the server's description of its types can't be read: {error}") from error
+    return problems
+
+
+class _Attempt:
+    """One question to the server, and those who wait for its answer."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self.error: GRPCError | None = None
+
+
+def _not_begun(error: GRPCError) -> GRPCError:
+    """Return the error of a call that waited for the comparison, whose own request has not been sent."""
+    if isinstance(error, NotHttp2 | NotGrpc):
+        # These say what is there instead of a server. Each caller raises one of its own.
+        return copy.copy(error)
+    return NotBegun(error.status, error.message, error.details)
+
+
+def _meets_the_protocol(inner: Channel) -> Channel:
+    return ComparedChannel(inner, ())

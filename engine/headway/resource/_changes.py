@@ -1,0 +1,75 @@
+"""What a program declares of the former fields of a message: which are removed, and which are renamed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import betterproto2
+
+from headway.errors import DeclarationError
+from headway.resource._declared import DeclaredMessage
+
+_ATTRIBUTE = "_headway_changes"
+
+
+class Changes(NamedTuple):
+    """What is declared for one class.
+
+    Attributes:
+        reserved: the names of removed fields, by their numbers.
+        renamed: the former names of fields, by their numbers.
+    """
+
+    reserved: Mapping[int, str]
+    renamed: Mapping[int, tuple[str, ...]]
+
+
+_NONE = Changes({}, {})
+
+
+def changes_of(cls: type[Any]) -> Changes:
+    """Return what is declared for a message class."""
+    found: Changes = cls.__dict__.get(_ATTRIBUTE, _NONE)
+    return found
+
+
+def is_generated(cls: type[Any]) -> bool:
+    """Return True for a class that betterproto2 has generated."""
+    given: object = cls
+    if not isinstance(given, type) or not issubclass(given, betterproto2.Message):
+        return False
+    return dataclasses.is_dataclass(given) and not issubclass(given, DeclaredMessage)
+
+
+def declare_changes(cls: type[Any], reserved: Mapping[int, str], renamed: Mapping[int, str | tuple[str, ...]]) -> None:
+    """Note what is declared for a class. Raises DeclarationError for what cannot be meant."""
+    # From the dataclass: betterproto2's own metadata needs the classes of all fields, of which some may come later.
+    names = {betterproto2.FieldMetadata.get(each).number: each.name for each in dataclasses.fields(cls)}
+    for number, name in reserved.items():
+        _check(cls, "reserved", number, (name,))
+        if number in names:
+            raise DeclarationError(
+                f"{cls.__qualname__}: reserved={{{number}: {name!r}}} names the number of {names[number]!r}: "
+                f"use {max(*names, *reserved) + 1} for that field, or remove the reservation"
+            )
+    former: dict[int, tuple[str, ...]] = {}
+    for number, given in renamed.items():
+        former[number] = given if isinstance(given, tuple) else (given,)
+        _check(cls, "renamed", number, former[number])
+        if number not in names:
+            raise DeclarationError(
+                f"{cls.__qualname__}: renamed={{{number}: {given!r}}} names no field: "
+                f"for one that was removed use reserved={{{number}: {former[number][-1]!r}}}"
+            )
+    setattr(cls, _ATTRIBUTE, Changes(dict(reserved), former))
+
+
+def _check(cls: type[Any], option: str, number: object, names: tuple[object, ...]) -> None:
+    whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    if not whole or not names or not all(isinstance(name, str) and name for name in names):
+        raise DeclarationError(
+            f"{cls.__qualname__}: {option}={{{number!r}: {names[0] if len(names) == 1 else names!r}}} must be names by "
+            f'the numbers of fields, such as {option}={{3: "old_name"}}'
+        )

@@ -1,0 +1,184 @@
+"""Compare the schema of one type, as it is stored, with that of a program that reads what is stored. Pure.
+
+A schema is a description of one type (`describe`). Messages are compared by where they are held, not by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway._gen.headway.types import v1 as types_pb
+from headway.errors import SchemaProblem
+from headway.resource._ids import type_name
+from headway.resource._schema_kinds import reads, words
+
+Schema = types_pb.ListResponse
+HELD = ("message", "wrapper")
+"""Kinds of fields that hold a message of the description."""
+
+
+def compare_schemas(stored: Schema, declared: Schema, *, both_ways: bool = False) -> list[SchemaProblem]:
+    """Return the differences by which a program would misread what is stored.
+
+    With ``both_ways`` neither side is known to be the newer one, as between a client and a server. Then a difference is
+    one only if neither could have become the other.
+    """
+    return list(_Comparison(stored, declared, both_ways=both_ways).problems())
+
+
+class _Comparison:
+    def __init__(self, stored: Schema, declared: Schema, *, both_ways: bool) -> None:
+        self._stored = stored
+        self._declared = declared
+        self._both_ways = both_ways
+        self._type = str(type_name(declared.types[0].type))
+        self._compared: set[tuple[int, int]] = set()
+
+    def problems(self) -> Iterator[SchemaProblem]:
+        stored, declared = self._stored.types[0], self._declared.types[0]
+        if stored.scope != declared.scope:
+            was, now = (types_pb.Scope(each.scope).name or "" for each in (stored, declared))
+            yield SchemaProblem(
+                self._type,
+                "",
+                0,
+                f"expected the scope {was} as stored, got {now}",
+                f"keep Scope.{was}, or delete all resources of the type with the former program first",
+            )
+        yield from self._message("", stored.message, declared.message)
+
+    def _message(self, path: str, stored_at: int, declared_at: int) -> Iterator[SchemaProblem]:
+        if (stored_at, declared_at) in self._compared:
+            return
+        self._compared.add((stored_at, declared_at))
+        stored, declared = self._stored.messages[stored_at], self._declared.messages[declared_at]
+        reserved = {each.number: each.name for each in stored.reserved}
+        given_up = {each.number: each.name for each in declared.reserved}
+        now = {each.number: each for each in declared.fields}
+        before = {each.number: each for each in stored.fields}
+        place = _Place(self._type, path, declared.full_name.rpartition(".")[2], _free_number(stored, declared))
+        for number, was in before.items():
+            field = now.get(number)
+            if field is None:
+                if number not in reserved:
+                    yield from self._missing(place, was, given_up.get(number), now)
+                continue
+            if (name := reserved.get(number)) is not None and field.name != name and name not in field.former_names:
+                yield place.problem(field, f"expected no field, since {name!r} of this number was removed", place.new)
+                continue
+            yield from self._field(place, was, field)
+            yield from _rivals(place, was, before, field, now)
+        for number in reserved.keys() & now.keys() - before.keys():
+            # Reserved by a program of which nothing was stored with this field.
+            if reserved[number] not in (now[number].name, *now[number].former_names):
+                problem = f"expected no field, since {reserved[number]!r} of this number was removed"
+                yield place.problem(now[number], problem, place.new)
+        if self._both_ways:
+            for number in given_up.keys() & before.keys() - now.keys():
+                was = before[number]
+                if given_up[number] not in (was.name, *was.former_names):
+                    problem = f"expected {was.name!r}, which the program reserves as {given_up[number]!r}"
+                    yield place.problem(
+                        was, problem, f"declare reserved={{{number}: {was.name!r}}} for {place.message}"
+                    )
+
+    def _missing(
+        self, place: _Place, was: types_pb.Field, given_up: str | None, now: dict[int, types_pb.Field]
+    ) -> Iterator[SchemaProblem]:
+        if self._both_ways or given_up in (was.name, *was.former_names):
+            return
+        moved = next((each for each in now.values() if each.name == was.name), None)
+        if moved is not None:
+            right = f"give {was.name} this number again, which is {moved.number} in the program"
+        else:
+            right = f"declare @headway.message(reserved={{{was.number}: {was.name!r}}}) for {place.message}"
+        got = "no such field" if given_up is None else f"reserved={{{was.number}: {given_up!r}}}"
+        yield place.problem(was, f"expected {was.name!r} as stored, got {got}", right, missing=given_up is None)
+
+    def _field(self, place: _Place, was: types_pb.Field, field: types_pb.Field) -> Iterator[SchemaProblem]:
+        if not reads(field, was) and not (self._both_ways and reads(was, field)):
+            problem = f"expected {words(was)} as stored, got {words(field)}"
+            yield place.problem(field, problem, f"keep {words(was)}, or {place.new}")
+            return
+        if field.name != was.name and was.name not in field.former_names and field.name not in was.former_names:
+            yield place.problem(
+                field,
+                f"expected the name {was.name!r} as stored, got {field.name!r}",
+                f"if it is the same field, declare @headway.message(renamed={{{was.number}: {was.name!r}}}) for "
+                f"{place.message}; otherwise {place.new}",
+            )
+        if was.kind in HELD:
+            path = f"{place.path}{field.name}."
+            yield from self._message(path, was.held, field.held)
+        elif was.kind == field.kind == "enum":
+            yield from self._enum(place, was, field)
+
+    def _enum(self, place: _Place, was: types_pb.Field, field: types_pb.Field) -> Iterator[SchemaProblem]:
+        stored, declared = self._stored.enums[was.held], self._declared.enums[field.held]
+        names: dict[int, list[str]] = {}
+        for each in declared.values:
+            names.setdefault(each.number, []).append(each.name)
+        numbers = {each.name: each.number for each in declared.values}
+        known: dict[int, set[str]] = {}
+        for each in stored.values:
+            known.setdefault(each.number, set()).add(each.name)
+        for number, former in known.items():
+            given = names.get(number)
+            if given is not None and former.isdisjoint(given):
+                old = sorted(former)[0]
+                yield place.problem(
+                    field,
+                    f"expected {old} for {number} of {declared.name} as stored, got {given[0]}",
+                    f"use a new number for {given[0]}, or keep {old} = {number} beside it, if it is the same",
+                )
+            for name in sorted(former):
+                if given is None and numbers.get(name, number) != number and numbers[name] not in known:
+                    yield place.problem(
+                        field,
+                        f"expected {number} for {name} of {declared.name} as stored, got {numbers[name]}",
+                        f"write {name} = {number}",
+                    )
+
+
+class _Place:
+    """The message whose fields are compared.
+
+    Attributes:
+        path: the names of the fields that lead to it, each with a dot behind it.
+        message: what its class is called.
+        new: what to do for another field.
+    """
+
+    def __init__(self, type: str, path: str, message: str, free: int) -> None:
+        self._type = type
+        self.path = path
+        self.message = message
+        self.new = f"use a new number, such as field({free})"
+
+    def problem(self, field: types_pb.Field, problem: str, right: str, *, missing: bool = False) -> SchemaProblem:
+        return SchemaProblem(self._type, f"{self.path}{field.name}", field.number, problem, right, missing)
+
+
+def _rivals(
+    place: _Place,
+    was: types_pb.Field,
+    before: dict[int, types_pb.Field],
+    field: types_pb.Field,
+    now: dict[int, types_pb.Field],
+) -> Iterator[SchemaProblem]:
+    """Find fields that exclude each other now, and did not when they were stored: reading one would lose the other."""
+    if not field.oneof:
+        return
+    for other in now.values():
+        # Once for two of them.
+        if other.number <= field.number or other.oneof != field.oneof or other.number not in before:
+            continue
+        if not was.oneof or before[other.number].oneof != was.oneof:
+            problem = f"expected it beside {other.name} as stored, got it in the oneof {field.oneof} with it"
+            yield place.problem(field, problem, "take one of them out of the oneof")
+
+
+def _free_number(stored: types_pb.Message, declared: types_pb.Message) -> int:
+    numbers = [field.number for side in (stored, declared) for field in side.fields]
+    numbers += [reserved.number for side in (stored, declared) for reserved in side.reserved]
+    return max(numbers, default=0) + 1

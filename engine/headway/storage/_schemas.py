@@ -1,0 +1,210 @@
+"""The schemas that a store remembers, of each type that a program has opened it with; and the refusal of other ones.
+
+They are resources of a kind of their own. So every store keeps them, two programs that open one store at a time get in
+each other's way by versions alone, and backups and copies have them. No program can reach them by the service: their
+type is registered nowhere.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from headway.errors import OutcomeUnknown, SchemaMismatch, SchemaProblem, Unavailable
+from headway.resource import (
+    AnyMessage,
+    Key,
+    Kind,
+    Position,
+    ResourceType,
+    Scope,
+    compare_schemas,
+    copy_message,
+    decode,
+    describe,
+    encode,
+    is_builtin,
+    merge_schemas,
+    pb,
+    resource_key,
+    schema_digest,
+    type_name,
+    types_pb,
+)
+from headway.storage._backend import Backend, Put, Within
+from headway.storage._errors import StorageError
+
+SCHEMA_KIND: Kind = ("internal", "Schema")
+MOST_SEEN = 100
+"""Schemas of one type that a store knows again: those of its last programs."""
+
+_PAGE = 500
+_OPERATIONS = 32
+"""In one commit: as many as every store takes."""
+_ATTEMPTS = 20
+"""At a commit that other programs are in the way of, which open the same store."""
+_URL = "type.googleapis.com/headway.types.v1.SchemaRecord"
+_Type = ResourceType[Any]
+
+
+class ListsResources(Protocol):
+    """What a store's schemas are read from: a `Backend`, or a file that is not opened."""
+
+    async def list(
+        self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0
+    ) -> tuple[Sequence[pb.Resource], Position]:
+        """See `Backend.list`."""
+        ...
+
+
+class SchemaPlan(NamedTuple):
+    """What opening a store would do.
+
+    Attributes:
+        problems: why it would be refused; nothing when it would not.
+        changes: the records that would be written, by the names of their types.
+    """
+
+    problems: list[SchemaProblem]
+    changes: dict[str, types_pb.SchemaRecord]
+
+
+async def read_schemas(backend: ListsResources) -> dict[str, types_pb.SchemaRecord]:
+    """Return what a store remembers, by the names of the types. A store that no program has opened has nothing."""
+    return {name: record for name, (record, _) in (await _records(backend)).items()}
+
+
+async def plan_schemas(backend: ListsResources, types: Iterable[_Type]) -> SchemaPlan:
+    """Compare the types of a program with what a store remembers, and write nothing."""
+    return await _planned(backend, list(types), await read_schemas(backend))
+
+
+async def record_schemas(backend: Backend, types: Iterable[_Type]) -> None:
+    """Make a store remember the types of a program that opens it.
+
+    Raises SchemaMismatch, and changes nothing, for a program that would misread what is stored.
+    """
+    types = list(types)
+    for _ in range(_ATTEMPTS):
+        stored = await _records(backend)
+        plan = await _planned(backend, types, {name: record for name, (record, _) in stored.items()})
+        if plan.problems:
+            raise SchemaMismatch("the store", plan.problems)
+        puts = [
+            _put(name, record, stored[name][1] if name in stored else None) for name, record in plan.changes.items()
+        ]
+        try:
+            for start in range(0, len(puts), _OPERATIONS):
+                await backend.commit(puts[start : start + _OPERATIONS])
+        except (StorageError, OutcomeUnknown):
+            # Another program was first, or it was this one and nobody knows: what is stored says so.
+            continue
+        return
+    raise Unavailable("the schemas could not be recorded: other programs that open the store were always first")
+
+
+async def _planned(
+    backend: ListsResources, types: Iterable[_Type], records: dict[str, types_pb.SchemaRecord]
+) -> SchemaPlan:
+    plan = SchemaPlan([], {})
+    for type in sorted(types, key=lambda each: each.name):
+        if is_builtin(type):
+            continue
+        name, declared = str(type.name), describe([type])
+        digest = schema_digest(declared)
+        problems = await _scope_problems(backend, type, records)
+        record = records.get(name)
+        if record is not None and record.schema is not None and record.schema.types[0].scope != type.scope.value:
+            # Nothing of the kind is stored, or it is refused. A program of the former scope is not to come back unseen.
+            record = None
+        if record is not None and digest in record.seen and not problems:
+            continue
+        schema = declared
+        if record is not None and record.schema is not None:
+            differences = compare_schemas(record.schema, declared)
+            if differences and await _is_stored(backend, type):
+                problems += differences
+            elif all(each.missing for each in differences):
+                schema = merge_schemas(record.schema, declared)
+            else:
+                # Nothing of it is stored, so that nothing is misread: what earlier programs had is no longer known.
+                record = None
+        if problems:
+            plan.problems.extend(problems)
+        else:
+            seen = [*(record.seen if record is not None else ()), digest]
+            plan.changes[name] = types_pb.SchemaRecord(schema=schema, seen=seen[-MOST_SEEN:])
+    return plan
+
+
+# --- What is stored of a type ------------------------------------------------
+
+
+async def _scope_problems(
+    backend: ListsResources, type: _Type, records: dict[str, types_pb.SchemaRecord]
+) -> list[SchemaProblem]:
+    """Find a resource of the kind that is stored in another scope than the type's: nobody could read or delete it.
+
+    All versions of a kind have one scope. Where nothing is recorded, a resource's tenancy says what it was.
+    """
+    scopes = {record.schema.types[0].scope for record in records.values() if record.schema and _is_of(record, type)}
+    if scopes == {types_pb.Scope(type.scope.value)}:
+        return []
+    found, _ = await backend.list(type.kind, Within(), limit=1)
+    if not found or (was := _scope_of(found[0])) is type.scope:
+        return []
+    return [
+        SchemaProblem(
+            str(type.name),
+            "",
+            0,
+            f"expected the scope {was.name} as stored, got {type.scope.name}",
+            f"keep Scope.{was.name}, or delete all resources of the type with the former program first",
+        )
+    ]
+
+
+def _is_of(record: types_pb.SchemaRecord, type: _Type) -> bool:
+    return record.schema is not None and type_name(record.schema.types[0].type).unversioned == type.kind
+
+
+def _scope_of(resource: pb.Resource) -> Scope:
+    tenancy = resource.id.tenancy if resource.id is not None else None
+    if tenancy is None or not tenancy.partition:
+        return Scope.CLUSTER
+    return Scope.NAMESPACE if tenancy.namespace else Scope.PARTITION
+
+
+async def _is_stored(backend: ListsResources, type: _Type) -> bool:
+    """Return True if anything is stored as this version of its kind."""
+    after: Key | None = None
+    while True:
+        page, _ = await backend.list(type.kind, Within(), after=after, limit=_PAGE)
+        if any(each.id is not None and type_name(each.id.type) == type.name for each in page):
+            return True
+        if len(page) < _PAGE:
+            return False
+        after = resource_key(page[-1])
+
+
+# --- Records -----------------------------------------------------------------
+
+
+async def _records(backend: ListsResources) -> dict[str, tuple[types_pb.SchemaRecord, pb.Resource]]:
+    found, _ = await backend.list(SCHEMA_KIND, Within())
+    return {resource_key(each)[2]: (decode(types_pb.SchemaRecord, _data(each)), each) for each in found}
+
+
+def _put(name: str, record: types_pb.SchemaRecord, stored: pb.Resource | None) -> Put:
+    type = pb.Type(group=SCHEMA_KIND[0], group_version="v1", kind=SCHEMA_KIND[1])
+    made = pb.Resource(id=pb.Id(uid=uuid.uuid4().hex, name=name, type=type, tenancy=pb.Tenancy()))
+    if stored is not None:
+        made = copy_message(stored)
+    made.data = AnyMessage(type_url=_URL, value=encode(record))
+    made.version = ""
+    return Put(SCHEMA_KIND, ("", "", name), made, "" if stored is None else stored.version)
+
+
+def _data(resource: pb.Resource) -> bytes:
+    return resource.data.value if resource.data is not None else b""

@@ -1,0 +1,88 @@
+"""What messages are called in protobuf: after their types, and never after their classes or modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway._gen.google.protobuf import Any as ProtobufAny
+from headway._gen.headway.resource.v1 import Id, WatchEventUpsert
+from headway.errors import DeclarationError
+from headway.resource import ResourceType, describe, field, message, pb
+from headway.resource._message_name import full_name, module_name
+
+
+def names(*types: ResourceType[Any]) -> list[str]:
+    return [each.full_name for each in describe(types).messages]
+
+
+def test_a_declared_message_is_called_after_its_type() -> None:
+    """Whatever its class and its module are called: both can change."""
+
+    @message
+    class Staff:
+        name: str = field(1)
+
+    assert full_name(Staff) == ""
+    team = ResourceType("staff", "v1", "Team", Staff)
+    assert (team.type_url, full_name(Staff)) == ("type.googleapis.com/staff.v1.Team", "staff.v1.Team")
+    assert ResourceType("staff", "v1", "Team", Staff).type_url == team.type_url
+    assert module_name(Staff) == f"{__name__}.test_a_declared_message_is_called_after_its_type.Staff"
+
+
+def test_a_class_of_two_types_needs_a_name() -> None:
+    """The declaration of the second type says so, with the right form."""
+
+    @message
+    class Shared:
+        name: str = field(1)
+
+    ResourceType("staff", "v1", "Team", Shared)
+    with pytest.raises(DeclarationError) as caught:
+        ResourceType("staff", "v2", "Team", Shared)
+    assert str(caught.value) == (
+        "type staff.v2.Team: payload Shared is named staff.v1.Team by the type that carries it already. "
+        "Give the class a name of its own, for both types: @headway.message(name='staff.v2.Team')"
+    )
+
+    @message(name="staff.Named")
+    class Named:
+        name: str = field(1)
+
+    urls = {ResourceType("staff", version, "Other", Named).type_url for version in ("v1", "v2")}
+    assert urls == {"type.googleapis.com/staff.Named"}
+
+
+def test_a_message_within_another_one_is_called_after_that() -> None:
+    """Two classes of one name are told apart, and one that has a name keeps it."""
+
+    def declared() -> type[Any]:
+        @message
+        class Place:
+            city: str = field(1)
+
+        return Place
+
+    first, second = declared(), declared()
+
+    @message(name="geo.Region")
+    class Region:
+        first: first = field(1)  # type: ignore[valid-type]
+
+    @message
+    class Office:
+        places: list[first] = field(1)  # type: ignore[valid-type]
+        others: dict[str, second] = field(2)  # type: ignore[valid-type]
+        region: Region = field(3)
+
+    office = ResourceType("staff", "v1", "Office", Office)
+    assert names(office) == ["staff.v1.Office", "staff.v1.Office.Place", "staff.v1.Office.Place2", "geo.Region"]
+
+
+def test_generated_messages_keep_their_names() -> None:
+    """Those of their packages' .proto files."""
+    assert full_name(Id) == "headway.resource.v1.ID"
+    assert full_name(WatchEventUpsert) == "headway.resource.v1.WatchEvent.Upsert"
+    assert full_name(ProtobufAny) == "google.protobuf.Any"
+    assert names(ResourceType("staff", "v1", "Fence", pb.Fence)) == ["headway.resource.v1.Fence"]

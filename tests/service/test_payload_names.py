@@ -1,0 +1,127 @@
+"""Data stored under an older name of its message: read, changed, finalized and deleted, and renamed by a Write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from grpclib.const import Status
+
+from headway.client import Client
+from headway.resource import FINALIZERS, Registry, ResourceType, copy_message, encode, field, message, pb
+from headway.storage import Backend
+from tests.helpers.calls import Calls, over_the_network, refused
+from tests.helpers.declared import a_status
+from tests.service.test_discretion import WriteOnly
+
+
+@message(name="__main__.Crew")
+class Crew:
+    members: list[str] = field(1)
+
+
+@message
+class Team:
+    members: list[str] = field(1)
+
+
+FORMER = ResourceType("staff", "v1", "Team", Crew)
+PRESENT = ResourceType("staff", "v1", "Team", Team)
+OLD_URL = "type.googleapis.com/__main__.Crew"
+SAID = "resource.data of staff.v1.Team must be staff.v1.Team, not __main__.Crew"
+
+
+def registry(type: ResourceType[Crew] | ResourceType[Team]) -> Registry:
+    made = Registry()
+    made.register(type)
+    return made
+
+
+@pytest.fixture(params=["in process", "network", "network, as Consul's"])
+async def calls(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
+    """A program with the present name, on a store that a program with the former name has written to."""
+    former = Calls(backend, registry(FORMER))
+    await former.write(FORMER.new("core", Crew(members=["ada"]), metadata={FINALIZERS: "one"}).message())
+    if request.param == "in process":
+        yield Calls(backend, registry(PRESENT))
+        return
+    async with over_the_network(backend, registry(PRESENT)) as service:
+        yield service.as_origin() if "Consul" in request.param else service
+
+
+async def core(calls: Calls) -> pb.Resource:
+    found = (await calls.read(PRESENT.id("core").message())).resource
+    assert found is not None
+    assert found.data is not None
+    # In the process what is read is shared with the store.
+    return copy_message(found)
+
+
+async def test_a_finalizer_of_an_older_name_can_be_removed(calls: Calls) -> None:
+    """What was read is written back as it was read, with the older name, and stored with the present one."""
+    found = await core(calls)
+    assert found.data is not None
+    assert (PRESENT.view(found).data.members, found.data.type_url) == (["ada"], OLD_URL)
+    assert found.id is not None
+    status = a_status()
+    status.observed_generation = found.generation
+    await calls.write_status(found.id, status)
+    marked = (await calls.delete(found.id)).resource
+    assert marked is not None
+    assert marked.data == found.data
+    marked = copy_message(marked)
+    del marked.metadata[FINALIZERS]
+    stored = (await calls.write(marked)).resource
+    assert stored is not None
+    assert stored.data is not None
+    assert (stored.data.type_url, stored.data.value) == (PRESENT.type_url, found.data.value)
+    assert (await calls.delete(found.id)).resource is None
+
+
+async def test_an_older_name_is_checked_and_replaced(calls: Calls) -> None:
+    """By MutateAndValidate, and by a Write without a version; a second Write by the older name is refused."""
+    found = await core(calls)
+    found.version = ""
+    checked = (await calls.mutate_and_validate(copy_message(found))).resource
+    assert checked is not None
+    assert checked.data is not None
+    assert checked.data.type_url == PRESENT.type_url
+    await calls.write(copy_message(found))
+    assert (await core(calls)).data == checked.data
+    await refused(calls.write(copy_message(found)), Status.INVALID_ARGUMENT, SAID)
+    await refused(calls.mutate_and_validate(found), Status.INVALID_ARGUMENT, SAID)
+
+
+async def test_nothing_is_created_by_an_older_name(calls: Calls) -> None:
+    """Nor by any other one; except for the name that this class had in earlier versions: its module and its own."""
+    made = FORMER.new("tools", Crew(members=["bob"])).message()
+    await refused(calls.write(copy_message(made)), Status.INVALID_ARGUMENT, SAID)
+    found = await core(calls)
+    assert found.data is not None
+    found.data.type_url = "type.googleapis.com/acme.Else"
+    await refused(calls.write(found), Status.INVALID_ARGUMENT, "must be staff.v1.Team, not acme.Else")
+    assert made.data is not None
+    made.data.type_url = f"type.googleapis.com/{__name__}.Team"
+    stored = (await calls.write(made)).resource
+    assert stored is not None
+    assert stored.data is not None
+    assert stored.data.type_url == PRESENT.type_url
+
+
+async def test_who_may_not_read_learns_nothing_by_a_name(backend: Backend) -> None:
+    """The refusal is the one for a name that is free."""
+    await Calls(backend, registry(FORMER)).write(FORMER.new("core", Crew()).message())
+    blind = Calls(backend, registry(PRESENT), WriteOnly("name"))
+    for name in ("core", "free"):
+        await refused(blind.write(FORMER.new(name, Crew()).message()), Status.INVALID_ARGUMENT, SAID)
+
+
+async def test_a_client_changes_what_was_stored_under_an_older_name(calls: Calls) -> None:
+    """By the calls that programs make: apply, write and delete."""
+    client = Client(calls.channel, registry(PRESENT))
+    applied = await client.apply(PRESENT.new("core", Team(members=["ada", "bob"])))
+    assert applied.data.members == ["ada", "bob"]
+    assert encode(applied.data) == encode(Crew(members=["ada", "bob"]))
+    applied.finalizers = set()
+    await client.write(applied)
+    assert await client.delete(applied) is None
