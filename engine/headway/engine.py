@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from headway._endpoints import open_remote
+from headway._functions import check_plain
 from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
@@ -165,6 +166,7 @@ async def open_engine(
     """
     registry, definitions = together(apps)
     refuse_own_name(apps)
+    check_report(report)
     check_seconds("stall_limit", stall_limit)
     check_seconds("shutdown_bound", shutdown_bound)
     check_seconds("lease_ttl", lease_ttl)
@@ -360,6 +362,12 @@ def check_seconds(name: str, given: object) -> None:
     """Raise DeclarationError for what is no number of seconds above 0."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
         raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
+
+
+def check_report(report: Report | None) -> None:
+    """Raise DeclarationError for a report that can't be called with an event, or that nothing would await."""
+    if report is not None:
+        check_plain("report", report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
 
 
 def refuse_own_name(apps: Sequence[App]) -> None:

@@ -15,7 +15,7 @@ from headway._shutdown import ShutdownWatch
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App
-from headway.engine import Engine, check_seconds, refuse_own_name, together
+from headway.engine import Engine, check_report, check_seconds, refuse_own_name, together
 from headway.events import Report
 from headway.rpc import Channel, WithMetadata
 
@@ -70,6 +70,7 @@ async def open_workers(
     """
     registry, definitions = together(apps)
     refuse_own_name(apps)
+    check_report(report)
     name = worker_name(process)
     for field, seconds in (("stall_limit", stall_limit), ("shutdown_bound", shutdown_bound), ("lease_ttl", lease_ttl)):
         check_seconds(field, seconds)

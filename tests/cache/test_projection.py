@@ -225,7 +225,7 @@ def test_a_function_that_gives_something_else_is_named() -> None:
         (("Team", Size, size_of), "is of a type, not of 'Team'"),
         ((SIZE, Size, size_of), "is of a type, not of <Projection"),
         ((TEAM, "Size", size_of), "gives a message class, not 'Size'"),
-        ((TEAM, Size, "size_of"), "needs a function, not 'size_of'"),
+        ((TEAM, Size, "size_of"), "must be a function, not 'size_of'"),
         ((TEAM, Size, size_of, "colour"), "metadata='colour' must be a list of keys"),
         ((TEAM, Size, size_of, 7), "metadata=7 must be a list of keys"),
         ((TEAM, Size, size_of, [], [7]), r"status=\[7\] must be a list of keys"),

@@ -263,7 +263,7 @@ def test_a_query_needs_types_and_indexes(needs: Any) -> None:
     """Such as those that controllers have."""
     with pytest.raises(DeclarationError, match="needs types and indexes"):
         query(*needs)
-    with pytest.raises(DeclarationError, match="made of a function"):
+    with pytest.raises(DeclarationError, match="must be a function, not None"):
         query(TEAM)(None)  # type: ignore[arg-type]  # what is tested
 
 

@@ -11,9 +11,10 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
+from headway._functions import plain_problem
 from headway.controller._definition import Enqueue, Source
 from headway.controller._runtime import Runtime
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed
 from headway.mapper import listed
 from headway.resource import Resource, ResourceId
@@ -71,9 +72,9 @@ def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Con
     as in `from_channel`.
     """
     _check("from_iterator", key)
-    _check_form(
-        events, 0, "from_iterator takes a function that gives an async iterator: from_iterator(lambda: follow(), key)"
-    )
+    if not inspect.isasyncgenfunction(events):
+        form = "from_iterator takes a function that gives an async iterator: from_iterator(lambda: follow(), key)"
+        _check_form(events, 0, form)
 
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
         iterator: Any = events()
@@ -143,6 +144,11 @@ class ProcessExits:
 
     def watch(self, id: ResourceId | Resource[Any], process: Waitable) -> None:
         """Have ``id`` reconciled when ``process`` ends. Telling it twice changes nothing."""
+        if not inspect.iscoroutinefunction(getattr(process, "wait", None)):
+            raise InvalidArgument(
+                f"watch() waits for something with `async def wait()`, such as a trio.Process, not for {process!r}: "
+                "await trio.lowlevel.open_process(...)"
+            )
         watched = ((id.id if isinstance(id, Resource) else id).without_uid(), process)
         if watched not in self._watched:
             self._watched.add(watched)
@@ -195,11 +201,6 @@ def _check(source: str, key: object) -> None:
 
 
 def _check_form(function: object, arguments: int, form: str) -> None:
-    if not callable(function) or inspect.iscoroutinefunction(function):
-        raise DeclarationError(f"{form}; and was given {function!r}")
-    try:
-        inspect.signature(function).bind(*(None for _ in range(arguments)))
-    except TypeError as error:
-        raise DeclarationError(f"{form}; and was given {function!r}, which can't be called so: {error}") from error
-    except ValueError:
-        return
+    problem = plain_problem(function, arguments, "no argument" if arguments == 0 else "one argument", may_yield=True)
+    if problem:
+        raise DeclarationError(f"{form}; the function {problem}")

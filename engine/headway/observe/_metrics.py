@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway import events
+from headway._functions import check_plain
 from headway.access import ANONYMOUS
 from headway.controller import ControllerStatus
 from headway.errors import DeclarationError, ReconcileTimeout
@@ -63,6 +64,7 @@ class Metrics:
 
     def watch(self, status: Status) -> None:
         """At each scrape, ask this what the controllers are doing: ``metrics.watch(engine.status)``."""
+        check_plain("Metrics.watch", status, 0, "no argument", "metrics.watch(engine.status)")
         self._status.append(status)
 
     def text(self) -> bytes:
@@ -117,6 +119,8 @@ class Metrics:
 
 def reports(*several: events.Report) -> events.Report:
     """One report that calls all of these: ``report=reports(log_report(), metrics)``."""
+    for each in several:
+        check_plain("reports", each, 1, "an event", "reports(log_report(), metrics)")
 
     def report(event: object) -> None:
         for each in several:
