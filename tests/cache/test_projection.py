@@ -159,7 +159,7 @@ async def test_a_view_shows_the_version_that_was_there() -> None:
     ],
     ids=["data", "metadata", "finalizers", "status", "owner", "uid", "broken"],
 )
-def test_a_change_inside_of_it_is_told_by_its_old_state_and_its_new_one(change: pb.Resource) -> None:
+async def test_a_change_inside_of_it_is_told_by_its_old_state_and_its_new_one(change: pb.Resource) -> None:
     """Another incarnation as a deletion and a creation."""
     sizes = Sizes()
     sizes.shared.feed(changes(put(change)))
@@ -188,7 +188,7 @@ def test_the_order_of_a_map_is_no_change() -> None:
 # --- functions that raise ----------------------------------------------------
 
 
-def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_looked_at() -> None:
+async def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_looked_at() -> None:
     """It isn't taken for absent; indexes lack it and say so; the next good state ends it."""
     sizes = Sizes(team("ada", 5, "broken"))
     (failed,) = sizes.heard
@@ -206,7 +206,7 @@ def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_looked
     assert len(sizes.cache.index(BY_SIZE, 2)) == 1
 
 
-def test_a_function_that_gives_something_else_is_named() -> None:
+async def test_a_function_that_gives_something_else_is_named() -> None:
     """As one that raises."""
     heard: list[events.ProjectionFailed] = []
     wrong = projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]  # what is tested

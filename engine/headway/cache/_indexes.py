@@ -28,7 +28,7 @@ V = TypeVar("V", bound=Hashable)
 
 _NO_ANSWERS = {CoroutineType, GeneratorType, AsyncGeneratorType}
 
-OnFailure = Callable[[str, Key, Exception], None]
+OnFailure = Callable[[str, Key, BaseException], None]
 
 _FORM = "headway.index(ACCOUNT, 'team', lambda account: account.data.team)"
 
@@ -175,7 +175,9 @@ class IndexTable:
                         keys[value] = {key}
                     else:
                         held.add(key)
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything, or give a list
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  # a user's function may raise anything, or give a list
                 self._fail(key, error)
 
     def apply(self, applied: Iterable[Applied]) -> None:
@@ -226,7 +228,9 @@ class IndexTable:
                         ordered.add(value)
                 else:
                     held.add(key)
-        except Exception as error:  # noqa: BLE001  # likewise
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # likewise
             # Nothing was added before it raised: `_values` is whole, and each value of it can be a key.
             self._fail(key, error)
 
@@ -240,7 +244,9 @@ class IndexTable:
                 keys.remove(key)
                 if not keys:
                     self._drop(value)
-        except Exception:  # noqa: BLE001  # likewise
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  # likewise
             # The function gives another answer than it gave before, which it must not: look everywhere.
             self._sweep(key)
 
@@ -255,7 +261,7 @@ class IndexTable:
             if not self._keys[value]:
                 self._drop(value)
 
-    def _fail(self, key: Key, error: Exception) -> None:
+    def _fail(self, key: Key, error: BaseException) -> None:
         self.failed.add(key)
         self._on_failure(self.index.name, key, error)
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
+from headway._bounded_report import BoundedReport
 from headway._functions import plain_problem
 from headway.controller._definition import Enqueue, Source
 from headway.controller._runtime import Runtime
@@ -55,9 +56,10 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
         )
 
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
+        bounded = BoundedReport(rt.report)
         try:
             while True:
-                _concern(rt, enqueue, "from_channel", await channel.receive(), key)
+                _concern(rt, enqueue, "from_channel", await channel.receive(), key, bounded)
         except (trio.EndOfChannel, trio.ClosedResourceError):
             return
 
@@ -80,11 +82,12 @@ def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Con
         iterator: Any = events()
         if not hasattr(iterator, "__anext__"):
             raise DeclarationError(f"{rt.controller}: from_iterator's function gave {iterator!r}, no async iterator")
+        bounded = BoundedReport(rt.report)
         async with AsyncExitStack() as stack:
             if hasattr(iterator, "aclose"):
                 await stack.enter_async_context(aclosing(iterator))
             async for event in iterator:
-                _concern(rt, enqueue, "from_iterator", event, key)
+                _concern(rt, enqueue, "from_iterator", event, key, bounded)
 
     return _Source("from_iterator", run)
 
@@ -110,10 +113,14 @@ def every(
     if keys is not None:
         _check_form(keys, 1, "every: keys takes a runtime: every(60, lambda rt: rt.cache.list(TEAM))")
 
+    def concerned(rt: Runtime) -> Concerns:
+        return rt.cache.list(rt.cache.manages) if keys is None else keys(rt)
+
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
+        bounded = BoundedReport(rt.report)
         while True:
             await trio.sleep(seconds * random.uniform(1 - jitter, 1 + jitter))
-            _concern(rt, enqueue, "every", rt, lambda rt: rt.cache.list(rt.cache.manages) if keys is None else keys(rt))
+            _concern(rt, enqueue, "every", rt, concerned, bounded)
 
     return _Source(f"every({seconds})", run)
 
@@ -184,12 +191,14 @@ def process_exits() -> ProcessExits:
     return ProcessExits()
 
 
-def _concern(rt: Runtime, enqueue: Enqueue, source: str, event: E, key: Callable[[E], Concerns]) -> None:
+def _concern(
+    rt: Runtime, enqueue: Enqueue, source: str, event: E, key: Callable[[E], Concerns], bounded: BoundedReport
+) -> None:
     try:
         for each in listed(_none_is_nobody(key(event))):
             enqueue(each.id if isinstance(each, Resource) else each)
     except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the other events go on
-        rt.report(SourceFailed(rt.controller, source, event, error))
+        bounded(SourceFailed, controller=rt.controller, source=source, value=event, error=error)
 
 
 def _none_is_nobody(given: Concerns) -> object:

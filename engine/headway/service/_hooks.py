@@ -22,7 +22,10 @@ def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
     try:
         _check_answer(mutate(view))
         return view.message()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # `SystemExit` in a hook must not end the server, which serves others too.
         _check_decodes(type, resource)
         raise _failed("mutate", type, error) from error
 
@@ -42,7 +45,10 @@ def validate(type: Type, resource: pb.Resource) -> None:
     except ValueError as error:
         _check_decodes(type, resource)
         raise invalid(f"{resource_id(resource.id)}: {error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # `SystemExit` in a hook must not end the server, which serves others too.
         _check_decodes(type, resource)
         raise _failed("validate", type, error) from error
 
@@ -53,7 +59,7 @@ def _check_answer(answer: object) -> None:
         raise TypeError(problem)
 
 
-def _failed(hook: str, type: Type, error: Exception) -> HandlerFault:
+def _failed(hook: str, type: Type, error: BaseException) -> HandlerFault:
     # Its text may say what only the program and its operator should know.
     return HandlerFault(f"the {hook} hook of {type.name} failed", error)
 
