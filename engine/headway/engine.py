@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
@@ -13,6 +13,7 @@ import trio
 from headway._endpoints import open_remote
 from headway._functions import check_plain
 from headway._groups import only_error
+from headway._loop_watch import watching_loop
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway._store_health import StoreHealth
@@ -125,6 +126,7 @@ async def open_engine(
     stall_limit: float = STALL_LIMIT,
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
+    block_limit: float | None = 1.0,
     check_isolation: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
@@ -157,6 +159,8 @@ async def open_engine(
             with its stack, and again after as many. The block waits for it all the same.
         hard_exit: seconds after which the process is ended instead, with exit status 70: what is still there may be a
             loop that nothing else can end. Unless given, never.
+        block_limit: seconds for which a task may hold the event loop, by waiting without `await` or by a long
+            computation, before it is named with its stack (`LoopBlocked`). None: nothing watches the loop.
         check_isolation: compare what index functions, projections, predicates and mappers are given to read before and
             after every call. One that has changed it fails with IsolationBroken, which names it, and so does the block,
             when it ends. For tests.
@@ -170,8 +174,9 @@ async def open_engine(
     check_seconds("stall_limit", stall_limit)
     check_seconds("shutdown_bound", shutdown_bound)
     check_seconds("lease_ttl", lease_ttl)
-    if hard_exit is not None:
-        check_seconds("hard_exit", hard_exit)
+    for field, given in (("hard_exit", hard_exit), ("block_limit", block_limit)):
+        if given is not None:
+            check_seconds(field, given)
     if listen and (access is None) is not insecure:
         raise DeclarationError(
             f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
@@ -185,6 +190,7 @@ async def open_engine(
         report = log_report()
     opened = open_store(store) if isinstance(store, str) else store
     async with opened as backend:
+        watches = ExitStack()
         await refuse_unfinished(backend)
         failed = functools.partial(_report_failed, report)
         waits = LeaseWaits()
@@ -196,6 +202,7 @@ async def open_engine(
         isolation = Isolation() if check_isolation else None
         try:
             async with trio.open_nursery() as nursery:
+                watches.enter_context(watching_loop(nursery, report, block_limit))
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
@@ -254,6 +261,7 @@ async def open_engine(
                 raise
             raise only from only.__cause__
         finally:
+            watches.close()
             if ending is not None:
                 ending.end()
 

@@ -12,6 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headway._process_events import LoopBlocked as LoopBlocked
+from headway._process_events import ShutdownBlocked as ShutdownBlocked
+from headway._process_events import StoreFailed as StoreFailed
+from headway._process_events import StoreRecovered as StoreRecovered
 from headway._records import Record
 
 
@@ -357,35 +361,10 @@ class AccessChanged(Record):
     ended: int
 
 
-class StoreFailed(Record):
-    """The store can't be used: it is ``unusable``, ``away`` or ``rolled_back`` (`StoreProblem`). Health says
-    NOT_SERVING.
-    """
-
-    problem: str
-    error: BaseException
-
-
-class StoreRecovered(Record):
-    """A store that had a problem can be used again, ``seconds`` after the first `StoreFailed`."""
-
-    problem: str
-    seconds: float
-
-
-class ShutdownBlocked(Record):
-    """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
-
-    Trio's loop may be what stands still, so this alone is reported from another thread.
-    """
-
-    task: str
-    stack: str
-    seconds: float
-
-
 Report = Callable[[object], None]
-"""Is called with every event. One with a true attribute ``failures_only`` need not be called with the `Reconciled` of a
+"""Is called with every event, with `LoopBlocked` and `ShutdownBlocked` from a thread of its own.
+
+One with a true attribute ``failures_only`` need not be called with the `Reconciled` of a
 reconcile that went well: making that event costs every one of them.
 """
 

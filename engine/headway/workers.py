@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import trio
 
 from headway._endpoints import open_remote
 from headway._groups import only_error
+from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway.cache import Hub
@@ -39,6 +40,7 @@ async def open_workers(
     stall_limit: float = STALL_LIMIT,
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
+    block_limit: float | None = 1.0,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
 
@@ -61,7 +63,7 @@ async def open_workers(
         insecure: send the token to other hosts over plain TCP, where others may read it on the way.
         timeout: seconds for a call.
         lease_ttl: seconds, from 1 to 3,600, after which another process takes over what one that has died held.
-        report, lag_limit, stall_limit, shutdown_bound, hard_exit: as of `open_engine`.
+        report, lag_limit, stall_limit, shutdown_bound, hard_exit, block_limit: as of `open_engine`.
 
     Raises DeclarationError for apps that don't go together, and a name that a process can't have; InvalidArgument for a
     token that would be sent to another host without ``tls`` and without ``insecure``; NotHeadway, from within the
@@ -74,8 +76,9 @@ async def open_workers(
     name = worker_name(process)
     for field, seconds in (("stall_limit", stall_limit), ("shutdown_bound", shutdown_bound), ("lease_ttl", lease_ttl)):
         check_seconds(field, seconds)
-    if hard_exit is not None:
-        check_seconds("hard_exit", hard_exit)
+    for field, given in (("hard_exit", hard_exit), ("block_limit", block_limit)):
+        if given is not None:
+            check_seconds(field, given)
     if report is None:
         from headway.observe import log_report
 
@@ -87,9 +90,11 @@ async def open_workers(
     else:
         opened = nullcontext(endpoints)
     async with opened as bare:
+        watches = ExitStack()
         channel = WithMetadata(bare, {"x-consul-token": token}) if token else bare
         try:
             async with trio.open_nursery() as nursery:
+                watches.enter_context(watching_loop(nursery, report, block_limit))
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
                 hub = Hub(channel, nursery, report, lag_limit=lag_limit)
                 placing = Placing(hub, channel, registry, report, stall_limit, name, lease_ttl)
@@ -113,5 +118,6 @@ async def open_workers(
                 raise
             raise only from only.__cause__
         finally:
+            watches.close()
             if ending is not None:
                 ending.end()

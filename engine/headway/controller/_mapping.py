@@ -11,7 +11,8 @@ from headway._bounded_report import BoundedReport
 from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
 from headway.controller._alive import Lives
 from headway.controller._definition import Definition
-from headway.controller._own_writes import OwnWrites
+from headway.controller._own_writes import MAPPING, OwnWrites
+from headway.controller._own_writes import Mapping as AtWork
 from headway.controller._request import Reason
 from headway.controller._self_triggers import SelfTriggers
 from headway.errors import DeclarationError
@@ -79,6 +80,7 @@ class RunMapping:
         self._subscriptions: Mapping[TypeName, Subscription] = {}
         self._kept = trio.Event()
         self._asked: object = None
+        self._at_work = AtWork()
 
     def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
         """The run is primed: these are its types."""
@@ -147,6 +149,7 @@ class RunMapping:
 
         Each is one step without a checkpoint: it is either wholly in the reconcile queue or still in the map queue.
         """
+        MAPPING.set(self._at_work)
         step = 0
         # Frontiers move only where something waits: it is asked for again after each checkpoint.
         complete = self.complete
@@ -156,10 +159,12 @@ class RunMapping:
             if step % _STEP == 0:
                 await trio.lowlevel.checkpoint()
                 complete = self.complete
+        self._at_work.key = None
         self._on_progress()
 
     async def retry(self) -> None:
         """Map again, when their time has come, the changes whose mapping failed; for ever."""
+        MAPPING.set(self._at_work)
         while True:
             due = self._items.next_due()
             with trio.CancelScope(deadline=trio.current_time() + 3600 if due is None else due):
@@ -167,6 +172,7 @@ class RunMapping:
             self._kept = trio.Event()
             while (kept := self._items.take_due(trio.current_time())) is not None:
                 self._map_again(kept)
+            self._at_work.key = None
             self._on_progress()
 
     def _map(self, item: MapItem) -> None:
@@ -209,6 +215,7 @@ class RunMapping:
     def _map_change(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:
         """Map a change, and queue what it concerns. Raises what a function of the user's raises."""
         definition = self._definition
+        self._at_work.key = applied.key
         priority: Priority = BACKLOG if backlog else LIVE
         reason = Reason("started" if backlog else "changed", type, applied.key, applied.revision)
         # Whose function is at work, should it raise.

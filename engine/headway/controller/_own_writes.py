@@ -54,6 +54,22 @@ RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", 
 """Set once in each worker's task; the tasks that a reconcile starts inherit it."""
 
 
+class Mapping:
+    """What a run maps, seen from its tasks."""
+
+    __slots__ = ("key",)
+
+    def __init__(self) -> None:
+        self.key: Key | None = None
+
+
+MAPPING: ContextVar[Mapping | None] = ContextVar("headway.mapping", default=None)
+"""Set in the tasks that map for a run."""
+
+CONTROLLER: ContextVar[str] = ContextVar("headway.controller", default="")
+"""The name of the controller whose task this is; set by its supervisor, and inherited by all tasks of its runs."""
+
+
 @contextmanager
 def reconciling(key: Key) -> Iterator[None]:
     """A reconcile of the key, by hand: what is written in the block is known to be the key's, as in a worker."""

@@ -12,6 +12,7 @@ import trio
 from headway._groups import of_controller, only_error, story
 from headway.controller._leading import Leading
 from headway.controller._mapping import Owed
+from headway.controller._own_writes import CONTROLLER
 from headway.controller._run import Run
 from headway.controller._status import ControllerStatus, Phase
 from headway.errors import EngineBug, LeaseLost, NotHeadway
@@ -77,6 +78,7 @@ class Supervisor:
 
         Raises NotHeadway when what answers is no engine, and none has answered before.
         """
+        CONTROLLER.set(self.name)
         flaps = 0
         while True:
             began = trio.current_time()

@@ -24,6 +24,7 @@ _WARNINGS = (
     events.HandlerFailed,
     events.IndexFailed,
     events.LeaseDelayed,
+    events.LoopBlocked,
     events.MappingFailed,
     events.ProjectionFailed,
     events.ReconcileSlow,

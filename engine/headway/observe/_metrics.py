@@ -166,6 +166,7 @@ _COUNTERS = {
     "certificates_renewed": ("Certificates of the server that were read again because their files changed.", []),
     "certificates_refused": ("Changed certificates of the server that cannot be used.", []),
     "connections_refused": ("Connections refused, or closed in their handshake, because of a limit.", []),
+    "loop_blocked": ("Times that a task held the event loop for too long.", ["controller"]),
     "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
 }
 
@@ -239,5 +240,6 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.CertificateRenewed: ("certificates_renewed", lambda _: ()),
     events.CertificateRefused: ("certificates_refused", lambda _: ()),
     events.ConnectionRefused: ("connections_refused", lambda _: ()),
+    events.LoopBlocked: ("loop_blocked", lambda event: (event.controller,)),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
 }

@@ -202,8 +202,7 @@ class WorkQueue(Generic[K, R]):
         following, entry.following = entry.following, None
         entry.note(reason)
         if following is not None:
-            # Noted after the failure, because it is what causes the next run.
-            entry.absorb(following)
+            entry.absorb(following)  # after the failure: it is what causes the next run
             if following.state == "ready":
                 self._ready(entry, following.queued_at)
                 return 0.0
