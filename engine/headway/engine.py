@@ -35,7 +35,7 @@ from headway.service import (
     unregistered,
     watch_encoders,
 )
-from headway.storage import Backend, StoreProblem, is_shared, open_store, refuse_unfinished
+from headway.storage import Backend, StoreProblem, is_shared, last_leases, open_store, refuse_unfinished
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -197,7 +197,9 @@ async def open_engine(
         services = _services(
             ResourceService(backend, registry), OriginService(backend, registry), LeaseService(backend, waits=waits)
         )
-        channel = InProcessChannel(services, report=failed)
+        # A store that was handed in may be reached by others, too.
+        lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
+        channel = InProcessChannel(services, report=failed, lasting_leases=lasting)
         ending: ShutdownWatch | None = None
         isolation = Isolation() if check_isolation else None
         try:
