@@ -192,6 +192,20 @@ async def test_a_mapper_that_blocks_the_loop_is_named_with_the_changed_resource(
     assert "in mapper" in blocked.stack
 
 
+async def test_a_daemon_that_blocks_the_loop_is_named_with_its_resource() -> None:
+    """It is no reconcile, and has a key all the same."""
+    staff: Any = Staff()
+    _hold(staff)
+
+    @staff.app.daemon(staff.team)
+    async def beats(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+        await trio.lowlevel.checkpoint()
+        staff.hold()
+
+    blocked = (await _blocked(staff))[0]
+    assert (blocked.controller, blocked.key) == ("beats", ("default", "default", "core"))
+
+
 async def test_no_thread_is_started_where_none_is_wanted() -> None:
     """Without a limit nothing looks."""
     async with headway.open_engine("memory:", Staff().app, block_limit=None):

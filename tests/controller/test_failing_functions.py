@@ -62,6 +62,19 @@ async def test_a_reconciler_that_returns_nonsense_is_named(autojump_clock: MockC
     assert _outcomes(reconciled, "good") == ["done"]
 
 
+async def test_a_forgotten_await_is_named(autojump_clock: MockClock) -> None:
+    """The coroutine that was returned has done nothing, and a warning of Python's would come from another line."""
+    rig = Rig(autojump_clock)
+
+    async def reconcile(rt: headway.Runtime, request: headway.Request) -> object:
+        return rt.client.apply(rig.pools.pool.new("x")) if request.id.name == "bad" else None
+
+    reconciled = await _failing(rig, reconcile)
+
+    first = next(event for event in reconciled if event.id.name == "bad")
+    assert "await it, as in `return await ...`" in str(first.error)
+
+
 async def test_a_reconciler_that_never_returns_meets_its_deadline(autojump_clock: MockClock) -> None:
     """It is cancelled at the deadline, named as slow before that, and tried again; the other key is done."""
     rig = Rig(autojump_clock, deadline=70.0)

@@ -27,7 +27,8 @@ FORM = """
 
 def refuse(name: str, problem: str, form: str = FORM) -> DeclarationError:
     """The error for a problem of a controller's declaration."""
-    return DeclarationError(f"controller {name!r}: {problem}. The form is:{form}")
+    end = "" if problem.endswith("?") else "."
+    return DeclarationError(f"controller {name!r}: {problem}{end} The form is:{form}")
 
 
 def frozen_mapping(name: str, field: str, given: object) -> Mapping[Any, Any]:

@@ -55,7 +55,7 @@ RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", 
 
 
 class Mapping:
-    """What a run maps, seen from its tasks."""
+    """The key of what a task is at work on outside of a reconcile, for those who look at the task."""
 
     __slots__ = ("key",)
 
@@ -64,7 +64,7 @@ class Mapping:
 
 
 MAPPING: ContextVar[Mapping | None] = ContextVar("headway.mapping", default=None)
-"""Set in the tasks that map for a run."""
+"""Set in the tasks that map for a run, and in a daemon's to its resource."""
 
 CONTROLLER: ContextVar[str] = ContextVar("headway.controller", default="")
 """The name of the controller whose task this is; set by its supervisor, and inherited by all tasks of its runs."""

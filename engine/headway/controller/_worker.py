@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -131,6 +132,10 @@ class Worker:
             del self._started[key]
         if result is None or isinstance(result, RequeueAfter):
             return result, None
+        # A coroutine is what a forgotten `await` leaves.
+        if inspect.iscoroutine(result):
+            result.close()
+            return None, NonsenseResult(f"{definition.name} returned {result!r}: await it, as in `return await ...`")
         return None, NonsenseResult(
             f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
         )
