@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -129,8 +130,8 @@ async def _blocked(staff: Staff, limit: float | None = 0.2) -> list[events.LoopB
     return staff.heard(events.LoopBlocked)
 
 
-def _hold(staff: Staff) -> None:
-    """Hold the loop until that has been reported."""
+def _hold(staff: Staff) -> Callable[[], object]:
+    """Return a function that holds the loop until that has been reported."""
     reported = threading.Event()
 
     class Heard(list[object]):
@@ -140,7 +141,7 @@ def _hold(staff: Staff) -> None:
                 reported.set()
 
     staff.events = Heard()
-    staff.hold = lambda: reported.wait(50)  # type: ignore[attr-defined]  # for the functions below
+    return lambda: reported.wait(50)
 
 
 def held_by_a_reconcile(hold: Any) -> None:
@@ -150,16 +151,16 @@ def held_by_a_reconcile(hold: Any) -> None:
 
 async def test_a_reconcile_that_blocks_the_loop_is_named_with_its_key_and_stack() -> None:
     """While it does, from another thread; the log and the metrics have it as well."""
-    staff: Any = Staff()
-    _hold(staff)
+    staff = Staff()
+    hold = _hold(staff)
 
     @staff.app.controller(manages=staff.team)
     async def teams(_: headway.Runtime, __: headway.Request) -> None:
-        held_by_a_reconcile(staff.hold)
+        held_by_a_reconcile(hold)
 
     blocked = (await _blocked(staff))[0]
     assert (blocked.controller, blocked.key) == ("teams", ("default", "default", "core"))
-    assert "held_by_a_reconcile(staff.hold)" in blocked.stack
+    assert "held_by_a_reconcile(hold)" in blocked.stack
     assert "worker" in blocked.task
     assert blocked.seconds >= 0.2
     metrics, lines = Metrics(), []
@@ -176,11 +177,11 @@ async def test_a_reconcile_that_blocks_the_loop_is_named_with_its_key_and_stack(
 
 async def test_a_mapper_that_blocks_the_loop_is_named_with_the_changed_resource() -> None:
     """And with the controller that it maps for."""
-    staff: Any = Staff()
-    _hold(staff)
+    staff = Staff()
+    hold = _hold(staff)
 
     def mapper(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
-        staff.hold()
+        hold()
         return [staff.team.id(f"of-{account.name}")]
 
     @staff.app.controller(manages=staff.team, watches={staff.account: mapper})
@@ -194,13 +195,13 @@ async def test_a_mapper_that_blocks_the_loop_is_named_with_the_changed_resource(
 
 async def test_a_daemon_that_blocks_the_loop_is_named_with_its_resource() -> None:
     """It is no reconcile, and has a key all the same."""
-    staff: Any = Staff()
-    _hold(staff)
+    staff = Staff()
+    hold = _hold(staff)
 
     @staff.app.daemon(staff.team)
     async def beats(_: headway.Runtime, __: headway.Resource[Team]) -> None:
         await trio.lowlevel.checkpoint()
-        staff.hold()
+        hold()
 
     blocked = (await _blocked(staff))[0]
     assert (blocked.controller, blocked.key) == ("beats", ("default", "default", "core"))

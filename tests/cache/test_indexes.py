@@ -22,9 +22,9 @@ class Failures:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Key]] = []
-        self.errors: list[Exception] = []
+        self.errors: list[BaseException] = []
 
-    def __call__(self, name: str, key: Key, error: Exception) -> None:
+    def __call__(self, name: str, key: Key, error: BaseException) -> None:
         self.heard.append((name, key))
         self.errors.append(error)
 

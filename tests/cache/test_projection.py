@@ -42,7 +42,7 @@ def team(name: str, version: int, *members: str, **more: Any) -> pb.Resource:
     return stored(name, version, data=Team(members=list(members)), **more)
 
 
-def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
     """Nobody has to hear of it here."""
 
 

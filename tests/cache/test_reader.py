@@ -47,7 +47,7 @@ def subscribed(
     return shared.subscribe(indexes, _ignore_failure)
 
 
-def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
     """Nobody has to hear of it here."""
 
 

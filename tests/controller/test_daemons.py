@@ -298,8 +298,8 @@ MISUSES: list[tuple[str, Callable[[Staff], object]]] = [
     ("jitter must be a part", lambda staff: staff.app.timer(staff.team, every=1, jitter=1)(fine)),
     (
         "a daemon is of a type, as app.type(...) returned it, not of 'Team'",
-        lambda staff: staff.app.daemon("Team")(fine),
-    ),  # type: ignore[arg-type]
+        lambda staff: staff.app.daemon("Team")(fine),  # type: ignore[arg-type]
+    ),
     ("backoff must be", lambda staff: staff.app.daemon(staff.team, backoff=5)(fine)),  # type: ignore[arg-type]
     ("the name 'fine' is taken", lambda staff: [staff.app.daemon(staff.team)(fine) for _ in range(2)]),
 ]

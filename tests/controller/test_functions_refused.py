@@ -169,8 +169,8 @@ async def test_a_report_that_would_say_nothing_is_refused(report: Any) -> None:
 async def test_functions_of_pages_and_metrics_are_looked_at() -> None:
     """A status that is called instead of handed over, and functions that are async."""
     metrics = headway.observe.Metrics()
-    for wrong in ([], waits, crowded):
-        given: Any = wrong
+    wrong: list[Any] = [[], waits, crowded]
+    for given in wrong:
         with pytest.raises(DeclarationError, match=r"Metrics\.watch must"):
             metrics.watch(given)
         with pytest.raises(DeclarationError, match="the pages' status must"):

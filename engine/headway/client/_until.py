@@ -93,7 +93,8 @@ def has_condition(resource: Resource[T], condition: str, state: ConditionState, 
 
 def _holds(holds: Callable[[Resource[T] | None], bool], current: Resource[T] | None) -> bool:
     answer = holds(current)
-    problem = None if isinstance(answer, bool) else answer_problem(answer)
+    given: object = answer
+    problem = None if isinstance(given, bool) else answer_problem(given)
     if problem:
         # It would be true at once, whatever the resource is like.
         raise DeclarationError(f"until: {problem}")
