@@ -1,15 +1,15 @@
-"""A report that passes on one event of a kind a second, so that no stranger can fill a log. No I/O."""
+"""A report that passes on one event of a kind a second, so that no stranger and no mistake can fill a log. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NoReturn
 
 import trio
 
 
 class BoundedReport:
-    """Reports events that strangers can cause, each kind at most once in ``seconds``.
+    """Reports events that strangers, or functions that always fail, can cause; each kind at most once in ``seconds``.
 
     The next event of the kind carries the number of those that were suppressed before it. Its class needs a field
     ``suppressed``::
@@ -30,26 +30,29 @@ class BoundedReport:
         self._clock = clock
         # For each class of events: when the next one is passed on, how many were suppressed since the last, and the
         # fields of the last of these.
-        self._kinds: dict[type, tuple[float, int, dict[str, Any]]] = {}
+        self._kinds: dict[tuple[type, Hashable], tuple[float, int, dict[str, Any]]] = {}
         self._suppressing = trio.Event()
 
-    def __call__(self, kind: type, **fields: Any) -> None:
-        """Report one event of the class ``kind``, or count it. A suppressed event is not even made."""
+    def __call__(self, kind: type, *, of: Hashable = None, **fields: Any) -> None:
+        """Report one event of the class ``kind``, or count it. A suppressed event is not even made.
+
+        Events of one class that differ in ``of`` are bounded apart from each other.
+        """
         now = self._clock()
-        due, suppressed, _ = self._kinds.get(kind, (now, 0, fields))
+        due, suppressed, _ = self._kinds.get((kind, of), (now, 0, fields))
         if now < due:
-            self._kinds[kind] = due, suppressed + 1, fields
+            self._kinds[kind, of] = due, suppressed + 1, fields
             self._suppressing.set()
             return
-        self._kinds[kind] = now + self._seconds, 0, fields
+        self._kinds[kind, of] = now + self._seconds, 0, fields
         self._report(kind(**fields, suppressed=suppressed))
 
     def report_suppressed(self) -> None:
         """Report the last event of each kind that is due and was suppressed, with the number of those before it."""
         now = self._clock()
-        for kind, (due, suppressed, fields) in self._kinds.items():
+        for (kind, of), (due, suppressed, fields) in self._kinds.items():
             if suppressed and now >= due:
-                self._kinds[kind] = now + self._seconds, 0, fields
+                self._kinds[kind, of] = now + self._seconds, 0, fields
                 self._report(kind(**fields, suppressed=suppressed - 1))
 
     async def report_rest(self) -> NoReturn:

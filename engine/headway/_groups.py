@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar, cast
 
+import trio
+
+_ENGINES = (KeyboardInterrupt, trio.Cancelled)
+
 E = TypeVar("E", bound=BaseException)
 
 
@@ -22,6 +26,19 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
             yield from leaves(each)
     else:
         yield error
+
+
+def of_controller(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """Split an error into the part that ends one controller's run, and the part that ends the engine.
+
+    KeyboardInterrupt ends the engine: a user wants the program to end, and Python raises it in whatever code is running
+    then. `trio.Cancelled` is Trio's, and means that an outer block has ended already. All else is a failure of the code
+    that raised it: `sys.exit()` in a reconciler, too, is a mistake of one controller.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        engines, controllers = error.split(_ENGINES)
+        return (controllers, engines) if engines is not None else (error, None)
+    return (None, error) if isinstance(error, _ENGINES) else (error, None)
 
 
 def story(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 Trio ends everything that reaches a checkpoint and lets Cancelled through. A task that shields itself, swallows
 Cancelled or never comes to a checkpoint can't be ended by anyone in the process, and the last of these stops Trio's
-loop too. So this is watched from a thread, the only one that Headway ever starts: from the moment in which the engine
+loop too. So this is watched from a thread, as a blocked loop is (`_loop_watch.py`): from the moment in which the engine
 is told to end until it has ended. Should a task hold the interpreter's lock as well, as a regular expression can, no
 thread of Python runs any more: where the process is to be ended, `faulthandler` does that even then.
 """
@@ -111,7 +111,7 @@ def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:
     """
     for _ in range(10):
         try:
-            found = [(task.name, _stack(task, loop)) for task in _tasks(nursery)]
+            found = [(task.name, stack_of(task, loop)) for task in _tasks(nursery)]
         except RuntimeError:
             # Trio has changed a set of tasks meanwhile.
             continue
@@ -139,7 +139,7 @@ def _innermost(nursery: trio.Nursery) -> Iterator[trio.lowlevel.Task]:
         yield from within or [task]
 
 
-def _stack(task: trio.lowlevel.Task, loop: int) -> traceback.StackSummary:
+def stack_of(task: trio.lowlevel.Task, loop: int) -> traceback.StackSummary:
     """Where a task waits; or, of the one that is running, where the thread is."""
     running: FrameType | None = sys._current_frames().get(loop) if getattr(task.coro, "cr_running", False) else None
     if running is None:

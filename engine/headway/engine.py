@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
@@ -13,7 +13,9 @@ import trio
 from headway._collector import gc_freezing
 from headway._compared import ComparedChannel
 from headway._endpoints import open_remote
+from headway._functions import check_plain
 from headway._groups import only_error
+from headway._loop_watch import watching_loop
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway._store_health import StoreHealth
@@ -35,7 +37,15 @@ from headway.service import (
     unregistered,
     watch_encoders,
 )
-from headway.storage import Backend, StoreProblem, is_shared, open_store, record_schemas, refuse_unfinished
+from headway.storage import (
+    Backend,
+    StoreProblem,
+    is_shared,
+    last_leases,
+    open_store,
+    record_schemas,
+    refuse_unfinished,
+)
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -127,6 +137,7 @@ async def open_engine(
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
     gc_freeze: bool = False,
+    block_limit: float | None = 1.0,
     check_isolation: bool = False,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_engine("sqlite:staff.db", app) as engine: ...``
@@ -163,6 +174,8 @@ async def open_engine(
             ten minutes at most, and leave out of later collections what is in memory then (`gc.freeze`). With a million
             resources a full collection stops the loop for half a second. Both concern the whole process. The end of the
             block undoes them.
+        block_limit: seconds for which a task may hold the event loop, by waiting without `await` or by a long
+            computation, before it is named with its stack (`LoopBlocked`). None: nothing watches the loop.
         check_isolation: compare what index functions, projections, predicates and mappers are given to read before and
             after every call. One that has changed it fails with IsolationBroken, which names it, and so does the block,
             when it ends. For tests.
@@ -173,11 +186,13 @@ async def open_engine(
     """
     registry, definitions = together(apps)
     refuse_own_name(apps)
+    check_report(report)
     check_seconds("stall_limit", stall_limit)
     check_seconds("shutdown_bound", shutdown_bound)
     check_seconds("lease_ttl", lease_ttl)
-    if hard_exit is not None:
-        check_seconds("hard_exit", hard_exit)
+    for field, given in (("hard_exit", hard_exit), ("block_limit", block_limit)):
+        if given is not None:
+            check_seconds(field, given)
     if listen and (access is None) is not insecure:
         raise DeclarationError(
             f"listen={list(listen)!r} needs either access=headway.access.Authorizer(...), which says who may do what, "
@@ -193,6 +208,7 @@ async def open_engine(
     async with gc_freezing(gc_freeze) as freeze, opened as backend:
         if freeze is not None:
             report = freeze.hearing(report)
+        watches = ExitStack()
         await refuse_unfinished(backend)
         await record_schemas(backend, registry)
         failed = functools.partial(_report_failed, report)
@@ -200,11 +216,14 @@ async def open_engine(
         services = _services(
             ResourceService(backend, registry), OriginService(backend, registry), LeaseService(backend, waits=waits)
         )
-        channel = InProcessChannel(services, report=failed)
+        # A store that was handed in may be reached by others, too.
+        lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
+        channel = InProcessChannel(services, report=failed, lasting_leases=lasting)
         ending: ShutdownWatch | None = None
         isolation = Isolation() if check_isolation else None
         try:
             async with trio.open_nursery() as nursery:
+                watches.enter_context(watching_loop(nursery, report, block_limit))
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
                 theirs = channel if through is None else through(channel)
                 supervisors: list[Supervisor] = []
@@ -265,6 +284,7 @@ async def open_engine(
                 raise
             raise only from only.__cause__
         finally:
+            watches.close()
             if ending is not None:
                 ending.end()
 
@@ -374,6 +394,12 @@ def check_seconds(name: str, given: object) -> None:
     """Raise DeclarationError for what is no number of seconds above 0."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
         raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
+
+
+def check_report(report: Report | None) -> None:
+    """Raise DeclarationError for a report that can't be called with an event, or that nothing would await."""
+    if report is not None:
+        check_plain("report", report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
 
 
 def refuse_own_name(apps: Sequence[App]) -> None:

@@ -12,6 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headway._process_events import LoopBlocked as LoopBlocked
+from headway._process_events import ShutdownBlocked as ShutdownBlocked
+from headway._process_events import StoreFailed as StoreFailed
+from headway._process_events import StoreRecovered as StoreRecovered
 from headway._records import Record
 
 
@@ -93,7 +97,8 @@ class Reconciled(Record):
     """A key has been reconciled. ``outcome`` is done, requeue, failed or permanent; at the deadline it is failed.
 
     It took ``seconds``, after the key had been ready for ``waited`` seconds. ``attempt`` is 1, or how often in a row it
-    has been tried; of many reasons the first three and the last five are told.
+    has been tried. ``reasons`` are those since the last success, the oldest first; each failure has added a ``retry``.
+    Of many there are the first three and the last five. One that failed is logged as ``ReconcileFailed``.
     """
 
     controller: str
@@ -139,12 +144,17 @@ class DaemonEnded(Record):
 
 
 class SourceFailed(Record):
-    """A source's function raised for one ``value``, or gave what is no id; nothing is reconciled because of it."""
+    """A source's function raised for one ``value``, or gave what is no id; nothing is reconciled because of it.
+
+    It is reported at most once a second for each source. ``suppressed`` is the number of such failures since the last
+    report.
+    """
 
     controller: str
     source: str
     value: Any
     error: BaseException
+    suppressed: int = 0
 
 
 class CallbackFailed(Record):
@@ -156,8 +166,11 @@ class CallbackFailed(Record):
 
 
 class MappingFailed(Record):
-    """A mapper or predicate raised, and is asked again after ``retry_after``; or (0.0) a mapper returned what it can't,
-    and is not.
+    """A mapper or predicate raised, or gave what it can't. The change is kept, and asked about again after
+    ``retry_after``.
+
+    It is reported at most once a second for each type and function of a run. ``suppressed`` is the number of such
+    failures since the last report.
     """
 
     controller: str
@@ -166,25 +179,36 @@ class MappingFailed(Record):
     key: tuple[str, str, str]
     error: BaseException
     retry_after: float
+    suppressed: int = 0
 
 
 class IndexFailed(Record):
-    """An index function raised; the resource is left out of that index alone."""
+    """An index function raised; the resource is left out of that index alone.
+
+    It is reported at most once a second for each index of a run. ``suppressed`` is the number of such failures since
+    the last report.
+    """
 
     controller: str
     index: str
     type: Any
     key: tuple[str, str, str]
     error: BaseException
+    suppressed: int = 0
 
 
 class ProjectionFailed(Record):
-    """The function raised that should have made a ``projection``; the payload can't be looked at."""
+    """The function raised that should have made a ``projection``; the payload can't be looked at.
+
+    It is reported at most once a second for each projection. ``suppressed`` is the number of such failures since the
+    last report.
+    """
 
     type: Any
     projection: str
     key: tuple[str, str, str]
     error: BaseException
+    suppressed: int = 0
 
 
 class WriteUnknown(Record):
@@ -337,35 +361,10 @@ class AccessChanged(Record):
     ended: int
 
 
-class StoreFailed(Record):
-    """The store can't be used: it is ``unusable``, ``away`` or ``rolled_back`` (`StoreProblem`). Health says
-    NOT_SERVING.
-    """
-
-    problem: str
-    error: BaseException
-
-
-class StoreRecovered(Record):
-    """A store that had a problem can be used again, ``seconds`` after the first `StoreFailed`."""
-
-    problem: str
-    seconds: float
-
-
-class ShutdownBlocked(Record):
-    """A task is still there ``seconds`` after its engine was told to end, and this is where it stands.
-
-    Trio's loop may be what stands still, so this alone is reported from another thread.
-    """
-
-    task: str
-    stack: str
-    seconds: float
-
-
 Report = Callable[[object], None]
-"""Is called with every event. One with a true attribute ``failures_only`` need not be called with the `Reconciled` of a
+"""Is called with every event, with `LoopBlocked` and `ShutdownBlocked` from a thread of its own.
+
+One with a true attribute ``failures_only`` need not be called with the `Reconciled` of a
 reconcile that went well: making that event costs every one of them.
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import trio
@@ -12,12 +12,13 @@ from headway._collector import gc_freezing
 from headway._compared import ComparedChannel
 from headway._endpoints import open_remote
 from headway._groups import leaves, only_error
+from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App
-from headway.engine import Engine, check_seconds, refuse_own_name, together
+from headway.engine import Engine, check_report, check_seconds, refuse_own_name, together
 from headway.errors import SchemaMismatch
 from headway.events import Report
 from headway.rpc import Channel, WithMetadata
@@ -43,6 +44,7 @@ async def open_workers(
     shutdown_bound: float = 10.0,
     hard_exit: float | None = None,
     gc_freeze: bool = False,
+    block_limit: float | None = 1.0,
 ) -> AsyncIterator[Engine]:
     """``async with headway.open_workers("10.0.0.1:9000", app, process="web-1") as workers: ...``
 
@@ -66,7 +68,7 @@ async def open_workers(
         insecure: send the token to other hosts over plain TCP, where others may read it on the way.
         timeout: seconds for a call.
         lease_ttl: seconds, from 1 to 3,600, after which another process takes over what one that has died held.
-        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze: as of `open_engine`.
+        report, lag_limit, stall_limit, shutdown_bound, hard_exit, gc_freeze, block_limit: as of `open_engine`.
 
     Raises DeclarationError for apps that don't go together, and a name that a process can't have; InvalidArgument for a
     token that would be sent to another host without ``tls`` and without ``insecure``; NotHeadway, from within the
@@ -76,11 +78,13 @@ async def open_workers(
     """
     registry, definitions = together(apps)
     refuse_own_name(apps)
+    check_report(report)
     name = worker_name(process)
     for field, seconds in (("stall_limit", stall_limit), ("shutdown_bound", shutdown_bound), ("lease_ttl", lease_ttl)):
         check_seconds(field, seconds)
-    if hard_exit is not None:
-        check_seconds("hard_exit", hard_exit)
+    for field, given in (("hard_exit", hard_exit), ("block_limit", block_limit)):
+        if given is not None:
+            check_seconds(field, given)
     if report is None:
         from headway.observe import log_report
 
@@ -96,10 +100,12 @@ async def open_workers(
     async with gc_freezing(gc_freeze) as freeze, opened as bare:
         if freeze is not None:
             report = freeze.hearing(report)
+        watches = ExitStack()
         named = WithMetadata(bare, {"x-consul-token": token}) if token else bare
         channel = ComparedChannel(named, compared)
         try:
             async with trio.open_nursery() as nursery:
+                watches.enter_context(watching_loop(nursery, report, block_limit))
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
                 hub = Hub(channel, nursery, report, lag_limit=lag_limit)
                 placing = Placing(hub, channel, registry, report, stall_limit, name, lease_ttl)
@@ -130,5 +136,6 @@ async def open_workers(
                 raise next(leaves(mismatches)) from None
             raise only from only.__cause__
         finally:
+            watches.close()
             if ending is not None:
                 ending.end()

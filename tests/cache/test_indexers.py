@@ -25,7 +25,7 @@ BY_BOUND = index_bound_references(RULE)
 BY_WHOLE = index_references(RULE, "whole", lambda rule: [TEAM.id(rule.data.target, uid="its-uid")])
 
 
-def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
     """Nobody has to hear of it here."""
 
 

@@ -22,9 +22,9 @@ class Failures:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, Key]] = []
-        self.errors: list[Exception] = []
+        self.errors: list[BaseException] = []
 
-    def __call__(self, name: str, key: Key, error: Exception) -> None:
+    def __call__(self, name: str, key: Key, error: BaseException) -> None:
         self.heard.append((name, key))
         self.errors.append(error)
 
@@ -127,7 +127,7 @@ def test_the_beginning_of_a_path_is_whole_parts_of_it() -> None:
     [
         (TEAM, "", colour, "needs a name, not ''"),
         (TEAM, 3, colour, "needs a name, not 3"),
-        (TEAM, "colour", "colour", "needs a function, not 'colour'"),
+        (TEAM, "colour", "colour", "must be a function, not 'colour'"),
         ("Team", "colour", colour, "is on a type, not on 'Team'"),
         ("colour", colour, colour, "is on a type, not on 'colour'"),
     ],
@@ -244,3 +244,19 @@ def test_following_the_changes_gives_what_building_anew_gives(
         assert content(table) == content(anew)
         assert starting(table, "") == starting(anew, "")
         assert table.failed == anew.failed
+
+
+@pytest.mark.parametrize("declare", [index, index_many])
+def test_an_index_holds_no_coroutine_and_no_generator(declare: Any) -> None:
+    """A lambda hides from its declaration that it calls something async. Nobody could ever ask for such a value."""
+
+    async def waits(_: object) -> str:
+        return "red"
+
+    failed: list[str] = []
+    made = declare(TEAM, "colour", lambda team: waits(team))
+    table = IndexTable(made, lambda _, __, error: failed.append(str(error)))
+    table.build({("default", "default", "core"): stored("core", 1)})
+    table.apply([Applied(("default", "default", "ops"), None, stored("ops", 2), 2)])
+    assert len(failed) == 2
+    assert not list(table.values())

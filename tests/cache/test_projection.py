@@ -42,7 +42,7 @@ def team(name: str, version: int, *members: str, **more: Any) -> pb.Resource:
     return stored(name, version, data=Team(members=list(members)), **more)
 
 
-def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
     """Nobody has to hear of it here."""
 
 
@@ -159,7 +159,7 @@ async def test_a_view_shows_the_version_that_was_there() -> None:
     ],
     ids=["data", "metadata", "finalizers", "status", "owner", "uid", "broken"],
 )
-def test_a_change_inside_of_it_is_told_by_its_old_state_and_its_new_one(change: pb.Resource) -> None:
+async def test_a_change_inside_of_it_is_told_by_its_old_state_and_its_new_one(change: pb.Resource) -> None:
     """Another incarnation as a deletion and a creation."""
     sizes = Sizes()
     sizes.shared.feed(changes(put(change)))
@@ -188,7 +188,7 @@ def test_the_order_of_a_map_is_no_change() -> None:
 # --- functions that raise ----------------------------------------------------
 
 
-def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_looked_at() -> None:
+async def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_looked_at() -> None:
     """It isn't taken for absent; indexes lack it and say so; the next good state ends it."""
     sizes = Sizes(team("ada", 5, "broken"))
     (failed,) = sizes.heard
@@ -206,7 +206,7 @@ def test_a_resource_whose_function_raises_is_there_and_says_so_when_it_is_looked
     assert len(sizes.cache.index(BY_SIZE, 2)) == 1
 
 
-def test_a_function_that_gives_something_else_is_named() -> None:
+async def test_a_function_that_gives_something_else_is_named() -> None:
     """As one that raises."""
     heard: list[events.ProjectionFailed] = []
     wrong = projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]  # what is tested
@@ -225,7 +225,7 @@ def test_a_function_that_gives_something_else_is_named() -> None:
         (("Team", Size, size_of), "is of a type, not of 'Team'"),
         ((SIZE, Size, size_of), "is of a type, not of <Projection"),
         ((TEAM, "Size", size_of), "gives a message class, not 'Size'"),
-        ((TEAM, Size, "size_of"), "needs a function, not 'size_of'"),
+        ((TEAM, Size, "size_of"), "must be a function, not 'size_of'"),
         ((TEAM, Size, size_of, "colour"), "metadata='colour' must be a list of keys"),
         ((TEAM, Size, size_of, 7), "metadata=7 must be a list of keys"),
         ((TEAM, Size, size_of, [], [7]), r"status=\[7\] must be a list of keys"),

@@ -47,7 +47,7 @@ def subscribed(
     return shared.subscribe(indexes, _ignore_failure)
 
 
-def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
     """Nobody has to hear of it here."""
 
 
@@ -263,7 +263,7 @@ def test_a_query_needs_types_and_indexes(needs: Any) -> None:
     """Such as those that controllers have."""
     with pytest.raises(DeclarationError, match="needs types and indexes"):
         query(*needs)
-    with pytest.raises(DeclarationError, match="made of a function"):
+    with pytest.raises(DeclarationError, match="must be a function, not None"):
         query(TEAM)(None)  # type: ignore[arg-type]  # what is tested
 
 

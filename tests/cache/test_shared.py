@@ -28,7 +28,7 @@ from tests.helpers.resources import (
 ADA = key("ada")
 
 
-def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
     """Nobody has to hear of it here."""
 
 

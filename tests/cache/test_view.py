@@ -42,7 +42,7 @@ def painted(name: str, version: int, colour: str = "red") -> pb.Resource:
     return stored(name, version, metadata={"colour": colour} if colour else {})
 
 
-def _ignore_failure(name: str, key: Key, error: Exception) -> None:
+def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
     """Nobody has to hear of it here."""
 
 

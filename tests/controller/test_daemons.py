@@ -296,7 +296,10 @@ MISUSES: list[tuple[str, Callable[[Staff], object]]] = [
     ("the timer must take 2 arguments", lambda staff: staff.app.timer(staff.team, every=1)(lonely)),  # type: ignore[arg-type]
     ("every must be a number of seconds above 0, not 0", lambda staff: staff.app.timer(staff.team, every=0)(fine)),
     ("jitter must be a part", lambda staff: staff.app.timer(staff.team, every=1, jitter=1)(fine)),
-    ("manages has 'Team'", lambda staff: staff.app.daemon("Team")(fine)),  # type: ignore[arg-type]
+    (
+        "a daemon is of a type, as app.type(...) returned it, not of 'Team'",
+        lambda staff: staff.app.daemon("Team")(fine),  # type: ignore[arg-type]
+    ),
     ("backoff must be", lambda staff: staff.app.daemon(staff.team, backoff=5)(fine)),  # type: ignore[arg-type]
     ("the name 'fine' is taken", lambda staff: [staff.app.daemon(staff.team)(fine) for _ in range(2)]),
 ]

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
+from headway.observe import Metrics
 from tests.helpers.pools import Member
 from tests.helpers.rig import Rig
 
@@ -59,6 +60,19 @@ async def test_a_reconciler_that_returns_nonsense_is_named(autojump_clock: MockC
     assert first.outcome == "failed"
     assert f"pools returned {result!r}" in str(first.error)
     assert _outcomes(reconciled, "good") == ["done"]
+
+
+async def test_a_forgotten_await_is_named(autojump_clock: MockClock) -> None:
+    """The coroutine that was returned has done nothing, and a warning of Python's would come from another line."""
+    rig = Rig(autojump_clock)
+
+    async def reconcile(rt: headway.Runtime, request: headway.Request) -> object:
+        return rt.client.apply(rig.pools.pool.new("x")) if request.id.name == "bad" else None
+
+    reconciled = await _failing(rig, reconcile)
+
+    first = next(event for event in reconciled if event.id.name == "bad")
+    assert "await it, as in `return await ...`" in str(first.error)
 
 
 async def test_a_reconciler_that_never_returns_meets_its_deadline(autojump_clock: MockClock) -> None:
@@ -143,7 +157,9 @@ async def test_a_mapper_that_fails_is_named_and_harms_no_other_key(
     assert says in str(failed[0].error)
     assert "mapper" in failed[0].mapper
     assert failed[0].key[2] == "bad"
-    assert seen == (["good", "other"] if mapped is _another_type else ["other"])
+    # Kept, whatever was wrong, and asked about again.
+    assert sum(1 + event.suppressed for event in failed) == 11
+    assert sorted(set(seen)) == (["good", "other"] if mapped is _another_type else ["other"])
 
 
 async def test_a_mapper_that_raises_is_tried_again_until_it_does_not(autojump_clock: MockClock) -> None:
@@ -213,3 +229,67 @@ async def test_an_index_function_that_raises_spoils_that_index_alone(autojump_cl
     assert "lacks 1 resources" in reads[1]
     (failed,) = rig.witness.heard(events.IndexFailed)
     assert (failed.index, failed.key[2]) == ("pool", "m")
+
+
+async def test_c6_a_flood_at_a_failing_mapper_is_bounded_and_nothing_is_missed(autojump_clock: MockClock) -> None:
+    """301 changes of one resource keep a few states and make a report a second; its former pools hear of it in the
+    end.
+    """
+    rig = Rig(autojump_clock)
+    broken = True
+
+    def looked(resource: headway.Resource[Any], _: headway.CacheReader) -> None:
+        if broken and resource.type is rig.pools.member:
+            raise LookupError(resource.version)
+
+    rig.pools.looked = looked
+    async with rig.open() as engine:
+        for name in ("a", "b", "c"):
+            await rig.write_pool(name)
+        await rig.settle()
+        before = len(rig.names)
+        for number in range(400):
+            await rig.write_member("m", "b" if number < 100 else "ca"[number % 2])
+        # Until every type has reached them.
+        await trio.sleep(1)
+        assert engine.controllers["pools"].status().unmapped == 1
+        failed = rig.witness.heard(events.MappingFailed)
+        assert len(failed) <= trio.current_time() + 1
+        await trio.sleep(2)
+        assert sum(1 + event.suppressed for event in rig.witness.heard(events.MappingFailed)) >= 301
+        broken = False
+        await rig.settle(2000)
+        assert set(rig.names[before:]) == {"a", "b", "c"}
+        assert await rig.summaries() == {"a": ["m"]}
+
+
+async def test_a_flood_of_a_failing_index_is_reported_by_time(autojump_clock: MockClock) -> None:
+    """One report a second, with the number of the others, which metrics count."""
+    rig = Rig(autojump_clock)
+    pools = rig.pools
+    metrics = Metrics()
+
+    def fails(member: headway.Resource[Member]) -> str:
+        raise LookupError(member.version)
+
+    pools.app.controllers.clear()
+
+    @pools.app.controller(
+        manages=pools.pool,
+        watches={pools.member: headway.map_owner()},
+        indexes=[headway.index(pools.member, "pool", fails)],
+    )
+    async def look(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+    async with rig.open():
+        await rig.settle()
+        for _ in range(300):
+            await rig.write_member("m", str(_))
+        assert len(rig.witness.heard(events.IndexFailed)) == 1
+        await trio.sleep(3)
+    failed = rig.witness.heard(events.IndexFailed)
+    assert len(failed) == 2
+    for event in failed:
+        metrics(event)
+    assert b'headway_index_failures_total{controller="look",index="pool",type="test.v1.Member"} 300.0' in metrics.text()

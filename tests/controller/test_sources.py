@@ -240,7 +240,7 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
     ("from_channel takes the receiving end of a channel, not", lambda: headway.from_channel(SEND, str)),  # type: ignore[arg-type]
     ("from_channel takes a function from an event to an id", lambda: headway.from_channel(RECEIVE, waits)),  # type: ignore[arg-type]
     ("from_channel takes a function from an event to an id", lambda: headway.from_channel(RECEIVE, "a")),  # type: ignore[arg-type]
-    ("which can't be called so", lambda: headway.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
+    ("must take one argument, and takes ()", lambda: headway.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
     ("from_iterator takes a function that gives", lambda: headway.from_iterator([1], lambda _: None)),  # type: ignore[arg-type]
     ("every: seconds must be a number above 0, not 0", lambda: headway.every(0)),
     ("every: seconds must be a number above 0, not inf", lambda: headway.every(float("inf"))),

@@ -74,7 +74,7 @@ async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
         "raises": ("failed", "KeyError", 0.0),
         "slow": ("failed", "ReconcileTimeout", 2.0),
         "beside": ("failed", "ValueError", 2.0),
-        "swallows": ("done", "", 2.0),
+        "swallows": ("failed", "ReconcileTimeout", 2.0),
         "late": ("done", "", 1.9),
         "after": ("done", "", 0.0),
     }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from headway.cache import Applied
-from headway.mapper import MapItem, MapQueue
+from headway.mapper import Kept, MapItem, MapQueue
+from headway.mapper._map_queue import MOST
 from headway.resource import TypeName
 from tests.helpers.resources import ACCOUNT, TEAM, key, stored
 
@@ -74,9 +77,11 @@ def test_a_failed_change_is_kept_until_its_time_and_holds_up_nobody() -> None:
     assert taken(queue, 12) == [(12, "good")]
     assert queue.take_due(4.9) is None
     again = queue.take_due(5.0)
-    assert again == item._replace(failures=1)
-    queue.keep(again, 7.0)
-    assert queue.take_due(7.0) == item._replace(failures=2)
+    assert again is not None
+    assert (again.changes, again.failures) == ([item.applied], 1)
+    queue.keep_again(again, 7.0)
+    assert queue.take_due(7.0) is again
+    assert again.failures == 2
     assert (len(queue), queue.next_due(), queue.take_due(100.0)) == (0, None, None)
 
 
@@ -89,7 +94,61 @@ def test_failed_changes_come_in_order_of_their_times() -> None:
         assert item is not None
         queue.keep(item, due)
     order = [queue.take_due(10.0) for _ in range(3)]
-    assert [item.applied.key[2] for item in order if item is not None] == ["b", "c", "a"]
+    assert [kept.name[1][2] for kept in order if kept is not None] == ["b", "c", "a"]
+
+
+def test_failed_changes_of_one_resource_are_kept_together() -> None:
+    """In their order and at the time of the first; a type of its own has its own."""
+    queue = MapQueue()
+    queue.push(TEAM.name, [change(11), change(12)])
+    queue.push(ACCOUNT.name, [change(13)])
+    for due in (5.0, 6.0, 7.0):
+        item = queue.take(20)
+        assert item is not None
+        queue.keep(item, due)
+    assert len(queue) == 2
+    kept = queue.take_due(5.0)
+    assert kept is not None
+    assert [each.revision for each in kept.changes] == [11, 12]
+    assert not kept.lost
+    assert queue.take_due(6.5) is None
+    assert queue.take_due(7.0) is not None
+    assert not queue
+
+
+def test_many_failed_changes_of_one_resource_become_one() -> None:
+    """From the first old state to the last new one, so that memory doesn't grow with the changes; the loss is noted."""
+    queue = MapQueue()
+    states = [stored("ada", version) for version in range(10, 4011)]
+    for old, new in itertools.pairwise(states):
+        queue.push(TEAM.name, [Applied(key("ada"), old, new, int(new.version))])
+        item = queue.take(5000)
+        assert item is not None
+        queue.keep(item, 5.0)
+    assert len(queue) == 1
+    kept = queue.take_due(5.0)
+    assert kept is not None
+    assert len(kept.changes) <= MOST
+    assert kept.lost
+    assert (kept.changes[0].old, kept.changes[-1].new) == (states[0], states[-1])
+
+
+def test_what_has_come_and_gone_keeps_a_state_when_it_becomes_one_change() -> None:
+    """A change from nothing to nothing would ask a mapper about nothing."""
+    queue = MapQueue()
+    for revision in range(MOST + 1):
+        state = stored("ada", revision + 1)
+        gone = revision % 2 == 1 or revision == MOST
+        applied = Applied(key("ada"), state if gone else None, None if gone else state, revision + 1)
+        queue.push(TEAM.name, [applied])
+        item = queue.take(100)
+        assert item is not None
+        queue.keep(item, 5.0)
+    kept = queue.take_due(5.0)
+    assert kept is not None
+    [merged] = kept.changes
+    assert merged.new is None
+    assert merged.old is not None
 
 
 class MapQueueMachine(RuleBasedStateMachine):
@@ -101,7 +160,7 @@ class MapQueueMachine(RuleBasedStateMachine):
         self.waiting: list[tuple[int, int]] = []
         self.backlog: list[int] = []
         self.failed: list[tuple[float, int, int, int]] = []
-        self.held: list[MapItem] = []
+        self.held: list[MapItem | Kept] = []
         self.complete = 0
         self.now = 0.0
         self.pushed = 0
@@ -146,9 +205,13 @@ class MapQueueMachine(RuleBasedStateMachine):
     @rule(delay=st.integers(0, 3), index=st.integers(0))
     def fail(self, delay: int, index: int) -> None:
         item = self.held.pop(index % len(self.held))
-        self.queue.keep(item, self.now + delay)
-        number = int(item.applied.key[2].removeprefix("n"))
-        self.failed.append((self.now + delay, item.order, number, item.failures + 1))
+        if isinstance(item, MapItem):
+            kept = self.queue.keep(item, self.now + delay)
+        else:
+            kept = item
+            self.queue.keep_again(kept, self.now + delay)
+        number = int(kept.name[1][2].removeprefix("n"))
+        self.failed.append((self.now + delay, kept.order, number, kept.failures))
 
     @precondition(lambda self: self.held)
     @rule()
@@ -167,9 +230,12 @@ class MapQueueMachine(RuleBasedStateMachine):
         else:
             assert item is None
 
-    def _expect(self, item: MapItem | None, number: int, failures: int) -> None:
+    def _expect(self, item: MapItem | Kept | None, number: int, failures: int) -> None:
         assert item is not None
-        assert (item.applied.key, item.failures) == (key(f"n{number}"), failures)
+        if isinstance(item, MapItem):
+            assert (item.applied.key, 0) == (key(f"n{number}"), failures)
+        else:
+            assert (item.name[1], item.failures) == (key(f"n{number}"), failures)
         self.held.append(item)
         assert len(self.queue) == len(self.waiting) + len(self.backlog) + len(self.failed)
         assert len(self.queue) + len(self.held) + self.done == self.pushed

@@ -24,7 +24,7 @@ BY_ID = index_many(TEAM, "ids", accounts_of)
 BY_REFERENCE = index_references(TEAM, "references", accounts_of)
 
 
-def fail(name: str, key: Key, error: Exception) -> None:
+def fail(name: str, key: Key, error: BaseException) -> None:
     raise AssertionError(f"{name} of {key}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_failed_reconcile_says_where_and_why() -> None:
         log_report(lines)(failed(error))
 
     [(level, event, fields)] = lines.lines
-    assert (level, event) == ("warning", "Reconciled")
+    assert (level, event) == ("warning", "ReconcileFailed")
     assert fields["error"] == "ValueError: invalid literal for int() with base 10: 'five'"
     assert fields["where"] == f"{__file__}:{line}"
     assert fields["reasons"] == "started, Team core changed at 7"
@@ -76,15 +77,81 @@ def test_an_error_that_is_nobodys_has_no_line() -> None:
     assert "where" not in lines.lines[0][2]
 
 
-def test_alike_reasons_are_told_once() -> None:
-    """With their number, and with the attempt."""
+RETRY, CHANGED = Reason("retry"), Reason("changed", NAME, ID.key, 7)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "says"),
+    [
+        ((Reason("started"),), "started"),
+        ((Reason("started"), RETRY), "started, retry"),
+        ((Reason("started"), RETRY, CHANGED), "Team core changed at 7"),
+        ((Reason("started"), RETRY, CHANGED, RETRY), "Team core changed at 7, retry"),
+        ((Reason("started"), RETRY, Reason("source clock"), CHANGED), "source clock, Team core changed at 7"),
+    ],
+)
+def test_the_reasons_are_those_of_the_attempt(reasons: tuple[Reason, ...], says: str) -> None:
+    """And not those of the attempts before it, which a later change has overtaken."""
     lines = Lines()
-    retry = Reason("retry")
-    reasons = (Reason("started"), retry, retry, retry, Reason("changed", NAME, ID.key, 7), retry)
     log_report(lines)(events.Reconciled("teams", ID, "failed", 0.1, FAILED, 0.005, reasons, 0.0, 5))
     [(_, _, fields)] = lines.lines
-    assert fields["reasons"] == "started, retry (3 times), Team core changed at 7, retry"
+    assert fields["reasons"] == says
     assert fields["attempt"] == 5
+
+
+def _outer(number: int) -> None:
+    if number:
+        _outer(number - 1)
+    else:
+        json.loads("five")
+
+
+def _raised(call: Callable[[], object]) -> Exception:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001  # whatever it is
+        return error
+    raise AssertionError("it raised nothing")
+
+
+def test_a_failure_shows_the_programs_frames_down_to_the_raise() -> None:
+    """And none of Headway, Trio or Python's library; with `verbose` all of them."""
+    error = _raised(lambda: _outer(2))
+    quiet, verbose = Lines(), Lines()
+    log_report(quiet)(failed(error))
+    log_report(verbose, verbose=True)(failed(error))
+    stack, whole = str(quiet.lines[0][2]["stack"]), str(verbose.lines[0][2]["stack"])
+    assert stack.count(f'File "{__file__}"') == 5
+    assert 'json.loads("five")' in stack
+    assert "decoder.py" not in stack
+    assert stack.endswith("JSONDecodeError: Expecting value: line 1 column 1 (char 0)")
+    assert "decoder.py" in whole
+
+
+def test_the_frames_of_a_cause_and_of_each_error_in_a_group_are_shown() -> None:
+    """Where it began is what an operator looks for."""
+
+    def chained() -> None:
+        try:
+            _outer(0)
+        except ValueError as error:
+            raise LookupError("no team") from error
+
+    lines = Lines()
+    log_report(lines)(failed(ExceptionGroup("tasks", [_raised(chained), _raised(lambda: _outer(1))])))
+    stack = str(lines.lines[0][2]["stack"])
+    assert stack.index("JSONDecodeError") < stack.index("-- and then:") < stack.index("LookupError: no team")
+    assert stack.count("JSONDecodeError") == 2
+
+
+def test_a_deep_recursion_shows_its_beginning_and_its_end() -> None:
+    """One line must not fill a log."""
+    lines = Lines()
+    log_report(lines)(failed(_raised(lambda: _outer(800))))
+    stack = str(lines.lines[0][2]["stack"])
+    assert "frames more" in stack
+    assert len(stack.splitlines()) < 80
+    assert 'json.loads("five")' in stack
 
 
 def test_a_key_is_told_as_a_path() -> None:
@@ -161,7 +228,8 @@ def test_what_an_operator_should_know_is_a_warning(event: object) -> None:
     log_report(lines)(event)
 
     [(level, name, fields)] = lines.lines
-    assert (level, name, fields["controller"]) == ("warning", type(event).__name__, "teams")
+    logged_as = "DaemonFailed" if isinstance(event, events.DaemonEnded) else type(event).__name__
+    assert (level, name, fields["controller"]) == ("warning", logged_as, "teams")
 
 
 async def test_an_engine_without_a_report_logs_by_structlog(
@@ -181,5 +249,5 @@ async def test_an_engine_without_a_report_logs_by_structlog(
             await engine.wait_settled()
 
     assert [(line["event"], line["log_level"], line["error"]) for line in lines] == [
-        ("Reconciled", "warning", "PermanentFailure: no a")
+        ("ReconcileFailed", "warning", "PermanentFailure: no a")
     ]

@@ -41,7 +41,7 @@ def test_a_failed_key_that_is_dirty_is_ready_at_once_and_keeps_its_count() -> No
     take(queue, 0.0)
     queue.add("a", "mend", 0.5)
     assert queue.failed("a", "error", 1.0) == 0.0
-    assert take(queue, 1.0) == Taken("a", ("change", "mend", "error"), 0, 0.5, 2)
+    assert take(queue, 1.0) == Taken("a", ("change", "error", "mend"), 0, 0.5, 2)
     assert queue.failed("a", "error", 1.0) == 2.0
 
 
@@ -231,3 +231,28 @@ def test_only_a_key_in_hand_can_be_put_to_rest() -> None:
     take(queue, 0.0)
     with pytest.raises(ValueError, match="finite"):
         queue.rest("a", float("inf"), 0.0)
+
+
+def test_the_same_reason_again_is_only_counted() -> None:
+    """Twenty failures in a row must not push out the change that began them, nor the one between."""
+    queue = make()
+    now = 0.0
+    queue.add("a", "change", now)
+    for number in range(20):
+        take(queue, now)
+        queue.failed("a", "retry", now)
+        if number == 9:
+            queue.add("a", "mend", now)
+        now += 100.0
+    taken = take(queue, now)
+    assert taken.reasons == ("change", "retry", "mend", "retry")
+    assert taken.omitted == 18
+
+
+def test_what_was_in_hand_is_owed_last() -> None:
+    """A key that has ended its run would otherwise end the next one before any other key had its turn."""
+    queue = make()
+    for key in ("a", "b", "c"):
+        queue.add(key, "change", 0.0)
+    assert take(queue, 0.0).key == "a"
+    assert queue.owed() == ["b", "c", "a"]

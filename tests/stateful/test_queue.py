@@ -237,12 +237,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.failures[key] = failures + 1
         wish, later = self.model.hand.pop(key), self.model.wishes.get(key)
         wish.due, wish.by_failure = now + min(0.25 * 2**failures, 0.75), True
+        wish.reasons.append(reason)
         if later is not None:
             wish.reasons += later.reasons
             wish.priority = min(wish.priority, later.priority)
             wish.due = None if later.due is None else min(wish.due, later.due)
             wish.queued_at = later.queued_at
-        wish.reasons.append(reason)
         self.model.wishes[key] = wish
         assert delay == (0.0 if wish.due is None else max(wish.due - now, 0.0))
         self.model.place(key)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from headway.cache._cached_type import CachedType
-from headway.cache._indexes import Index
+from headway.cache._indexes import Index, checked_index
 from headway.errors import DeclarationError
 from headway.resource import Payload, Resource, ResourceId, ResourceType, pb, resource_id
 
@@ -42,14 +42,17 @@ def index_reference(type: CachedType[R], name: str, function: Callable[[R], Refe
         given = function(resource)
         return None if given is None else _normal(given)
 
-    return Index(type, name, referred, single=True, normal=_normal)
+    return checked_index(Index(type, name, referred, single=True, normal=_normal), function)
 
 
 def index_references(
     type: CachedType[R], name: str, function: Callable[[R], Iterable[Referred]]
 ) -> Index[R, ResourceId]:
     """As `index_reference`, where each may refer to any number of resources."""
-    return Index(type, name, lambda resource: map(_normal, function(resource)), single=False, normal=_normal)
+    made: Index[R, ResourceId] = Index(
+        type, name, lambda resource: map(_normal, function(resource)), single=False, normal=_normal
+    )
+    return checked_index(made, function)
 
 
 def index_bound_references(type: ResourceType[T], *, name: str = _BOUND) -> Index[Resource[T], ResourceId]:

@@ -10,10 +10,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Generic, Protocol, TypeVar
 
 from sortedcontainers import SortedList
 
+from headway._functions import answer_problem, plain_problem
 from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied
 from headway.cache._isolation import Isolation
@@ -24,7 +26,9 @@ from headway.resource import Key, ResourceType, pb
 R = TypeVar("R")
 V = TypeVar("V", bound=Hashable)
 
-OnFailure = Callable[[str, Key, Exception], None]
+_NO_ANSWERS = {CoroutineType, GeneratorType, AsyncGeneratorType}
+
+OnFailure = Callable[[str, Key, BaseException], None]
 
 _FORM = "headway.index(ACCOUNT, 'team', lambda account: account.data.team)"
 
@@ -62,8 +66,6 @@ class Index(Generic[R, V]):
             raise DeclarationError(f"an index is on a type, not on {type!r}: {_FORM}")
         if not (isinstance(given[1], str) and given[1]):
             raise DeclarationError(f"an index on {type.name} needs a name, not {name!r}: {_FORM}")
-        if not callable(function):
-            raise DeclarationError(f"index {name!r} on {type.name} needs a function, not {function!r}: {_FORM}")
         self.type = type
         self.name = name
         self.function = function
@@ -100,12 +102,20 @@ def index(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> 
     An index with one value for each resource; None leaves the resource out. The function must depend on the resource
     alone and must not change it. Raises DeclarationError.
     """
-    return Index(type, name, function, single=True)
+    return checked_index(Index(type, name, function, single=True), function)
 
 
 def index_many(type: CachedType[R], name: str, function: Callable[[R], Iterable[V]]) -> Index[R, V]:
     """An index with any number of values for each resource. Raises DeclarationError."""
-    return Index(type, name, function, single=False)
+    return checked_index(Index(type, name, function, single=False), function)
+
+
+def checked_index(index: Index[R, V], function: object) -> Index[R, V]:
+    """Return the index. Raises DeclarationError when the program's function for it can't be used."""
+    problem = plain_problem(function, 1, "a resource", may_yield=not index.single)
+    if problem:
+        raise DeclarationError(f"the function of index {index.name!r} on {index.type.name} {problem}: {_FORM}")
+    return index
 
 
 class Table(Protocol):
@@ -161,10 +171,13 @@ class IndexTable:
                 if value is not None:
                     held = keys.get(value)
                     if held is None:
+                        _check_value(value)
                         keys[value] = {key}
                     else:
                         held.add(key)
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything, or give a list
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  # a user's function may raise anything, or give a list
                 self._fail(key, error)
 
     def apply(self, applied: Iterable[Applied]) -> None:
@@ -198,7 +211,10 @@ class IndexTable:
         if self._single:
             value = self._extract(resource)
             return () if value is None else (value,)
-        values: Iterable[Hashable] = set(self._extract(resource))
+        given = self._extract(resource)
+        if type(given) is CoroutineType:
+            _check_value(given)
+        values: Iterable[Hashable] = set(given)
         return values
 
     def _add(self, key: Key, resource: pb.Resource) -> None:
@@ -206,12 +222,15 @@ class IndexTable:
             for value in self._values(resource):
                 held = self._keys.get(value)
                 if held is None:
+                    _check_value(value)
                     self._keys[value] = {key}
                     if self._ordered and (ordered := self._ordered.get(_path_class(value))) is not None:
                         ordered.add(value)
                 else:
                     held.add(key)
-        except Exception as error:  # noqa: BLE001  # likewise
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # likewise
             # Nothing was added before it raised: `_values` is whole, and each value of it can be a key.
             self._fail(key, error)
 
@@ -225,7 +244,9 @@ class IndexTable:
                 keys.remove(key)
                 if not keys:
                     self._drop(value)
-        except Exception:  # noqa: BLE001  # likewise
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  # likewise
             # The function gives another answer than it gave before, which it must not: look everywhere.
             self._sweep(key)
 
@@ -240,9 +261,15 @@ class IndexTable:
             if not self._keys[value]:
                 self._drop(value)
 
-    def _fail(self, key: Key, error: Exception) -> None:
+    def _fail(self, key: Key, error: BaseException) -> None:
         self.failed.add(key)
         self._on_failure(self.index.name, key, error)
+
+
+def _check_value(value: object) -> None:
+    """Raise for a coroutine or a generator: it could be a key, and nobody would ever ask for it."""
+    if type(value) in _NO_ANSWERS:
+        raise TypeError(answer_problem(value))
 
 
 def _path_class(value: object) -> type:

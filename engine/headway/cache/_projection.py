@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
+from headway._functions import answer_problem, plain_problem
 from headway.cache._isolation import Isolation
 from headway.errors import DeclarationError, PayloadError
 from headway.resource import (
@@ -146,6 +147,9 @@ class Projection(Generic[S]):
             who = f"the function of {self!r}"
             data = isolation.reading(who, message, given, lambda: self._function(given))
         if type(data) is not self.payload:
+            problem = answer_problem(data)
+            if problem:
+                raise TypeError(f"the function of {self}: {problem}")
             raise TypeError(f"the function of {self} gave {data!r:.120}: give a {self.payload.__name__}(...)")
         return self._kept(message, AnyMessage(value=encode(data)))
 
@@ -219,12 +223,14 @@ def projection(
     for right, problem in (
         (isinstance(of, ResourceType), f"is of a type, not of {of!r}"),
         (hasattr(payload, "__dataclass_fields__"), f"of {of!r} gives a message class, not {payload!r}"),
-        (callable(function), f"of {of!r} needs a function, not {function!r}"),
         (_are_keys(metadata), f"of {of!r}: metadata={metadata!r} must be a list of keys, such as ['team']"),
         (_are_keys(status), f"of {of!r}: status={status!r} must be a list of keys, such as ['accounts']"),
     ):
         if not right:
             raise DeclarationError(f"a projection {problem}: {_FORM}")
+    wrong = plain_problem(function, 1, "a resource")
+    if wrong:
+        raise DeclarationError(f"the function of a projection of {of!r} {wrong}: {_FORM}")
     return Projection(of, payload, function, metadata, status)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from headway._functions import plain_problem
 from headway.cache._cached_type import CachedType
 from headway.cache._indexes import Index
 from headway.cache._projection import Projection
@@ -57,8 +58,9 @@ def query(
             raise DeclarationError(f"a query needs types and indexes, not {need!r}: {_FORM}")
 
     def declare(function: Callable[Concatenate[CacheReader, A], R_co]) -> Query[A, R_co]:
-        if not callable(function):
-            raise DeclarationError(f"a query is made of a function, not of {function!r}: {_FORM}")
+        problem = plain_problem(function, 1, "a cache first", why="a query must not wait", may_yield=True, more=True)
+        if problem:
+            raise DeclarationError(f"the function of a query {problem}: {_FORM}")
         return Query(function, needs)
 
     return declare

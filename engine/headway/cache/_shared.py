@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 
+from headway._bounded_report import BoundedReport
 from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import Index, IndexTable, OnFailure
@@ -49,6 +50,7 @@ class SharedType:
         self.cut_off: tuple[str, float] | None = None
         self._projection = type if isinstance(type, Projection) else None
         self._report = report
+        self.bounded = BoundedReport(report)
         self._isolation = isolation
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
@@ -205,8 +207,11 @@ class SharedType:
             return message
         try:
             return projection.project(message, self._isolation)
-        except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the resource is known to be there
-            self._report(ProjectionFailed(self.type.name, projection.payload.__name__, resource_key(message), error))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything; the resource is known
+            name = projection.payload.__name__
+            self.bounded(ProjectionFailed, type=self.type.name, projection=name, key=resource_key(message), error=error)
             return projection.without_payload(message)
 
     def _projected(self, item: StreamItem) -> StreamItem:

@@ -150,7 +150,7 @@ def _value(item: tuple[Any, object]) -> Any:
     return item[0]
 
 
-def _ignore(name: str, key: Key, error: Exception) -> None:
+def _ignore(name: str, key: Key, error: BaseException) -> None:
     """See `PinnedTable`."""
 
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import click
 
 from headway._compared import differences
+from headway.cli._app_at import apps_at
 from headway.cli._connection import Target, open_connection
 from headway.cli._exits import Exit, Usage
 from headway.cli._running import run
-from headway.cli._app_at import apps_at
 from headway.cli._store import must_be_there, named_store
 from headway.cli._text import json_text, plain, table
 from headway.cli._types import field_words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import uuid
 from collections.abc import AsyncIterator
@@ -155,6 +156,8 @@ async def _taken(
             continue
         retry = _FIRST_RETRY
         if answer.acquired:
+            if leases.lasting:
+                return LeaseTerm(answer.term, ttl, math.inf)
             # What was waited for the answer is lost of the ttl. After much of it, ask again: that is answered at once.
             # Where it isn't, asking for ever would only keep others from the lease.
             if late or trio.current_time() - sent_at < ttl / 3:

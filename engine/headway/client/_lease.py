@@ -80,6 +80,14 @@ class LeaseClient:
         """True if a call that is cancelled has done nothing, as inside the process."""
         return self._channel.settles_writes
 
+    @property
+    def lasting(self) -> bool:
+        """True if a lease that `hold_lease` takes doesn't run out by time.
+
+        This process has the store alone and listens nowhere, so that no other process could take the lease.
+        """
+        return bool(getattr(self._channel, "lasting_leases", False))
+
     async def acquire(
         self, name: str, holder: str, ttl: float, *, attempt: str = "", wait: float = 0.0, patience: float = 0.0
     ) -> LeaseAnswer:

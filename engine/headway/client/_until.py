@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from headway._functions import answer_problem, check_plain
 from headway.client._client import Client
 from headway.client._watch import SnapshotEnd, Upserted
-from headway.errors import HistoryGone, Unavailable
+from headway.errors import DeclarationError, HistoryGone, Unavailable
 from headway.resource import ConditionState, Payload, Resource, ResourceId, ResourceType
 
 T = TypeVar("T", bound=Payload)
@@ -28,6 +29,7 @@ async def until(
     ``with trio.fail_after(10): await headway.until(client, TEAM, "core", ...)``. Raises Unavailable when the server
     goes away.
     """
+    check_plain("until", holds, 1, "a resource", "headway.until(client, TEAM, 'core', lambda team: team is not None)")
     wanted = type.id(id, partition=partition, namespace=namespace) if isinstance(id, str) else id
     while True:
         try:
@@ -89,6 +91,16 @@ def has_condition(resource: Resource[T], condition: str, state: ConditionState, 
     )
 
 
+def _holds(holds: Callable[[Resource[T] | None], bool], current: Resource[T] | None) -> bool:
+    answer = holds(current)
+    given: object = answer
+    problem = None if isinstance(given, bool) else answer_problem(given)
+    if problem:
+        # It would be true at once, whatever the resource is like.
+        raise DeclarationError(f"until: {problem}")
+    return answer
+
+
 async def _watched(
     client: Client, type: ResourceType[T], id: ResourceId, holds: Callable[[Resource[T] | None], bool]
 ) -> Resource[T] | None:
@@ -103,6 +115,6 @@ async def _watched(
                 continue
             else:
                 current = event.resource if isinstance(event, Upserted) else None
-            if complete and holds(current):
+            if complete and _holds(holds, current):
                 return current
     raise Unavailable(f"the watch of {id} has ended")

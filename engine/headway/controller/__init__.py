@@ -18,6 +18,9 @@ from headway.controller._leading import LEASE_TTL as LEASE_TTL
 from headway.controller._leading import Leading as Leading
 from headway.controller._mapping import Owed as Owed
 from headway.controller._outputs import Outputs as Outputs
+from headway.controller._own_writes import CONTROLLER as CONTROLLER
+from headway.controller._own_writes import MAPPING as MAPPING
+from headway.controller._own_writes import RECONCILING as RECONCILING
 from headway.controller._own_writes import OwnWrite as OwnWrite
 from headway.controller._own_writes import reconciling as reconciling
 from headway.controller._placement import Placement as Placement

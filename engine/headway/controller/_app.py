@@ -11,6 +11,8 @@ from headway.cache import CachedType, Index, Projected, Projection, Query
 from headway.controller._checks import (
     check,
     check_backoff,
+    check_lived_type,
+    check_options,
     frozen_list,
     frozen_mapping,
     frozen_types,
@@ -218,9 +220,11 @@ class App:
 
         Raises DeclarationError, with the right form.
         """
+        check_lived_type("daemon", type, _DAEMON_FORM)
 
         def declare(function: Lived[R]) -> Lived[R]:
             named = options.get("name") or _name_of(function)
+            check_options(named, options, (*LivedOptions.__annotations__, "finalizer"), _DAEMON_FORM)
             problem = function_problem("the daemon", function, 2)
             if finalizer and isinstance(type, Projection):
                 problem = f"finalizer=True writes to the resource, and {type!r} is only read: give it the whole type"
@@ -246,9 +250,11 @@ class App:
 
         Raises DeclarationError, with the right form.
         """
+        check_lived_type("timer", type, _TIMER_FORM)
 
         def declare(function: Lived[R]) -> Lived[R]:
             named = options.get("name") or _name_of(function)
+            check_options(named, options, (*LivedOptions.__annotations__, "every", "jitter"), _TIMER_FORM)
             given: object = jitter
             for problem in (
                 function_problem("the timer", function, 2),

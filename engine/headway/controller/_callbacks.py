@@ -11,11 +11,22 @@ from typing import Any
 
 import trio
 
-from headway._groups import only_error
+from headway._groups import of_controller, only_error
+from headway.controller._definition import Initialiser
+from headway.controller._runtime import Runtime
 from headway.events import CallbackFailed, Report
 
 CALLBACK_DEADLINE = 10.0
 """Seconds that a callback may take; then it is cancelled, and has failed."""
+
+
+async def initialise(initialiser: Initialiser, rt: Runtime) -> None:
+    """Call a run's initialiser. Whatever it raises ends the run."""
+    try:
+        await initialiser(rt)
+    except GeneratorExit as error:
+        # Alone it would mean that this task is being closed.
+        raise BaseExceptionGroup("the initialiser", [error]) from None
 
 
 async def call(
@@ -29,5 +40,9 @@ async def call(
             answer = callback(*arguments)
             if inspect.isawaitable(answer):
                 await answer
-    except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-        report(CallbackFailed(controller, what, only_error(error)))
+    except BaseException as error:  # noqa: BLE001  # a user's function may raise anything, `SystemExit` too
+        failed, others = of_controller(error)
+        if failed is not None:
+            report(CallbackFailed(controller, what, only_error(failed)))
+        if others is not None:
+            raise others from None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from headway._functions import async_problem, either_problem
 from headway.cache import OWNER_INDEX, CachedType, Index, Projection, Query, stored_type
 from headway.controller._definition import Definition
 from headway.controller._placement import placement_problem
@@ -15,7 +15,7 @@ from headway.errors import DeclarationError
 from headway.mapper import Watch
 from headway.mapper import watch as watched
 from headway.queue import Backoff
-from headway.resource import Registry, ResourceType, name_problem
+from headway.resource import Registry, ResourceType, did_you_mean, name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -27,7 +27,8 @@ FORM = """
 
 def refuse(name: str, problem: str, form: str = FORM) -> DeclarationError:
     """The error for a problem of a controller's declaration."""
-    return DeclarationError(f"controller {name!r}: {problem}. The form is:{form}")
+    end = "" if problem.endswith("?") else "."
+    return DeclarationError(f"controller {name!r}: {problem}{end} The form is:{form}")
 
 
 def frozen_mapping(name: str, field: str, given: object) -> Mapping[Any, Any]:
@@ -132,21 +133,34 @@ def _optional(what: str, function: object, arguments: int, *, plain: bool = Fals
 
 def function_problem(what: str, function: object, arguments: int, *, plain: bool = False) -> str | None:
     """What is wrong with a function that must be async (or, ``plain``, may be) and take so many arguments."""
-    if not callable(function):
-        return f"{what} must be {'a' if plain else 'an async'} function, not {function!r}"
-    if (
-        not plain
-        and not inspect.iscoroutinefunction(function)
-        and not inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004  # asks whether it is async, not whether it is callable
+    problem = (either_problem if plain else async_problem)(function, arguments, f"{arguments} arguments")
+    return None if problem is None else f"{what} {problem}"
+
+
+def check_lived_type(what: str, type: object, form: str) -> None:
+    """Raise when a daemon or timer was given no type: `@app.daemon` without its parentheses declares nothing."""
+    if not isinstance(type, ResourceType | Projection):
+        raise DeclarationError(
+            f"a {what} is of a type, as app.type(...) returned it, not of {type!r}. The form is:{form}"
         )
-    ):
-        return f"{what} {function!r} must be an async function (`async def`)"
-    try:
-        inspect.signature(function).bind(*(None for _ in range(arguments)))
-    except TypeError:
-        return f"{what} must take {arguments} arguments, and takes {inspect.signature(function)}"
-    return None
+
+
+def check_options(name: str, given: Iterable[str], known: Iterable[str], form: str) -> None:
+    """Raise for an option that there is not: it would be left out without a word."""
+    known = set(known)
+    for each in given:
+        if each in _NOT_LIVED:
+            raise refuse(name, f"{each}= is not an option here: {_NOT_LIVED[each]}", form)
+        if each not in known:
+            raise refuse(name, f"unknown option {each!r}{did_you_mean(each, known)}", form)
+
+
+_NOT_LIVED = {
+    "manages": "give the type first, as in the form",
+    "when": "a daemon lives, and a timer is called, as long as its resource is there",
+    "sources": "use @app.controller, whose keys a source can have reconciled",
+    "placement": "a daemon or timer runs in one process; use @app.controller for another placement",
+}
 
 
 def _types_problems(definition: Definition, app: str, registry: Registry) -> Iterator[str]:

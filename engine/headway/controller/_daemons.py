@@ -15,7 +15,7 @@ import trio
 from headway._groups import only_error
 from headway.cache import Projected
 from headway.controller._definition import Enqueue
-from headway.controller._own_writes import RECONCILING
+from headway.controller._own_writes import MAPPING, RECONCILING, Mapping
 from headway.controller._request import Request
 from headway.controller._runtime import Runtime
 from headway.events import DaemonEnded
@@ -90,6 +90,9 @@ class Daemons:
     async def _live(self, rt: Runtime, resource: Resource[Any] | Projected[Any], life: _Life) -> None:
         # Started by a reconcile, whose writes these are not.
         RECONCILING.set(None)
+        at_work = Mapping()
+        at_work.key = resource.id.key
+        MAPPING.set(at_work)
         try:
             with rt.alive(resource) as scope:
                 if not scope.cancel_called:

@@ -7,15 +7,17 @@ from typing import Any, NamedTuple, Protocol
 
 import trio
 
+from headway._bounded_report import BoundedReport
 from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
 from headway.controller._alive import Lives
 from headway.controller._definition import Definition
-from headway.controller._own_writes import OwnWrites
+from headway.controller._own_writes import MAPPING, OwnWrites
+from headway.controller._own_writes import Mapping as AtWork
 from headway.controller._request import Reason
 from headway.controller._self_triggers import SelfTriggers
 from headway.errors import DeclarationError
-from headway.events import MappingFailed, Report
-from headway.mapper import MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
+from headway.events import MappingFailed
+from headway.mapper import Kept, MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority
 from headway.resource import Key, TypeName
 
@@ -57,7 +59,7 @@ class RunMapping:
         definition: Definition,
         cache: CacheReader,
         queue: Keys,
-        report: Report,
+        bounded: BoundedReport,
         on_progress: Callable[[], None],
         *,
         own: OwnWrites,
@@ -70,13 +72,15 @@ class RunMapping:
         self._lives = lives
         self._cache = cache
         self._queue = queue
-        self._report = report
+        self._bounded = bounded
         self._on_progress = on_progress
         self._items = MapQueue()
         self._manages = definition.manages.name
         self._watches = {type.name: watch for type, watch in definition.watches.items()}
         self._subscriptions: Mapping[TypeName, Subscription] = {}
         self._kept = trio.Event()
+        self._asked: object = None
+        self._at_work = AtWork()
 
     def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
         """The run is primed: these are its types."""
@@ -94,7 +98,7 @@ class RunMapping:
 
     @property
     def unmapped(self) -> int:
-        """How many changes are taken and not mapped, or have failed to be."""
+        """How many changes are taken and not mapped. A resource whose mapping has failed counts as one."""
         return len(self._items)
 
     def add_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
@@ -145,6 +149,7 @@ class RunMapping:
 
         Each is one step without a checkpoint: it is either wholly in the reconcile queue or still in the map queue.
         """
+        MAPPING.set(self._at_work)
         step = 0
         # Frontiers move only where something waits: it is asked for again after each checkpoint.
         complete = self.complete
@@ -154,46 +159,84 @@ class RunMapping:
             if step % _STEP == 0:
                 await trio.lowlevel.checkpoint()
                 complete = self.complete
+        self._at_work.key = None
         self._on_progress()
 
     async def retry(self) -> None:
         """Map again, when their time has come, the changes whose mapping failed; for ever."""
+        MAPPING.set(self._at_work)
         while True:
             due = self._items.next_due()
             with trio.CancelScope(deadline=trio.current_time() + 3600 if due is None else due):
                 await self._kept.wait()
             self._kept = trio.Event()
-            while (item := self._items.take_due(trio.current_time())) is not None:
-                self._map(item)
+            while (kept := self._items.take_due(trio.current_time())) is not None:
+                self._map_again(kept)
+            self._at_work.key = None
             self._on_progress()
 
     def _map(self, item: MapItem) -> None:
-        applied, definition = item.applied, self._definition
-        priority: Priority = BACKLOG if item.backlog else LIVE
-        reason = Reason("started" if item.backlog else "changed", item.type, applied.key, applied.revision)
-        # Whose function is at work, should it raise.
-        asked: object = definition.when
         try:
-            if item.type == self._manages and (
-                definition.when is None or self._passes(item, definition.manages, definition.when)
-            ):
-                self.add(applied.key, reason, priority)
-            watch = self._watches.get(item.type)
-            if watch is None:
-                return
-            asked = watch.when
-            if watch.when is not None and not self._passes(item, watch.type, watch.when):
-                return
-            asked = watch.mapper
-            keys = self._keys(item, watch)
+            self._map_change(item.type, item.applied, backlog=item.backlog)
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the change is kept
-            delay = definition.backoff.delay(item.failures)
-            self._items.keep(item, trio.current_time() + delay)
+            now = trio.current_time()
+            kept = self._items.keep(item, now + self._definition.backoff.delay(0))
             self._kept.set()
-            self._fail(item, asked, error, delay)
+            self._fail(item.type, item.applied, error, max(kept.due - now, 0.0))
+        except BaseException:
+            # It ends the run. The next run maps the change (C6).
+            self._items.keep(item, trio.current_time())
+            raise
+
+    def _map_again(self, kept: Kept) -> None:
+        done = 0
+        try:
+            for applied in kept.changes:
+                self._map_change(kept.type, applied, backlog=kept.backlog)
+                done += 1
+        except Exception as error:  # noqa: BLE001  # likewise
+            failed = kept.changes[done]
+            del kept.changes[:done]
+            delay = self._definition.backoff.delay(kept.failures)
+            self._items.keep_again(kept, trio.current_time() + delay)
+            self._fail(kept.type, failed, error, delay)
+        except BaseException:
+            self._items.keep_again(kept, trio.current_time())
+            raise
         else:
-            for key in keys:
-                self.add(key, reason, priority)
+            if kept.lost:
+                self._add_every(Reason("changed", kept.type, kept.name[1], kept.changes[-1].revision))
+
+    def _add_every(self, reason: Reason) -> None:
+        """Queue every key that the cache holds, behind the live ones: one of them was mapped to by a lost state."""
+        for key in self._subscriptions[self._manages].gate.entries:
+            self.add(key, reason, BACKLOG)
+
+    def _map_change(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:
+        """Map a change, and queue what it concerns. Raises what a function of the user's raises."""
+        definition = self._definition
+        self._at_work.key = applied.key
+        priority: Priority = BACKLOG if backlog else LIVE
+        reason = Reason("started" if backlog else "changed", type, applied.key, applied.revision)
+        # Whose function is at work, should it raise.
+        self._asked = definition.when
+        if type == self._manages and (
+            definition.when is None or self._passes(type, applied, definition.manages, definition.when)
+        ):
+            self.add(applied.key, reason, priority)
+        watch = self._watches.get(type)
+        if watch is None:
+            return
+        self._asked = watch.when
+        if watch.when is not None and not self._passes(type, applied, watch.type, watch.when):
+            return
+        self._asked = watch.mapper
+        keys, problems = self._keys(applied, watch)
+        for key in keys:
+            self.add(key, reason, priority)
+        if problems:
+            # What is right is queued. The change is kept: a mapper that gives what it can't has not said all (C6).
+            raise DeclarationError("; ".join(problems))
 
     def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
         """Queue a key, and end the rest of one that has only triggered itself."""
@@ -201,12 +244,12 @@ class RunMapping:
             self._self_triggers.queued(key, reason)
         self._queue.add(key, reason, priority=priority)
 
-    def _passes(self, item: MapItem, type: CachedType[Any], when: Predicate[Any]) -> bool:
-        applied = item.applied
-        return when.passes(type, applied.old, applied.new, self._own.is_own(item.type, applied), self._cache.isolation)
+    def _passes(self, name: TypeName, applied: Applied, type: CachedType[Any], when: Predicate[Any]) -> bool:
+        return when.passes(type, applied.old, applied.new, self._own.is_own(name, applied), self._cache.isolation)
 
-    def _keys(self, item: MapItem, watch: Watch[Any]) -> list[Key]:
-        old, new = item.applied.old, item.applied.new
+    def _keys(self, applied: Applied, watch: Watch[Any]) -> tuple[list[Key], list[str]]:
+        """The keys that a change maps to, and a sentence for all else that the mapper gave."""
+        old, new = applied.old, applied.new
         view, mapper = watch.type.view, watch.mapper
         states = (None if old is None else view(old), None if new is None else view(new))
         keys: list[Key] = []
@@ -215,12 +258,17 @@ class RunMapping:
             found, wrong = ids_of(answer, self._definition.manages)
             keys += found
             problems += wrong
-        if problems:
-            # Mapping again would give the same: what is right is queued, what is wrong is named.
-            self._fail(item, watch.mapper, DeclarationError("; ".join(problems)), 0.0)
-        return list(dict.fromkeys(keys)) if len(keys) > 1 else keys
+        return list(dict.fromkeys(keys)) if len(keys) > 1 else keys, problems
 
-    def _fail(self, item: MapItem, asked: object, error: Exception, delay: float) -> None:
-        self._report(
-            MappingFailed(self._definition.name, mapper_name(asked), item.type, item.applied.key, error, delay)
+    def _fail(self, type: TypeName, applied: Applied, error: Exception, delay: float) -> None:
+        name = mapper_name(self._asked)
+        self._bounded(
+            MappingFailed,
+            of=(type, name),
+            controller=self._definition.name,
+            mapper=name,
+            type=type,
+            key=applied.key,
+            error=error,
+            retry_after=delay,
         )

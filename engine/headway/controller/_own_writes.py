@@ -54,6 +54,22 @@ RECONCILING: ContextVar[Reconciling | None] = ContextVar("headway.reconciling", 
 """Set once in each worker's task; the tasks that a reconcile starts inherit it."""
 
 
+class Mapping:
+    """The key of what a task is at work on outside of a reconcile, for those who look at the task."""
+
+    __slots__ = ("key",)
+
+    def __init__(self) -> None:
+        self.key: Key | None = None
+
+
+MAPPING: ContextVar[Mapping | None] = ContextVar("headway.mapping", default=None)
+"""Set in the tasks that map for a run, and in a daemon's to its resource."""
+
+CONTROLLER: ContextVar[str] = ContextVar("headway.controller", default="")
+"""The name of the controller whose task this is; set by its supervisor, and inherited by all tasks of its runs."""
+
+
 @contextmanager
 def reconciling(key: Key) -> Iterator[None]:
     """A reconcile of the key, by hand: what is written in the block is known to be the key's, as in a worker."""

@@ -1,11 +1,14 @@
-"""Waiting for a type to be primed: for as long as it makes progress."""
+"""The priming of one type: waiting for as long as it makes progress, and what its indexes report."""
 
 from __future__ import annotations
 
 import trio
 
-from headway.cache import SharedType
+from headway._bounded_report import BoundedReport
+from headway.cache import OnFailure, SharedType
 from headway.errors import PrimingStalled
+from headway.events import IndexFailed
+from headway.resource import Key, TypeName
 
 
 async def wait_primed(shared: SharedType, revision: int, stall_limit: float) -> None:
@@ -24,3 +27,12 @@ async def wait_primed(shared: SharedType, revision: int, stall_limit: float) -> 
                 f"nothing was heard of {shared.type.name} for {stall_limit} s while it was being primed: "
                 f"{shared.resources} resources have come, its revision is {shared.frontier} of {revision}{why}"
             )
+
+
+def report_indexes(bounded: BoundedReport, controller: str, type: TypeName) -> OnFailure:
+    """Return the function that reports failures of a controller's indexes on a type."""
+
+    def report(index: str, key: Key, error: BaseException) -> None:
+        bounded(IndexFailed, of=(type, index), controller=controller, index=index, type=type, key=key, error=error)
+
+    return report

@@ -26,17 +26,18 @@ from typing import Any, NoReturn
 
 import trio
 
-from headway._groups import only_error
-from headway.cache import Applied, Cache, CachedType, Hub, OnFailure, Subscription, stored_type
+from headway._bounded_report import BoundedReport
+from headway._groups import of_controller, only_error
+from headway.cache import Applied, Cache, CachedType, Hub, Subscription, stored_type
 from headway.client import Client, HeldLease, LeaseClient, RunFence, Writes
 from headway.controller._alive import Lives
-from headway.controller._callbacks import call
+from headway.controller._callbacks import call, initialise
 from headway.controller._declared_client import Declared
 from headway.controller._definition import Definition, Enqueue
 from headway.controller._deletions import deletions_since
 from headway.controller._fence import RunWrites
 from headway.controller._mapping import Keys, Owed, RunMapping
-from headway.controller._priming import wait_primed
+from headway.controller._priming import report_indexes, wait_primed
 from headway.controller._request import Reason
 from headway.controller._results import Results
 from headway.controller._runtime import Runtime
@@ -44,7 +45,7 @@ from headway.controller._self_triggers import SelfTriggers
 from headway.controller._status import ControllerStatus, Phase, type_statuses
 from headway.controller._worker import Worker
 from headway.errors import EngineBug, HeadwayError, InvalidArgument, RemoteError, StoreChanged
-from headway.events import CallDelayed, IndexFailed, Primed, Priming, Report, RunStarted
+from headway.events import CallDelayed, Primed, Priming, Report, RunStarted
 from headway.mapper import ids_of
 from headway.queue import BACKLOG, WaitingQueue, WorkQueue
 from headway.resource import Key, Position, Registry, ResourceId, TypeName
@@ -88,6 +89,7 @@ class Run:
         self._hub = hub
         self._channel = channel
         self._report = report
+        self._bounded = BoundedReport(report)
         self._fence_name = fence_name
         self._member = member
         self._owed = owed
@@ -126,7 +128,7 @@ class Run:
             self._definition,
             self._cache,
             queue,
-            self._report,
+            self._bounded,
             on_progress,
             own=self._writes.own,
             self_triggers=self._self_triggers,
@@ -188,8 +190,8 @@ class Run:
     async def _stopped(self, ended_by: BaseException | None) -> None:
         """Tell ``on_stop``: everything of the run has ended, and the cache can still be read as it was last."""
         # A nursery that was cancelled raises a group of nothing but that.
-        failed = ended_by.subgroup(Exception) if isinstance(ended_by, BaseExceptionGroup) else ended_by
-        error = only_error(failed) if isinstance(failed, Exception) else None
+        failed = None if ended_by is None else of_controller(ended_by)[0]
+        error = None if failed is None else only_error(failed)
         with trio.CancelScope(shield=True):
             await call(self._report, self._definition.name, "on_stop", self._definition.on_stop, self._runtime, error)
 
@@ -260,7 +262,7 @@ class Run:
         self._runtime.term = raised.fence.term
         self._runtime.strong.began_at = raised.position.revision
         if self._definition.initialiser is not None:
-            await self._definition.initialiser(self._runtime)
+            await initialise(self._definition.initialiser, self._runtime)
             # What it wrote bore the fence, and a second commit stands above it, so that the run begins by seeing it.
             settled = raised.settled
             raised = (await self._writes.raise_again(self._lease))._replace(settled=settled)
@@ -288,7 +290,9 @@ class Run:
                 f"the cache of {type.name} is of store {shared.store_id}; the fence was raised in {start.store_id}"
             )
         # No checkpoint between the look and this: what is applied from now on goes into the feed.
-        subscription = shared.subscribe(self._definition.indexes_of(type), self._index_failed(type.name))
+        subscription = shared.subscribe(
+            self._definition.indexes_of(type), report_indexes(self._bounded, name, type.name)
+        )
         self._subscriptions[type.name] = subscription
         count, seconds = len(subscription.gate.entries), trio.current_time() - began
         self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
@@ -336,6 +340,7 @@ class Run:
             nursery.start_soon(self._mapping.retry, name="retrying mappers")
             nursery.start_soon(self._record, name="recording what is settled")
             nursery.start_soon(worker.watchdog, name="watching for slow reconciles")
+            nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
             self._start_beside(nursery)
             for name, source in definition.sources.items():
                 nursery.start_soon(source, self._runtime, self._enqueue(f"source {name}"), name=f"source {name}")
@@ -354,12 +359,6 @@ class Run:
             self._queue.add(key, Reason("owed"))
         self._mapping.add_owed(self._owed, self._writes.store_id)
         self._queue_held(self._mapping, deleted)
-
-    def _index_failed(self, type: TypeName) -> OnFailure:
-        def report(index: str, key: Key, error: Exception) -> None:
-            self._report(IndexFailed(self._definition.name, index, type, key, error))
-
-        return report
 
     def _enqueue(self, what: str) -> Enqueue:
         reason = Reason(what)

@@ -11,9 +11,11 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
+from headway._bounded_report import BoundedReport
+from headway._functions import plain_problem
 from headway.controller._definition import Enqueue, Source
 from headway.controller._runtime import Runtime
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, InvalidArgument
 from headway.events import SourceFailed
 from headway.mapper import listed
 from headway.resource import Resource, ResourceId
@@ -54,9 +56,10 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
         )
 
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
+        bounded = BoundedReport(rt.report)
         try:
             while True:
-                _concern(rt, enqueue, "from_channel", await channel.receive(), key)
+                _concern(rt, enqueue, "from_channel", await channel.receive(), key, bounded)
         except (trio.EndOfChannel, trio.ClosedResourceError):
             return
 
@@ -71,19 +74,20 @@ def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Con
     as in `from_channel`.
     """
     _check("from_iterator", key)
-    _check_form(
-        events, 0, "from_iterator takes a function that gives an async iterator: from_iterator(lambda: follow(), key)"
-    )
+    if not inspect.isasyncgenfunction(events):
+        form = "from_iterator takes a function that gives an async iterator: from_iterator(lambda: follow(), key)"
+        _check_form(events, 0, form)
 
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
         iterator: Any = events()
         if not hasattr(iterator, "__anext__"):
             raise DeclarationError(f"{rt.controller}: from_iterator's function gave {iterator!r}, no async iterator")
+        bounded = BoundedReport(rt.report)
         async with AsyncExitStack() as stack:
             if hasattr(iterator, "aclose"):
                 await stack.enter_async_context(aclosing(iterator))
             async for event in iterator:
-                _concern(rt, enqueue, "from_iterator", event, key)
+                _concern(rt, enqueue, "from_iterator", event, key, bounded)
 
     return _Source("from_iterator", run)
 
@@ -109,10 +113,14 @@ def every(
     if keys is not None:
         _check_form(keys, 1, "every: keys takes a runtime: every(60, lambda rt: rt.cache.list(TEAM))")
 
+    def concerned(rt: Runtime) -> Concerns:
+        return rt.cache.list(rt.cache.manages) if keys is None else keys(rt)
+
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
+        bounded = BoundedReport(rt.report)
         while True:
             await trio.sleep(seconds * random.uniform(1 - jitter, 1 + jitter))
-            _concern(rt, enqueue, "every", rt, lambda rt: rt.cache.list(rt.cache.manages) if keys is None else keys(rt))
+            _concern(rt, enqueue, "every", rt, concerned, bounded)
 
     return _Source(f"every({seconds})", run)
 
@@ -143,6 +151,11 @@ class ProcessExits:
 
     def watch(self, id: ResourceId | Resource[Any], process: Waitable) -> None:
         """Have ``id`` reconciled when ``process`` ends. Telling it twice changes nothing."""
+        if not inspect.iscoroutinefunction(getattr(process, "wait", None)):
+            raise InvalidArgument(
+                f"watch() waits for something with `async def wait()`, such as a trio.Process, not for {process!r}: "
+                "await trio.lowlevel.open_process(...)"
+            )
         watched = ((id.id if isinstance(id, Resource) else id).without_uid(), process)
         if watched not in self._watched:
             self._watched.add(watched)
@@ -178,12 +191,14 @@ def process_exits() -> ProcessExits:
     return ProcessExits()
 
 
-def _concern(rt: Runtime, enqueue: Enqueue, source: str, event: E, key: Callable[[E], Concerns]) -> None:
+def _concern(
+    rt: Runtime, enqueue: Enqueue, source: str, event: E, key: Callable[[E], Concerns], bounded: BoundedReport
+) -> None:
     try:
         for each in listed(_none_is_nobody(key(event))):
             enqueue(each.id if isinstance(each, Resource) else each)
     except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the other events go on
-        rt.report(SourceFailed(rt.controller, source, event, error))
+        bounded(SourceFailed, controller=rt.controller, source=source, value=event, error=error)
 
 
 def _none_is_nobody(given: Concerns) -> object:
@@ -195,11 +210,6 @@ def _check(source: str, key: object) -> None:
 
 
 def _check_form(function: object, arguments: int, form: str) -> None:
-    if not callable(function) or inspect.iscoroutinefunction(function):
-        raise DeclarationError(f"{form}; and was given {function!r}")
-    try:
-        inspect.signature(function).bind(*(None for _ in range(arguments)))
-    except TypeError as error:
-        raise DeclarationError(f"{form}; and was given {function!r}, which can't be called so: {error}") from error
-    except ValueError:
-        return
+    problem = plain_problem(function, arguments, "no argument" if arguments == 0 else "one argument", may_yield=True)
+    if problem:
+        raise DeclarationError(f"{form}; the function {problem}")

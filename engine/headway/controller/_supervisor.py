@@ -9,9 +9,10 @@ from contextlib import nullcontext
 
 import trio
 
-from headway._groups import only_error, story
+from headway._groups import of_controller, only_error, story
 from headway.controller._leading import Leading
 from headway.controller._mapping import Owed
+from headway.controller._own_writes import CONTROLLER
 from headway.controller._run import Run
 from headway.controller._status import ControllerStatus, Phase
 from headway.errors import EngineBug, LeaseLost, NotHeadway
@@ -77,6 +78,7 @@ class Supervisor:
 
         Raises NotHeadway when what answers is no engine, and none has answered before.
         """
+        CONTROLLER.set(self.name)
         flaps = 0
         while True:
             began = trio.current_time()
@@ -132,7 +134,7 @@ class Supervisor:
         error = leading.error if leading is not None and leading.error else self._error
         return dataclasses.replace(status, restarts=self._restarts, error=error)
 
-    async def _one_run(self) -> tuple[Exception, Run | None]:
+    async def _one_run(self) -> tuple[BaseException, Run | None]:
         """What has ended the run, and the run, if there was one."""
         run: Run | None = None
         try:
@@ -144,14 +146,21 @@ class Supervisor:
                     await run.run()
                 finally:
                     self.run = None
-        except Exception as error:  # noqa: BLE001  # whatever ends a run ends that run alone; it is reported
-            return only_error(error), run
-        except BaseExceptionGroup as group:
-            # Cancelled while it failed. The failure is this controller's alone, so it is reported and goes no further.
-            failed, others = group.split(Exception)
+        except GeneratorExit:
+            # This very task is being closed. What a program raises comes out of the run's nursery, in a group.
+            raise
+        except BaseException as error:
+            failed, others = of_controller(error)
+            if others is None:
+                assert failed is not None
+                # Whatever ends a run ends that run alone, and is reported (C10).
+                return only_error(failed), run
             if failed is not None:
+                # Cancelled while it failed. The failure is this controller's alone, and goes no further.
                 self._report(RunEnded(self.name, only_error(failed), None))
-            raise (others or group) from None
+            if failed is None:
+                raise
+            raise others from None
         raise EngineBug("a run returned")
 
     async def wait_settled(self, revision: int) -> None:

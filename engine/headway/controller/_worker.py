@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Literal
 
 import trio
 
-from headway._groups import only_error, story
+from headway._groups import of_controller, only_error, story
 from headway.controller._definition import Definition
 from headway.controller._own_writes import RECONCILING, Reconciling
 from headway.controller._request import Reason, Request, RequeueAfter
@@ -74,8 +75,8 @@ class Worker:
         own_writes = self._self_triggers.writes
         try:
             with trio.CancelScope() as scope:
-                # A deadline that passes while a key is being taken leaves a scope that is of no use to the key.
-                while taken is not None and not scope.cancel_called:
+                late = False
+                while taken is not None and not late:
                     if not (own_writes and self._rests(taken)):
                         key = taken.key
                         id = ResourceId(self._type, key[2], key[0], key[1])
@@ -85,11 +86,17 @@ class Worker:
                         reconciling.key = key
                         result, error = await self._call(taken, id, began)
                         running = None
+                        late = scope.cancel_called
+                        if late and error is None:
+                            # It has caught what cancelled it, or has not come to a checkpoint since.
+                            error = self._timeout(id)
                         self._done(taken, id, began, result, error, reconciling)
                     in_a_row += 1
                     taken = self._queue.take_nowait() if in_a_row % _IN_A_ROW else None
                     if taken is None:
                         taken = await self._queue.take()
+                        # A deadline that passes while a key is being taken leaves a scope that is of no use to the key.
+                        late = scope.cancel_called
                 return taken
         except Exception as raised:
             # What a reconcile raised beside its cancellation; of ours nothing comes here.
@@ -98,9 +105,11 @@ class Worker:
             beside = raised
         if running is not None:
             taken, id = running
-            timeout = ReconcileTimeout(f"{id}: the reconcile took longer than {limit} s")
-            self._done(taken, id, began, None, beside or timeout, reconciling)
+            self._done(taken, id, began, None, beside or self._timeout(id), reconciling)
         return await self._queue.take()
+
+    def _timeout(self, id: ResourceId) -> ReconcileTimeout:
+        return ReconcileTimeout(f"{id}: the reconcile took longer than {self._definition.deadline} s")
 
     async def _call(
         self, taken: Taken[Key, Reason], id: ResourceId, began: float
@@ -113,10 +122,20 @@ class Worker:
         except Exception as raised:  # noqa: BLE001  # a user's function may raise anything; its key is retried
             # A nursery of the reconciler's own wraps what it raises: a PermanentFailure is one even so.
             return None, only_error(raised)
+        except BaseException as raised:
+            # It ends the run, if it is not what ends the engine. The key stays in hand, and so is owed to the next run.
+            failed, _ = of_controller(raised)
+            if failed is not None:
+                self._tell(taken, id, "failed", began, only_error(failed), None)
+            raise
         finally:
             del self._started[key]
         if result is None or isinstance(result, RequeueAfter):
             return result, None
+        # A coroutine is what a forgotten `await` leaves.
+        if inspect.iscoroutine(result):
+            result.close()
+            return None, NonsenseResult(f"{definition.name} returned {result!r}: await it, as in `return await ...`")
         return None, NonsenseResult(
             f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
         )
@@ -139,14 +158,23 @@ class Worker:
         elif self._results.not_done:
             self._results.done(taken.key)
         if self._reports_all or error is not None:
-            seconds = trio.current_time() - began
-            name = self._definition.name
-            # One that has asked for a delay was queued at the end of it, and a clock may be asked in between.
-            waited = max(began - taken.queued_at, 0.0)
-            self._report(
-                Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons, waited, taken.attempt)
-            )
+            self._tell(taken, id, outcome, began, error, retry_after)
         self._on_done()
+
+    def _tell(
+        self,
+        taken: Taken[Key, Reason],
+        id: ResourceId,
+        outcome: str,
+        began: float,
+        error: BaseException | None,
+        retry_after: float | None,
+    ) -> None:
+        seconds = trio.current_time() - began
+        name = self._definition.name
+        # One that has asked for a delay was queued at the end of it, and a clock may be asked in between.
+        waited = max(began - taken.queued_at, 0.0)
+        self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons, waited, taken.attempt))
 
     def _settle(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
         queue = self._queue

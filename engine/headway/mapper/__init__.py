@@ -4,6 +4,7 @@ A mapper is asked for the old state and for the new one, so it never has to reme
 here waits or queues. Open `_mappers.py` first, then `_ready.py`, `_predicates.py` and `_map_queue.py`.
 """
 
+from headway.mapper._map_queue import Kept as Kept
 from headway.mapper._map_queue import MapItem as MapItem
 from headway.mapper._map_queue import MapQueue as MapQueue
 from headway.mapper._mappers import ChangeMapper as ChangeMapper

@@ -3,9 +3,12 @@
 Rules:
 1. A change waits under its revision. It is handed out when the caller says that every frontier of its controller has
    reached that revision (C4), in order of revision, and within one in order of arrival.
-2. A change is never merged with another one and never dropped: it is handed out until it is taken for good. One
-   whose mapper failed is kept aside until its time, and doesn't hold up the others.
-3. The backlog (what was there when the run began) is handed out only when no change is ready.
+2. A change is handed out until it is taken for good. One whose mapper failed is kept aside until its time, and doesn't
+   hold up the others.
+3. The changes of one resource whose mapping failed are kept together, and tried again together. Beyond `MOST` of them
+   they become one change, from the oldest state to the newest, so that the number of resources bounds what is kept. The
+   loss is noted, because only the lost states say which keys they mapped to.
+4. The backlog (what was there when the run began) is handed out only when no change is ready.
 """
 
 from __future__ import annotations
@@ -16,18 +19,57 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from headway.cache import Applied
-from headway.resource import TypeName
+from headway.resource import Key, TypeName
+
+MOST = 16
+"""How many changes of one resource are kept while its mapping fails."""
 
 
 class MapItem(NamedTuple):
-    """A change of a type. ``failures`` counts how often mapping it has failed."""
+    """A change of a type."""
 
     revision: int
     order: int
     type: TypeName
     applied: Applied
-    failures: int
     backlog: bool
+
+
+class Kept:
+    """The changes of one resource whose mapping has failed.
+
+    Attributes:
+        changes: the oldest first; one at least.
+        backlog: all of them are of what was there when the run began.
+        failures: how often in a row mapping them has failed.
+        due: when they are to be mapped again.
+        lost: changes between these were dropped.
+    """
+
+    __slots__ = ("backlog", "changes", "due", "failures", "lost", "order", "type")
+
+    def __init__(self, item: MapItem, due: float) -> None:
+        self.type = item.type
+        self.order = item.order
+        self.changes = [item.applied]
+        self.backlog = item.backlog
+        self.failures = 1
+        self.due = due
+        self.lost = False
+
+    @property
+    def name(self) -> tuple[TypeName, Key]:
+        """The resource, by its type and key."""
+        return self.type, self.changes[0].key
+
+    def add(self, item: MapItem) -> None:
+        """Keep a later change of the same resource."""
+        self.backlog = self.backlog and item.backlog
+        self.changes.append(item.applied)
+        if len(self.changes) > MOST:
+            # One that begins and ends with nothing there would map to nothing, and its mapper might raise for it.
+            self.changes = [item.applied._replace(old=self.changes[0].old or item.applied.old)]
+            self.lost = True
 
 
 class MapQueue:
@@ -39,8 +81,9 @@ class MapQueue:
         # resources doesn't make as many items first.
         self._backlog: deque[tuple[TypeName, Iterator[Applied]]] = deque()
         self._backlog_left = 0
-        # Invariant: a heap by due time; everything in it has failed at least once.
-        self._failed: list[tuple[float, int, MapItem]] = []
+        # By resource. Invariant: the heap, by due time, has each of them once.
+        self._failed: dict[tuple[TypeName, Key], Kept] = {}
+        self._due: list[tuple[float, int, Kept]] = []
         self._order = 0
 
     def push(self, type: TypeName, applied: Iterable[Applied]) -> None:
@@ -48,7 +91,7 @@ class MapQueue:
         waiting, order = self._waiting, self._order
         for each in applied:
             order += 1
-            heapq.heappush(waiting, MapItem(each.revision, order, type, each, 0, False))
+            heapq.heappush(waiting, MapItem(each.revision, order, type, each, False))
         self._order = order
 
     def push_backlog(self, type: TypeName, applied: Collection[Applied]) -> None:
@@ -69,31 +112,54 @@ class MapQueue:
             for applied in left:
                 self._backlog_left -= 1
                 self._order += 1
-                return MapItem(0, self._order, type, applied, 0, True)
+                return MapItem(0, self._order, type, applied, True)
             self._backlog.popleft()
         return None
 
-    def keep(self, item: MapItem, due: float) -> None:
-        """Mapping this item failed: keep it until ``due``."""
-        heapq.heappush(self._failed, (due, item.order, item._replace(failures=item.failures + 1)))
+    def keep(self, item: MapItem, due: float) -> Kept:
+        """Mapping this item failed: keep it until ``due``, or with what is kept of its resource already."""
+        kept = self._failed.get((item.type, item.applied.key))
+        if kept is not None:
+            kept.add(item)
+            return kept
+        kept = Kept(item, due)
+        self._wait(kept)
+        return kept
 
-    def take_due(self, now: float) -> MapItem | None:
-        """The next failed change whose time has come."""
-        if self._failed and self._failed[0][0] <= now:
-            return heapq.heappop(self._failed)[2]
+    def keep_again(self, kept: Kept, due: float) -> None:
+        """Mapping these changes failed again: keep them until ``due``."""
+        kept.failures += 1
+        kept.due = due
+        self._wait(kept)
+
+    def _wait(self, kept: Kept) -> None:
+        self._failed[kept.name] = kept
+        heapq.heappush(self._due, (kept.due, kept.order, kept))
+
+    def take_due(self, now: float) -> Kept | None:
+        """The next failed changes whose time has come; to be kept again if they fail again."""
+        if self._due and self._due[0][0] <= now:
+            kept = heapq.heappop(self._due)[2]
+            del self._failed[kept.name]
+            return kept
         return None
 
     def next_due(self) -> float | None:
         """When the next failed change's time comes."""
-        return self._failed[0][0] if self._failed else None
+        return self._due[0][0] if self._due else None
 
     def take_all(self) -> list[tuple[TypeName, Applied]]:
-        """Everything that waits, in no order, when the run has ended: for the next one."""
-        waiting = [*self._waiting, *(item for _, _, item in self._failed)]
+        """Everything that waits, in no order, when the run has ended: for the next one.
+
+        That changes were lost needs no word: every run begins with all keys that it holds.
+        """
+        waiting = [(item.type, item.applied) for item in self._waiting]
+        failed = [(kept.type, applied) for kept in self._failed.values() for applied in kept.changes]
         backlog = [(type, applied) for type, left in self._backlog for applied in left]
-        self._waiting, self._failed, self._backlog_left = [], [], 0
+        self._waiting, self._failed, self._due, self._backlog_left = [], {}, [], 0
         self._backlog.clear()
-        return [*((item.type, item.applied) for item in waiting), *backlog]
+        return [*waiting, *failed, *backlog]
 
     def __len__(self) -> int:
+        """How many changes wait; those of a resource whose mapping has failed count as one."""
         return len(self._waiting) + self._backlog_left + len(self._failed)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from headway._functions import answer_problem, plain_problem
 from headway.cache import CachedType, CacheReader, Index, Isolation, Projected
-from headway.errors import DeclarationError
 from headway.resource import Key, Resource, ResourceId, Stored, shared_message
 
 R = TypeVar("R", default=Any)
@@ -162,37 +161,20 @@ def mapper_problem(mapper: object) -> str | None:
     """What is wrong with a mapper, or None."""
     if isinstance(mapper, ChangeMapper):
         return None
-    return function_problem(
-        mapper, 2, "a mapper, such as headway.map_owner(),", "a resource and a cache", "a mapper must not wait"
+    return plain_problem(
+        mapper,
+        2,
+        "a resource and a cache",
+        what="a mapper, such as headway.map_owner(),",
+        why="a mapper must not wait",
+        may_yield=True,
     )
-
-
-def function_problem(function: object, arguments: int, what: str, takes: str, why: str) -> str | None:
-    """What is wrong with a function that must be a plain one of so many arguments, or None."""
-    if not callable(function):
-        return f"must be {what} not {function!r}"
-    called = getattr(function, "__call__", None)  # noqa: B004  # asks whether it is async, not whether it is callable
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called):
-        return f"must be a plain function: {why}, and {function!r} is async"
-    try:
-        inspect.signature(function).bind(*(None for _ in range(arguments)))
-    except TypeError:
-        return f"must take {takes}, and takes {inspect.signature(function)}"
-    except ValueError:
-        # Some builtins don't say what they take; what they give is looked at anyway.
-        return None
-    return None
-
-
-def check_function(where: str, function: object, arguments: int, takes: str, form: str) -> None:
-    """Raise DeclarationError for a function that isn't a plain one of so many arguments."""
-    problem = function_problem(function, arguments, "a function,", takes, "it must not wait")
-    if problem:
-        raise DeclarationError(f"{where} {problem}. The form is: {form}")
 
 
 def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[str]]:
     """The keys in what a mapper returned, and a sentence for each thing in it that isn't right."""
+    if isinstance(result, Awaitable) and (problem := answer_problem(result)):
+        return [], [problem]
     if result is None:
         return [], ["it returned None: return a list of ids, an empty one for none"]
     if isinstance(result, str | Stored | ResourceId) or not isinstance(result, Iterable):

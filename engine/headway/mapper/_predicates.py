@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic
 
+from headway._functions import answer_problem, plain_problem
 from headway.cache import CachedType, Isolation
 from headway.errors import DeclarationError
-from headway.mapper._mappers import R, R_contra, function_problem, mapper_name, reading
+from headway.mapper._mappers import R, R_contra, mapper_name, reading
 from headway.resource import is_marked, pb
 
 Passes = Callable[[CachedType[Any], "pb.Resource | None", "pb.Resource | None", bool, "Isolation | None"], bool]
@@ -147,8 +148,12 @@ def predicate(where: str, given: object) -> Predicate[Any]:
     """What is given as a predicate, as one. Raises DeclarationError when it can't be."""
     if isinstance(given, Predicate):
         return given
-    problem = function_problem(
-        given, 2, "a predicate, such as headway.content_changed(),", "old and new", "a predicate must not wait"
+    problem = plain_problem(
+        given,
+        2,
+        "old and new",
+        what="a predicate, such as headway.content_changed(),",
+        why="a predicate must not wait",
     )
     if problem or not callable(given):
         raise DeclarationError(f"{where} {problem}")
@@ -167,6 +172,8 @@ def predicate(where: str, given: object) -> Predicate[Any]:
         answer = reading(isolation, f"predicate {name}", given, lambda: function(*given))
         if not isinstance(answer, bool):
             # One that forgot its `return` would turn everything away, and nobody would hear of it.
+            if problem := answer_problem(answer):
+                raise DeclarationError(problem)
             raise DeclarationError(f"it returned {answer!r}: a predicate returns True or False")
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar, overload
 
+from headway._functions import check_plain
 from headway.cache import CachedType, CacheReader, Index, Projected, Projection
 from headway.errors import DeclarationError
 from headway.mapper._mappers import (
@@ -16,7 +17,6 @@ from headway.mapper._mappers import (
     ReadyMapper,
     StateMapper,
     ask,
-    check_function,
     listed,
     mapper_name,
     mapper_problem,
@@ -77,7 +77,7 @@ def map_reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
     The function gives an id, a reference or a name; a name is one in the changed resource's own tenancy. None, or an
     empty name, is nobody, and so is something of another type than the managed one.
     """
-    check_function("map_reference", refers_to, 1, "a resource", "map_reference(lambda route: route.data.service)")
+    check_plain("map_reference", refers_to, 1, "a resource", "map_reference(lambda route: route.data.service)")
     return ReadyMapper(
         f"map_reference({mapper_name(refers_to)})",
         lambda resource, _, target: _referred([refers_to(resource)], resource, target),
@@ -86,7 +86,8 @@ def map_reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
 
 def map_references(refers_to: Callable[[R], Iterable[Reference]]) -> ReadyMapper[R]:
     """As `map_reference`, for a function that gives any number of them: ``lambda team: team.data.members``."""
-    check_function("map_references", refers_to, 1, "a resource", "map_references(lambda team: team.data.members)")
+    form = "map_references(lambda team: team.data.members)"
+    check_plain("map_references", refers_to, 1, "a resource", form, may_yield=True)
     return ReadyMapper(
         f"map_references({mapper_name(refers_to)})",
         lambda resource, _, target: _referred(listed(refers_to(resource)), resource, target),
@@ -135,7 +136,7 @@ def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None
     if not isinstance(given, Index):
         raise DeclarationError(f"map_index takes an index on the managed type, as headway.index made it, not {given!r}")
     if value is not None:
-        check_function("map_index: value", value, 1, "a resource", "map_index(BY_TEAM, value=lambda team: team.name)")
+        check_plain("map_index: value", value, 1, "a resource", "map_index(BY_TEAM, value=lambda team: team.name)")
 
     def by_index(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
         given = resource.id.without_uid() if value is None else value(resource)
@@ -175,7 +176,7 @@ def _by_path(
 ) -> ReadyMapper[R]:
     if not isinstance(index, Index):
         raise DeclarationError(f"{where} takes an index on the managed type, as headway.index made it, not {index!r}")
-    check_function(f"{where}: value", value, 1, "a resource", f"{where}(BY_PREFIX, lambda pod: pod.name)")
+    check_plain(f"{where}: value", value, 1, "a resource", f"{where}(BY_PREFIX, lambda pod: pod.name)")
 
     def by_path(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
         given = value(resource)
@@ -211,7 +212,7 @@ def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
 
     A resource for which it has become false, or true, still concerns whoever it did, or does, by its other state.
     """
-    check_function("only_if", condition, 1, "a resource", "only_if(lambda pod: pod.data.ready, headway.map_owner())")
+    check_plain("only_if", condition, 1, "a resource", "only_if(lambda pod: pod.data.ready, headway.map_owner())")
     _check("only_if", mapper)
     asked = mapper_name(condition)
 
@@ -242,7 +243,8 @@ def map_change(
     Of a creation, and of what was there when the run began, the old state is None; of a deletion the new one is.
     Whoever was concerned by the old state and isn't by the new one wants to hear of it too.
     """
-    check_function("map_change", function, 3, "old, new and a cache", "map_change(lambda old, new, cache: [...])")
+    form = "map_change(lambda old, new, cache: [...])"
+    check_plain("map_change", function, 3, "old, new and a cache", form, may_yield=True)
     return ChangeMapper(f"map_change({mapper_name(function)})", function)
 
 

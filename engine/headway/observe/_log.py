@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import traceback
-from collections.abc import Iterable
-from itertools import groupby
 from typing import Any
-
-import trio
 
 from headway import events
 from headway._groups import leaves, story
 from headway.events import Report
+from headway.observe._frames import own_frames, where_of
 
 _WARNINGS = (
     events.AccessChanged,
@@ -28,6 +24,7 @@ _WARNINGS = (
     events.HandlerFailed,
     events.IndexFailed,
     events.LeaseDelayed,
+    events.LoopBlocked,
     events.MappingFailed,
     events.ProjectionFailed,
     events.ReconcileSlow,
@@ -42,9 +39,7 @@ _WARNINGS = (
     events.WriteUnknown,
 )
 _MAY_FAIL = (events.DaemonEnded, events.LeaseEnded, events.Reconciled)
-_LIBRARY = os.path.dirname(os.__file__) + os.sep
-_INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
-_NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (events, trio))
+_FAILED = {events.Reconciled: "ReconcileFailed", events.DaemonEnded: "DaemonFailed"}
 _INFOS = (
     events.CertificateRenewed,
     events.LeaseAwaited,
@@ -59,11 +54,13 @@ _INFOS = (
 def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     """A report that logs what went wrong, under its event's name and with its fields, as warnings.
 
-    An error is logged by its class and text, several at once as one story, and ``where`` is the line of the program
-    that it came through last.
+    An error is logged by its class and text, several at once as one story. ``where`` is the line of the program that it
+    came through last, and ``stack`` shows the program's own frames down to the raise. ``reasons`` are those of the
+    attempt itself; after a failure that nothing has followed they are the reasons of the failure, and ``retry``.
 
     ``logger`` is a structlog logger, the one named ``headway`` unless given. With ``verbose`` everything else is
-    logged too: priming and runs at `info`, each reconcile and stream at `debug`; and errors with all of their frames.
+    logged too: priming and runs at `info`, each reconcile and stream at `debug`. ``stack`` then has all frames of an
+    error.
     """
     import structlog  # here, because it takes longer to import than all of Headway
 
@@ -77,11 +74,15 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
             return
         fields = {name: _plain(value) for name, value in vars(event).items()}
         error = getattr(event, "error", None)
-        if isinstance(error, BaseException) and (where := ", ".join(filter(None, map(_where, leaves(error))))):
-            fields["where"] = where
-        if verbose and isinstance(error, BaseException):
-            fields["traceback"] = "".join(traceback.format_exception(error))
-        name = type(event).__name__
+        if isinstance(error, BaseException):
+            if where := ", ".join(filter(None, map(where_of, leaves(error)))):
+                fields["where"] = where
+            # Under this name structlog prints lines as lines.
+            if stack := "".join(traceback.format_exception(error)) if verbose else own_frames(error):
+                fields["stack"] = stack
+        if isinstance(event, events.Reconciled):
+            fields["reasons"] = ", ".join(map(str, _causes(event.reasons)))
+        name = _FAILED.get(type(event), type(event).__name__) if failed else type(event).__name__
         if failed or isinstance(event, _WARNINGS):
             log.warning(name, **fields)
         elif isinstance(event, _INFOS):
@@ -93,26 +94,16 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
     return report
 
 
-def _where(error: BaseException) -> str:
-    """The innermost line of the program's own that an error came through; empty: there is none."""
-    lines = [
-        f"{frame.f_code.co_filename}:{line}"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if _is_the_program(frame.f_code.co_filename)
-    ]
-    return lines[-1] if lines else ""
-
-
-def _is_the_program(file: str) -> bool:
-    if file.startswith(_NOT_THE_PROGRAM) or file.startswith("<frozen "):
-        return False
-    return not file.startswith(_LIBRARY) or file.startswith(_INSTALLED)
-
-
-def _listed(texts: Iterable[str]) -> str:
-    """Alike ones in a row once, with their number: a key that fails has more retries behind it than anybody reads."""
-    runs = [(text, len(list(alike))) for text, alike in groupby(texts)]
-    return ", ".join(text if count == 1 else f"{text} ({count} times)" for text, count in runs)
+def _causes(reasons: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The reasons of one attempt: those since the last failure, or those of the failure and its retry."""
+    retries = [index for index, reason in enumerate(reasons) if str(reason) == "retry"]
+    if not retries:
+        return reasons
+    last = retries[-1] + 1
+    if last < len(reasons):
+        return reasons[last:]
+    before = retries[-2] + 1 if len(retries) > 1 else 0
+    return reasons[before:]
 
 
 def _plain(value: object) -> object:
@@ -120,7 +111,7 @@ def _plain(value: object) -> object:
         return story(value)
     if type(value) is tuple:
         # A key is of texts, and reasons are not.
-        return "/".join(value) if all(isinstance(each, str) for each in value) else _listed(map(str, value))
+        return ("/" if all(isinstance(each, str) for each in value) else ", ").join(map(str, value))
     if isinstance(value, float):
         return round(value, 6)
     return value if isinstance(value, int | float | str | None) else str(value)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway import events
+from headway._functions import check_plain
 from headway.access import ANONYMOUS
 from headway.controller import ControllerStatus
 from headway.errors import DeclarationError, ReconcileTimeout
@@ -63,6 +64,7 @@ class Metrics:
 
     def watch(self, status: Status) -> None:
         """At each scrape, ask this what the controllers are doing: ``metrics.watch(engine.status)``."""
+        check_plain("Metrics.watch", status, 0, "no argument", "metrics.watch(engine.status)")
         self._status.append(status)
 
     def text(self) -> bytes:
@@ -117,6 +119,8 @@ class Metrics:
 
 def reports(*several: events.Report) -> events.Report:
     """One report that calls all of these: ``report=reports(log_report(), metrics)``."""
+    for each in several:
+        check_plain("reports", each, 1, "an event", "reports(log_report(), metrics)")
 
     def report(event: object) -> None:
         for each in several:
@@ -162,6 +166,7 @@ _COUNTERS = {
     "certificates_renewed": ("Certificates of the server that were read again because their files changed.", []),
     "certificates_refused": ("Changed certificates of the server that cannot be used.", []),
     "connections_refused": ("Connections refused, or closed in their handshake, because of a limit.", []),
+    "loop_blocked": ("Times that a task held the event loop for too long.", ["controller"]),
     "shutdown_blocked": ("Tasks that had not ended in time after their engine was told to.", ["task"]),
 }
 
@@ -235,5 +240,6 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.CertificateRenewed: ("certificates_renewed", lambda _: ()),
     events.CertificateRefused: ("certificates_refused", lambda _: ()),
     events.ConnectionRefused: ("connections_refused", lambda _: ()),
+    events.LoopBlocked: ("loop_blocked", lambda event: (event.controller,)),
     events.ShutdownBlocked: ("shutdown_blocked", lambda event: (event.task,)),
 }

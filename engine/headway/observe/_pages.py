@@ -9,6 +9,7 @@ from typing import Any
 
 import trio
 
+from headway._functions import check_plain
 from headway._private_names import PrivateNames, check_private_names
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe._metrics import Metrics, Status
@@ -34,6 +35,7 @@ _HYPERCORN = PrivateNames(
 )
 _PLAIN = b"text/plain; charset=utf-8"
 _GRACE = 2.0
+_FORM = "open_pages('127.0.0.1:9090', engine.status, metrics, lambda: engine.store_problem)"
 
 
 def unready(status: Status, store: Store | None = None) -> list[str]:
@@ -61,6 +63,9 @@ class Pages:
     """
 
     def __init__(self, status: Status, metrics: Metrics | None = None, store: Store | None = None) -> None:
+        check_plain("the pages' status", status, 0, "no argument", _FORM)
+        if store is not None:
+            check_plain("the pages' store", store, 0, "no argument", _FORM)
         self._store = store
         self._status = status
         self._metrics = metrics
@@ -129,9 +134,10 @@ async def open_pages(
         from headway.observe._page_server import PageServer
     except ModuleNotFoundError as error:
         raise DeclarationError("pages over HTTP need Hypercorn: pip install 'headway[metrics]'") from error
+    pages = Pages(status, metrics, store)
     listener = _listener(address)
     host, port = listener.getsockname()[:2]
-    server = PageServer(Pages(status, metrics, store))
+    server = PageServer(pages)
     ending = trio.Event()
     async with trio.open_nursery() as nursery:
         accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))

@@ -100,8 +100,14 @@ class Entry(Generic[K, R]):
         self.following: Entry[K, R] | None = None
 
     def note(self, reason: R) -> None:
-        """Add a reason; of many, keep the first (what began it) and the last (what it is about now)."""
+        """Add a reason; of many, keep the first (what began it) and the last (what it is about now).
+
+        The same reason again, as of one failure after another, is only counted: it would push out what caused the run.
+        """
         reasons = self.reasons
+        if reasons[-1] is reason:
+            self.omitted += 1
+            return
         if len(reasons) == _KEPT_REASONS:
             reasons = reasons[:FIRST_REASONS] + reasons[FIRST_REASONS + 1 :]
             self.omitted += 1

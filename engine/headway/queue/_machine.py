@@ -200,10 +200,9 @@ class WorkQueue(Generic[K, R]):
         due = now + delay
         entry.failures += 1
         following, entry.following = entry.following, None
-        if following is not None:
-            entry.absorb(following)
         entry.note(reason)
         if following is not None:
+            entry.absorb(following)  # after the failure: it is what causes the next run
             if following.state == "ready":
                 self._ready(entry, following.queued_at)
                 return 0.0
@@ -297,7 +296,9 @@ class WorkQueue(Generic[K, R]):
 
     def owed(self) -> list[K]:
         """Return the keys whose last change has not been acted on: what a run that ends now leaves undone."""
-        return [key for key, entry in self._entries.items() if entry.state != "scheduled"]
+        owed = [key for key, entry in self._entries.items() if entry.state != "scheduled"]
+        # Those in hand last: one of them may have ended the run, and would end the next one before any other key.
+        return sorted(owed, key=lambda key: self._entries[key].state == "in hand")
 
     def scheduled(self) -> dict[K, float]:
         """Return the keys that only wait for a delay that was asked for, and when each is due."""

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import betterproto2
 
+from headway._functions import plain_problem
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import DeclarationError, InvalidArgument
@@ -21,6 +22,9 @@ from headway.resource._tenancy import DEFAULT_TENANCY, Scope, tenancy_within
 from headway.resource._units import UNIT_KINDS, check_unit, hold_unit
 
 T = TypeVar("T", bound=Payload)
+
+
+_HOOKS_FORM = "headway.Hooks(mutate=fill_in, validate=check), each `def check(team: headway.Resource[Team]) -> None`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,12 @@ class Hooks(Generic[T]):
     mutate: Callable[[Resource[T]], None] | None = None
     validate: Callable[[Resource[T]], None] | None = None
 
+    def __post_init__(self) -> None:
+        for name, hook in (("mutate", self.mutate), ("validate", self.validate)):
+            problem = None if hook is None else plain_problem(hook, 1, "a resource", why="a write waits for it")
+            if problem:
+                raise DeclarationError(f"the {name} hook {problem}: {_HOOKS_FORM}")
+
 
 def _unit_hooks(hooks: Hooks[T]) -> Hooks[T]:
     """The rules of partitions and namespaces, and then the type's own."""
@@ -44,14 +54,15 @@ def _unit_hooks(hooks: Hooks[T]) -> Hooks[T]:
 
 
 def _in_turn(
-    first: Callable[[Resource[T]], None], then: Callable[[Resource[T]], None] | None
-) -> Callable[[Resource[T]], None]:
+    first: Callable[[Resource[T]], None], then: Callable[[Resource[T]], object] | None
+) -> Callable[[Resource[T]], Any]:
     if then is None:
         return first
 
-    def both(resource: Resource[T]) -> None:
+    def both(resource: Resource[T]) -> object:
         first(resource)
-        then(resource)
+        # What a hook of the program's returns is looked at.
+        return then(resource)
 
     return both
 

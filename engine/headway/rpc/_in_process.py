@@ -43,12 +43,13 @@ class InProcessChannel:
     """Calls the handlers of ``services`` (objects with grpclib's ``__mapping__``).
 
     What a handler sends is handed over as it is: callers must not change it, or must copy it first.
-    ``report(path, error)`` hears of handlers that raised something unexpected.
+    ``report(path, error)`` hears of handlers that raised something unexpected. ``lasting_leases``: see `LeaseClient`.
     """
 
     settles_writes = True
 
-    def __init__(self, *services: Any, report: Reporter = _ignore) -> None:
+    def __init__(self, *services: Any, report: Reporter = _ignore, lasting_leases: bool = False) -> None:
+        self.lasting_leases = lasting_leases
         self._handlers: dict[str, Handler] = {}
         for service in services:
             self._handlers.update(service.__mapping__())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headway._functions import answer_problem
 from headway.errors import PayloadError
 from headway.resource import Resource, ResourceType, pb, resource_id
 from headway.rpc import HandlerFault
@@ -19,9 +20,12 @@ def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
         return resource
     view: Resource[Any] = type.view(resource)
     try:
-        mutate(view)
+        _check_answer(mutate(view))
         return view.message()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # `SystemExit` in a hook must not end the server, which serves others too.
         _check_decodes(type, resource)
         raise _failed("mutate", type, error) from error
 
@@ -33,16 +37,29 @@ def validate(type: Type, resource: pb.Resource) -> None:
         return
     try:
         # A view of its own: what is stored is what mutate has left, whatever validate does to it.
-        hook(type.view(resource))
+        answer: object = hook(type.view(resource))
+        _check_answer(answer)
+        if answer is not None and answer is not True:
+            # A hook that says no by an answer would let everything through.
+            raise TypeError(f"it returned {answer!r}: a validate hook refuses by raising ValueError(sentence)")
     except ValueError as error:
         _check_decodes(type, resource)
         raise invalid(f"{resource_id(resource.id)}: {error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # `SystemExit` in a hook must not end the server, which serves others too.
         _check_decodes(type, resource)
         raise _failed("validate", type, error) from error
 
 
-def _failed(hook: str, type: Type, error: Exception) -> HandlerFault:
+def _check_answer(answer: object) -> None:
+    """Raise TypeError for an answer that shows that the hook has not run: nothing would have been checked."""
+    if answer is not None and (problem := answer_problem(answer)):
+        raise TypeError(problem)
+
+
+def _failed(hook: str, type: Type, error: BaseException) -> HandlerFault:
     # Its text may say what only the program and its operator should know.
     return HandlerFault(f"the {hook} hook of {type.name} failed", error)
 

@@ -21,6 +21,7 @@ from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
 from headway.storage._backend import believed_read as believed_read
 from headway.storage._backend import is_shared as is_shared
+from headway.storage._backend import last_leases as last_leases
 from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._besides import ChecksItself as ChecksItself
 from headway.storage._besides import ListsFences as ListsFences

@@ -186,6 +186,18 @@ def is_shared(backend: Backend) -> bool:
     return bool(getattr(store, "shared", False))
 
 
+def last_leases(backend: Backend, *, lasting: bool) -> bool:
+    """Say whether leases last until they are given back, because only one process can ask the store for any.
+
+    Returns whether the store knows what that means: the stores of this package that one process has alone do.
+    """
+    store: object = backend
+    last = getattr(store, "last_leases", None)
+    if last is not None:
+        last(lasting=lasting)
+    return last is not None
+
+
 Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
 """A way to read, as `Backend.read` is one."""
 

@@ -6,6 +6,10 @@ time. Invariants:
 1. What the table has for a name is what the last published commit has for it.
 2. A lease that has run out stays so: only a commit that begins a new term brings its name back.
 3. A lease that has run out is ended by a commit before anything that bears a fence is committed after it.
+
+Leases *last* (`last`) where this process alone can ask for one. A holder that renews its lease (its request had an
+attempt) then has it until it gives it back: while a blocked event loop keeps the holder from renewing, no other task
+can take the lease. A lease from before runs out by time, because its holder may have been another process.
 """
 
 from __future__ import annotations
@@ -37,13 +41,33 @@ class LeaseTable:
         # Invariant: no lease runs out before this time, so that a commit needn't look at each of them.
         self._soonest = min(self._until.values(), default=math.inf)
         self._changes = Pulse()
+        self._lasting = False
+
+    def last(self, *, lasting: bool) -> None:
+        """Say whether leases that are begun from now on last. When they no longer do, each has a whole ttl left."""
+        self._lasting = lasting
+        if not lasting:
+            for name, until in self._until.items():
+                if until == math.inf:
+                    self._bound(self._leases[name])
+
+    def _bound(self, lease: Lease) -> None:
+        self._until[lease.name] = trio.current_time() + lease.ttl
+        self._soonest = min(self._soonest, self._until[lease.name])
+
+    def leave(self, lease: Lease) -> None:
+        """Note that the holder gives the lease back. Should that not be stored, it runs out by time."""
+        if self._until.get(lease.name) == math.inf:
+            self._bound(lease)
 
     def held(self, name: str) -> HeldLease | None:
         """The lease of this name, unless its time has passed."""
         lease = self._leases.get(name)
         if lease is None:
             return None
-        remaining = self._until[name] - trio.current_time()
+        until = self._until[name]
+        # For one that lasts: no less, whenever it is asked.
+        remaining = lease.ttl if until == math.inf else until - trio.current_time()
         return HeldLease(lease, remaining) if remaining > 0 else None
 
     def committed(self, name: str) -> Lease | None:
@@ -57,8 +81,9 @@ class LeaseTable:
 
     def begin(self, lease: Lease) -> None:
         """A term has begun: a whole ttl from now."""
-        self._leases[lease.name], self._until[lease.name] = lease, trio.current_time() + lease.ttl
-        self._soonest = min(self._soonest, self._until[lease.name])
+        self._leases[lease.name], self._until[lease.name] = lease, math.inf
+        if not (self._lasting and lease.attempt):
+            self._bound(lease)
         self._in_use.discard(lease.name)
         self._changes.beat()
 
@@ -85,7 +110,8 @@ class LeaseTable:
             raise LeaseEnded(
                 f"{name} is not {holder}'s in term {term}: {held.lease.holder} holds term {held.lease.term}"
             )
-        self._until[name] = trio.current_time() + held.lease.ttl
+        if self._until[name] != math.inf:
+            self._until[name] = trio.current_time() + held.lease.ttl
         self._in_use.add(name)
 
     def end(self, name: str, term: int) -> None:

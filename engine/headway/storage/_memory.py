@@ -197,7 +197,12 @@ class MemoryBackend:
         self._end_what_has_run_out()
         held = self._leases.held(name)
         if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
+            self._leases.leave(held.lease)
             self._end(held.lease)
+
+    def last_leases(self, *, lasting: bool) -> None:
+        """See `last_leases`."""
+        self._leases.last(lasting=lasting)
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
         """See `Backend.list_leases`."""

@@ -187,7 +187,12 @@ class SqliteBackend:
         await opened.end_what_has_run_out()
         held = opened.leases.held(name)
         if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
+            opened.leases.leave(held.lease)
             await opened.writer.submit(EndRequest(opened.leases, [held.lease]))
+
+    def last_leases(self, *, lasting: bool) -> None:
+        """See `last_leases`."""
+        self._use().leases.last(lasting=lasting)
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:
         """See `Backend.list_leases`."""

@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from headway import events
+from headway._functions import check_plain
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
@@ -41,6 +42,11 @@ class Setting:
     holds: Sequence[Invariant] = ()
     always: Sequence[Always] = ()
     quiet: float | None = 900.0
+
+    def __post_init__(self) -> None:
+        for each in self.always:
+            # One that nothing awaits would hold whatever is stored.
+            check_plain("always", each, 1, "what is stored", "always=[lambda stored: ...]")
 
 
 def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patient: bool = False) -> Result:

@@ -1,0 +1,172 @@
+"""A blocked event loop is named: a thread reports the task that holds Trio's loop, with its stack.
+
+While a function waits without `await`, nothing else in the process runs: no other reconcile, no server, no renewal of a
+lease. Only another thread can say so while it lasts. A task beats a few times a second, and the thread looks at the
+beat. `open_engine` starts both and joins the thread. Neither is started where time is virtual.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import trio
+
+from headway._shutdown import stack_of
+from headway.controller import CONTROLLER, MAPPING, RECONCILING
+from headway.events import LoopBlocked, Report
+
+_QUIET = 10.0
+"""Seconds from the report of one block to the report of another."""
+_LONGEST = 60.0
+"""Seconds after which a block that lasts is reported again, at the latest."""
+_JOIN = 1.0
+_DEBUGGERS = frozenset({"bdb.py", "pdb.py", "pydevd.py", "debugpy"})
+_UNSEEN = object()
+
+
+class Judge:
+    """Decides when a late beat is a block that has to be reported. Pure: it is given times, and what is running.
+
+    Attributes:
+        wait: seconds until it wants to look again.
+        suppressed: blocks that were not reported since the last report.
+    """
+
+    def __init__(self, limit: float, now: float, used: float) -> None:
+        self.limit = limit
+        self.wait = limit / 2
+        self.suppressed = 0
+        self._looked, self._used = now, used
+        # Since when the process has been running without a suspension.
+        self._since = now
+        self._sample: object = _UNSEEN
+        self._again = limit
+        self._due = now
+        # Of the present block: it was reported, or counted as one that wasn't.
+        self._told = self._counted = False
+
+    def look(self, now: float, used: float, beat: float, running: object) -> float | None:
+        """Return for how long the loop has been blocked, if that is to be reported.
+
+        Args:
+            now: the time.
+            used: the processor time that the process has used.
+            beat: when the loop was last seen to turn.
+            running: the task that runs now; None if none does.
+        """
+        overslept, worked = now - self._looked - self.wait, used - self._used
+        self._looked, self._used = now, used
+        if overslept > self.limit / 2 and worked < overslept / 2:
+            # The process was suspended, or the machine is overloaded: no thread ran. A function that holds the
+            # interpreter's lock delays this thread too, but it uses the processor.
+            self._since, self._sample = now, _UNSEEN
+        held = now - max(beat, self._since)
+        if held < self.limit / 2:
+            self._sample, self._again = _UNSEEN, self.limit
+            self._told = self._counted = False
+            self.wait = self.limit / 2 - max(held, 0.0) / 2
+            return None
+        sample, self._sample = self._sample, running
+        if held < self.limit:
+            self.wait = self.limit - held
+            return None
+        self.wait = self.limit
+        # When a look finds no task, or another one than before, the loop turns slowly, and nothing holds it.
+        if running is None or (sample is not _UNSEEN and sample is not running) or held < self._again:
+            return None
+        if now < self._due and not self._told:
+            self.suppressed += not self._counted
+            self._counted = True
+            self._again = held + self._due - now
+            return None
+        self.suppressed -= self._counted
+        self._told, self._counted = True, False
+        self._again = held + min(held, _LONGEST)
+        self._due = now + _QUIET
+        return held
+
+
+class LoopWatch:
+    """Watches the loop of the task that makes it, until `end`.
+
+    Args:
+        nursery: of the engine, in which the loop's beat lives.
+        limit: seconds for which something may hold the loop; None: nothing is watched.
+    """
+
+    def __init__(self, nursery: trio.Nursery, report: Report, limit: float | None) -> None:
+        self._report = report
+        self._loop = threading.get_ident()
+        self._root = trio.lowlevel.current_root_task()
+        self._beat = time.perf_counter()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        if limit is None or type(trio.lowlevel.current_clock()).__qualname__ != "SystemClock":
+            return
+        nursery.start_soon(self._beats, limit / 4, name="the beat of the loop")
+        self._thread = threading.Thread(target=self._watch, args=(limit,), name="headway watchdog", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the thread. Idempotent."""
+        self._ended.set()
+        if self._thread is not None:
+            # Not for ever: a report may be waiting for this very task.
+            self._thread.join(_JOIN)
+
+    async def _beats(self, seconds: float) -> NoReturn:
+        while True:
+            self._beat = time.perf_counter()
+            await trio.sleep(seconds)
+
+    def _watch(self, limit: float) -> None:
+        judge = Judge(limit, time.perf_counter(), time.process_time())
+        while not self._ended.wait(judge.wait):
+            now = time.perf_counter()
+            task = running_task(self._root) if now - self._beat >= limit / 2 else None
+            held = judge.look(now, time.process_time(), self._beat, task)
+            if held is not None and task is not None:
+                suppressed, judge.suppressed = judge.suppressed, 0
+                try:
+                    self._tell(task, held, suppressed)
+                except Exception:  # noqa: BLE001  # a report may raise anything; the loop is watched all the same
+                    traceback.print_exc()
+
+    def _tell(self, task: trio.lowlevel.Task, held: float, suppressed: int) -> None:
+        stack = stack_of(task, self._loop)
+        if any(os.path.basename(frame.filename) in _DEBUGGERS for frame in stack):
+            # Somebody looks at it already.
+            return
+        at_work = task.context.get(RECONCILING) or task.context.get(MAPPING)
+        key = None if at_work is None else at_work.key
+        controller = task.context.get(CONTROLLER, "")
+        self._report(LoopBlocked(task.name, controller, key, "".join(stack.format()), round(held, 3), suppressed))
+
+
+@contextmanager
+def watching_loop(nursery: trio.Nursery, report: Report, limit: float | None) -> Iterator[None]:
+    """Watch the loop while the block runs."""
+    watch = LoopWatch(nursery, report, limit)
+    try:
+        yield
+    finally:
+        watch.end()
+
+
+def running_task(root: trio.lowlevel.Task | None) -> trio.lowlevel.Task | None:
+    """Return the task that is running; None if the loop waits, or turns while this looks. From any thread."""
+    with contextlib.suppress(RuntimeError):
+        left = [] if root is None else [root]
+        while left:
+            task = left.pop()
+            if getattr(task.coro, "cr_running", False):
+                return task
+            left += [child for nursery in list(task.child_nurseries) for child in list(nursery.child_tasks)]
+    return None

@@ -1,0 +1,239 @@
+"""Every place that takes a function of the program's: one that can't work is refused where it is declared."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import trio
+
+import headway
+import headway.access
+import headway.observe
+from headway import DeclarationError
+from headway.testing import simulation
+from tests.helpers.resources import Account, Team
+from tests.helpers.staff import Staff
+
+STAFF = Staff()
+TEAM, ACCOUNT = STAFF.team, STAFF.account
+BY_NAME = headway.index(TEAM, "name", lambda team: team.name)
+
+
+async def waits(*_: Any) -> Any:
+    """Async, and takes anything."""
+
+
+async def waits_and_yields(*_: Any) -> AsyncIterator[int]:
+    """An async generator, that takes anything."""
+    yield 1
+
+
+def yields(*_: Any) -> Iterator[int]:
+    """A generator, that takes anything."""
+    yield 1
+
+
+def lonely() -> None:
+    """Takes no argument, where every place gives one."""
+
+
+def crowded(_: object, __: object, ___: object, ____: object) -> None:
+    """Takes more arguments than any place gives."""
+
+
+class Waits:
+    """An object whose call is async."""
+
+    async def __call__(self, *_: Any) -> None:
+        """Do nothing."""
+
+
+class Place(NamedTuple):
+    """A place that takes a function.
+
+    Attributes:
+        declare: declares something with a function there, on an app of its own.
+        may_yield: what the function gives is iterated, so that it may be a generator function.
+    """
+
+    name: str
+    declare: Callable[[Any], object]
+    may_yield: bool = False
+
+
+def _controller(**options: Any) -> None:
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, **options)
+    async def teams(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+
+def _watching(mapper: Any) -> None:
+    staff = Staff()
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: mapper})
+    async def teams(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+
+CHANNEL: Any = trio.open_memory_channel[str](1)[1]
+PLAIN = [
+    Place("Hooks.mutate", lambda given: headway.Hooks(mutate=given)),
+    Place("Hooks.validate", lambda given: headway.Hooks(validate=given)),
+    Place("index", lambda given: headway.index(TEAM, "x", given)),
+    Place("index_many", lambda given: headway.index_many(TEAM, "x", given), may_yield=True),
+    Place("index_reference", lambda given: headway.index_reference(TEAM, "x", given)),
+    Place("index_references", lambda given: headway.index_references(TEAM, "x", given), may_yield=True),
+    Place("projection", lambda given: headway.projection(TEAM, Account, given)),
+    Place("watches", _watching, may_yield=True),
+    Place("watch", lambda given: headway.watch(ACCOUNT, given), may_yield=True),
+    Place("watch when", lambda given: headway.watch(ACCOUNT, headway.map_owner(), when=given)),
+    Place("when", lambda given: _controller(when=given)),
+    Place("all_of", headway.all_of),
+    Place("any_of", headway.any_of),
+    Place("none_of", headway.none_of),
+    Place("map_reference", headway.map_reference),
+    Place("map_references", headway.map_references, may_yield=True),
+    Place("map_change", headway.map_change, may_yield=True),
+    Place("map_index value", lambda given: headway.map_index(BY_NAME, value=given)),
+    Place("map_index_prefix", lambda given: headway.map_index_prefix(BY_NAME, given)),
+    Place("map_index_parents", lambda given: headway.map_index_parents(BY_NAME, given)),
+    Place("map_union", headway.map_union, may_yield=True),
+    Place("map_through", lambda given: headway.map_through(ACCOUNT, given, headway.map_owner()), may_yield=True),
+    Place("only_if condition", lambda given: headway.only_if(given, headway.map_owner())),
+    Place("only_if mapper", lambda given: headway.only_if(lambda _: True, given), may_yield=True),
+    Place("from_channel key", lambda given: headway.from_channel(CHANNEL, given), may_yield=True),
+    Place("from_iterator key", lambda given: headway.from_iterator(waits_and_yields, given), may_yield=True),
+    Place("every keys", lambda given: headway.every(1, given), may_yield=True),
+    Place("reports", headway.observe.reports),
+]
+ASYNC = [
+    Place("reconciler", lambda given: STAFF.app.controller(manages=TEAM, name="teams")(given)),
+    Place("daemon", lambda given: STAFF.app.daemon(TEAM, name="beats")(given)),
+    Place("timer", lambda given: STAFF.app.timer(TEAM, every=1, name="ticks")(given)),
+    Place("initialiser", lambda given: _controller(initialiser=given)),
+    Place("sources", lambda given: _controller(sources={"clock": given})),
+]
+EITHER = [
+    Place("on_start", lambda given: _controller(on_start=given)),
+    Place("on_stop", lambda given: _controller(on_stop=given)),
+]
+WRONG: list[tuple[Place, Any]] = [
+    *((place, given) for place in PLAIN for given in (waits, waits_and_yields, Waits(), functools.partial(waits))),
+    *((place, yields) for place in PLAIN if not place.may_yield),
+    *((place, given) for place in ASYNC for given in (lambda *_: None, yields, waits_and_yields)),
+    *((place, given) for place in EITHER for given in (yields, waits_and_yields)),
+    *((place, given) for place in (*PLAIN, *ASYNC, *EITHER) for given in (lonely, crowded, "core")),
+]
+
+
+def test_a_function_that_cannot_work_is_refused_where_it_is_declared() -> None:
+    """An async one where nothing awaits it, a plain one where it is awaited, one with a yield or other arguments."""
+    accepted = []
+    for place, given in WRONG:
+        try:
+            place.declare(given)
+        except DeclarationError as error:
+            text = str(error)
+            assert any(word in text for word in ("async", "yield", "must take", "must be a", "takes a")), text
+        else:
+            accepted.append((place.name, given))
+    assert accepted == []
+
+
+def test_a_query_is_plain_and_takes_a_cache_first() -> None:
+    """Its callers give the other arguments, so that it may need more of them."""
+    needs: Any = headway.query(TEAM)
+    for wrong in (waits, waits_and_yields, lonely, "core"):
+        with pytest.raises(DeclarationError, match="the function of a query must"):
+            needs(wrong)
+    assert needs(crowded).name == "crowded"
+
+
+@pytest.mark.parametrize("report", [waits, waits_and_yields, lonely, "log"])
+async def test_a_report_that_would_say_nothing_is_refused(report: Any) -> None:
+    """Nothing awaits an async one, so that no event would ever be heard."""
+    with pytest.raises(DeclarationError, match="report must"):
+        async with headway.open_engine("memory:", STAFF.app, report=report):
+            pass
+    with pytest.raises(DeclarationError, match="report must"):
+        async with headway.open_workers("127.0.0.1:9", STAFF.app, report=report):
+            pass
+
+
+async def test_functions_of_pages_and_metrics_are_looked_at() -> None:
+    """A status that is called instead of handed over, and functions that are async."""
+    metrics = headway.observe.Metrics()
+    wrong: list[Any] = [[], waits, crowded]
+    for given in wrong:
+        with pytest.raises(DeclarationError, match=r"Metrics\.watch must"):
+            metrics.watch(given)
+        with pytest.raises(DeclarationError, match="the pages' status must"):
+            headway.observe.Pages(given)
+        with pytest.raises(DeclarationError, match="the pages' store must"):
+            headway.observe.Pages(list, None, given)
+
+
+async def test_until_refuses_an_async_condition() -> None:
+    """A coroutine is true, so that the first look would end the wait."""
+    async with headway.open_engine("memory:", STAFF.app) as engine:
+        given: Any = waits
+        with pytest.raises(DeclarationError, match="until must be a plain function"):
+            await headway.until(engine.client, TEAM, "core", given)
+        with pytest.raises(DeclarationError, match="nothing awaits"):
+            await headway.until(engine.client, TEAM, "core", lambda team: given(team))
+
+
+def test_a_process_that_cannot_be_waited_for_is_refused() -> None:
+    """`subprocess.Popen.wait` would stop the loop for as long as the process lives."""
+    exits = headway.process_exits()
+    given: Any = subprocess.Popen
+    with pytest.raises(headway.InvalidArgument, match="async def wait"):
+        exits.watch(TEAM.id("core"), given)
+    assert exits.watched == 0
+
+
+def test_an_async_always_is_refused() -> None:
+    """It would hold whatever is stored."""
+    given: Any = waits
+    with pytest.raises(DeclarationError, match="always must be a plain function"):
+        simulation.explore(STAFF.app, waits, always=[given])
+
+
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("unknown option 'concurency'; did you mean 'concurrency'?", {"concurency": 1}),
+    ("unknown option 'dead_line'; did you mean 'deadline'?", {"dead_line": 1}),
+    ("unknown option 'frobnicate'; known: ", {"frobnicate": 1}),
+    ("placement= is not an option here: a daemon or timer runs in one process", {"placement": "every_process"}),
+    ("sources= is not an option here: use @app.controller", {"sources": {}}),
+    ("when= is not an option here", {"when": None}),
+]
+
+
+@pytest.mark.parametrize(("says", "options"), OPTIONS)
+def test_an_unknown_option_of_a_daemon_or_timer_is_refused(says: str, options: dict[str, Any]) -> None:
+    """It would be left out without a word; what was meant is named."""
+    staff = Staff()
+
+    async def lives(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+        """Do nothing."""
+
+    for declare in (staff.app.daemon(staff.team, **options), staff.app.timer(staff.team, every=1, **options)):
+        with pytest.raises(DeclarationError) as caught:
+            declare(lives)
+        assert says in str(caught.value)
+        assert "The form is:" in str(caught.value)
+    assert staff.app.controllers == {}
+
+
+def test_a_decorator_without_its_parentheses_is_refused() -> None:
+    """Otherwise the function would be lost, and nothing declared."""
+    app: Any = Staff().app
+    for decorator in (app.daemon, functools.partial(app.timer, every=1)):
+        with pytest.raises(DeclarationError, match="is of a type, as app"):
+            decorator(waits)

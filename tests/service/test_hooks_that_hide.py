@@ -1,0 +1,43 @@
+"""Hooks that seem to be plain: a write that they should have looked at is refused, and never stored unlooked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import headway
+from headway import events
+from tests.helpers.resources import Team
+
+
+async def _waits(_: object) -> None:
+    """A check that nothing awaits."""
+
+
+def _yields(_: object) -> Any:
+    yield 1
+
+
+HIDDEN: list[tuple[headway.Hooks[Any], str]] = [
+    (headway.Hooks(validate=lambda team: _waits(team)), "nothing awaits"),  # type: ignore[arg-type]
+    (headway.Hooks(mutate=lambda team: _waits(team)), "nothing awaits"),  # type: ignore[arg-type]
+    (headway.Hooks(mutate=lambda team: _yields(team)), "nothing iterates"),
+    (headway.Hooks(validate=lambda team: team.name == "core"), "raising ValueError"),  # type: ignore[arg-type]
+    (headway.Hooks(validate=lambda _: "no such team"), "raising ValueError"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("hooks", "says"), HIDDEN)
+async def test_a_hook_that_has_looked_at_nothing_fails_the_write(hooks: headway.Hooks[Any], says: str) -> None:
+    """What it returned shows it; the operator hears why, and nothing is stored."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team, hooks=hooks)
+    heard: list[object] = []
+    async with headway.open_engine("memory:", app, report=heard.append) as engine:
+        # The text of the error is the operator's alone.
+        with pytest.raises(headway.HeadwayError, match=r"the (mutate|validate) hook of"):
+            await engine.client.write(team.new("ops"))
+        assert await engine.client.list(team) == []
+    (failed,) = [event for event in heard if isinstance(event, events.HandlerFailed)]
+    assert says in str(failed.error)

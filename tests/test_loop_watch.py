@@ -1,0 +1,232 @@
+"""What holds the event loop is named, with its controller, its key and its stack; and nothing else is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway._loop_watch import Judge
+from headway.observe import Metrics, log_report
+from tests.helpers.resources import Account, Team
+from tests.helpers.staff import Staff
+
+TASK, OTHER = object(), object()
+
+
+class Looks:
+    """A watchdog's looks at a loop, by a clock that is told what to say.
+
+    Attributes:
+        told: for how long the loop had been blocked, at each report.
+    """
+
+    def __init__(self, limit: float = 1.0) -> None:
+        self.judge = Judge(limit, 0.0, 0.0)
+        self.now = self.used = self.beat = 0.0
+        self.told: list[float] = []
+
+    def turn(self, seconds: float) -> None:
+        """The loop turns."""
+        end = self.now + seconds
+        while self.now < end:
+            self._look(None, beats=True)
+
+    def block(self, seconds: float, *tasks: object) -> None:
+        """The loop doesn't turn, and at each look another one of the tasks is found to be running."""
+        self.beat, end, number = self.now, self.now + seconds, 0
+        while self.now < end:
+            self._look(tasks[number % len(tasks)])
+            number += 1
+
+    def stall(self, seconds: float, *, works: bool) -> None:
+        """No thread runs but one that, perhaps, works with the interpreter's lock."""
+        self.now += seconds
+        self.used += seconds if works else 0.001
+
+    def _look(self, task: object, *, beats: bool = False) -> None:
+        self.now += self.judge.wait
+        self.beat = self.now if beats else self.beat
+        held = self.judge.look(self.now, self.used, self.beat, task)
+        if held is not None:
+            self.told.append(round(held, 2))
+
+
+def test_a_block_is_reported_once_it_has_lasted_and_then_at_twice_the_time() -> None:
+    """So that one that lasts for ever makes a line a minute."""
+    looks = Looks()
+    looks.turn(5)
+    assert looks.told == []
+    looks.block(200, TASK)
+    assert looks.told == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 124.0, 184.0]
+
+
+def test_a_loop_that_turns_slowly_is_not_blocked() -> None:
+    """Many short tasks, or a machine that is busy with others: there is nobody to be named."""
+    looks = Looks()
+    looks.block(10, TASK, OTHER)
+    looks.turn(1)
+    looks.block(10, None)
+    assert looks.told == []
+
+
+@pytest.mark.parametrize("before", [0.0, 0.4])
+def test_a_suspended_process_is_not_blocked(before: float) -> None:
+    """SIGSTOP, or a laptop asleep: no thread ran, and no processor was used. A block after it is reported."""
+    looks = Looks()
+    looks.turn(5)
+    looks.block(before, TASK)
+    looks.stall(3600, works=False)
+    looks.block(0.5, TASK)
+    assert looks.told == []
+    looks.block(1, TASK)
+    assert len(looks.told) == 1
+
+
+def test_a_function_that_holds_the_interpreters_lock_is_blocked() -> None:
+    """The watchdog couldn't run meanwhile either; but the processor worked."""
+    looks = Looks()
+    looks.turn(5)
+    looks.beat = looks.now
+    looks.stall(30, works=True)
+    held = looks.judge.look(looks.now, looks.used, looks.beat, TASK)
+    assert held == pytest.approx(30, abs=1)
+
+
+def test_block_after_block_is_reported_every_ten_seconds() -> None:
+    """With the number of those between."""
+    looks = Looks()
+    suppressed = []
+    for _ in range(20):
+        told = len(looks.told)
+        looks.block(0.9, TASK)
+        looks.turn(0.5)
+        if len(looks.told) > told:
+            suppressed.append(looks.judge.suppressed)
+            looks.judge.suppressed = 0
+    assert 3 <= len(looks.told) <= 6
+    assert sum(suppressed) + len(looks.told) + looks.judge.suppressed == 20
+
+
+def _watchdogs() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "headway watchdog"]
+
+
+async def _blocked(staff: Staff, limit: float | None = 0.2) -> list[events.LoopBlocked]:
+    """Run the app with an account and a team until a block was reported; the threads are joined."""
+    async with headway.open_engine("memory:", staff.app, report=staff.events.append, block_limit=limit) as engine:
+        assert len(_watchdogs()) == 1
+        await engine.client.apply(staff.account.new("ada", Account()))
+        await engine.client.apply(staff.team.new("core", Team()))
+        with trio.fail_after(60):
+            await engine.wait_settled()
+    assert _watchdogs() == []
+    return staff.heard(events.LoopBlocked)
+
+
+def _hold(staff: Staff) -> Callable[[], object]:
+    """Return a function that holds the loop until that has been reported."""
+    reported = threading.Event()
+
+    class Heard(list[object]):
+        def append(self, event: object) -> None:
+            super().append(event)
+            if isinstance(event, events.LoopBlocked):
+                reported.set()
+
+    staff.events = Heard()
+    return lambda: reported.wait(50)
+
+
+def held_by_a_reconcile(hold: Any) -> None:
+    """A frame to look for."""
+    hold()
+
+
+async def test_a_reconcile_that_blocks_the_loop_is_named_with_its_key_and_stack() -> None:
+    """While it does, from another thread; the log and the metrics have it as well."""
+    staff = Staff()
+    hold = _hold(staff)
+
+    @staff.app.controller(manages=staff.team)
+    async def teams(_: headway.Runtime, __: headway.Request) -> None:
+        held_by_a_reconcile(hold)
+
+    blocked = (await _blocked(staff))[0]
+    assert (blocked.controller, blocked.key) == ("teams", ("default", "default", "core"))
+    assert "held_by_a_reconcile(hold)" in blocked.stack
+    assert "worker" in blocked.task
+    assert blocked.seconds >= 0.2
+    metrics, lines = Metrics(), []
+
+    class Logger:
+        def warning(self, name: str, **fields: object) -> None:
+            lines.append((name, fields["controller"], fields["key"]))
+
+    metrics(blocked)
+    log_report(Logger())(blocked)
+    assert b'headway_loop_blocked_total{controller="teams"} 1.0' in metrics.text()
+    assert lines == [("LoopBlocked", "teams", "default/default/core")]
+
+
+async def test_a_mapper_that_blocks_the_loop_is_named_with_the_changed_resource() -> None:
+    """And with the controller that it maps for."""
+    staff = Staff()
+    hold = _hold(staff)
+
+    def mapper(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
+        hold()
+        return [staff.team.id(f"of-{account.name}")]
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: mapper})
+    async def teams(_: headway.Runtime, __: headway.Request) -> None:
+        """Do nothing."""
+
+    blocked = (await _blocked(staff))[0]
+    assert (blocked.controller, blocked.key) == ("teams", ("default", "default", "ada"))
+    assert "in mapper" in blocked.stack
+
+
+async def test_a_daemon_that_blocks_the_loop_is_named_with_its_resource() -> None:
+    """It is no reconcile, and has a key all the same."""
+    staff = Staff()
+    hold = _hold(staff)
+
+    @staff.app.daemon(staff.team)
+    async def beats(_: headway.Runtime, __: headway.Resource[Team]) -> None:
+        await trio.lowlevel.checkpoint()
+        hold()
+
+    blocked = (await _blocked(staff))[0]
+    assert (blocked.controller, blocked.key) == ("beats", ("default", "default", "core"))
+
+
+async def test_no_thread_is_started_where_none_is_wanted() -> None:
+    """Without a limit nothing looks."""
+    async with headway.open_engine("memory:", Staff().app, block_limit=None):
+        assert _watchdogs() == []
+
+
+async def test_no_thread_is_started_in_virtual_time(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """There nothing takes time, and a simulation has no threads."""
+    async with headway.open_engine("memory:", Staff().app):
+        assert _watchdogs() == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, "1", True])
+async def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
+    """As every number of seconds is."""
+    with pytest.raises(headway.DeclarationError, match="block_limit="):
+        async with headway.open_engine("memory:", Staff().app, block_limit=limit):
+            pass
+    with pytest.raises(headway.DeclarationError, match="block_limit="):
+        async with headway.open_workers("127.0.0.1:9", Staff().app, block_limit=limit):
+            pass
