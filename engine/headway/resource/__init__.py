@@ -45,6 +45,7 @@ from headway.resource._payload import decode as decode
 from headway.resource._payload import decoder_of as decoder_of
 from headway.resource._payload import encode as encode
 from headway.resource._payload import equal as equal
+from headway.resource._payload import payload_problem as payload_problem
 from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource

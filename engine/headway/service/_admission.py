@@ -12,8 +12,10 @@ from headway.resource import (
     ResourceType,
     Scope,
     name_problem,
+    payload_problem,
     pb,
     quoted,
+    resource_id,
     tenancy_within,
     type_name,
     type_problem,
@@ -34,6 +36,7 @@ class Admitted(NamedTuple):
     Attributes:
         resource: as mutated by its type's hooks.
         given: as the request has it, with its id and type URL completed.
+        undecodable: why its payload does not decode, as a refusal says it; None if it does. Its hooks were not called.
     """
 
     type: Type
@@ -41,6 +44,7 @@ class Admitted(NamedTuple):
     resource: pb.Resource
     given: pb.Resource
     fence: Fence | None
+    undecodable: str | None
 
 
 def resolve(registry: Registry, access: Access, message: pb.Type | None, field: str) -> Type:
@@ -169,6 +173,12 @@ def admit_resource(
         resource.data.type_url = type.type_url
     if resource.data is not None:
         check_payload(type.payload, resource.data.value)
+        problem = payload_problem(type.payload, resource.data.value)
+        if problem is not None:
+            # It may be what is stored already, which another writer put there: then its finalizers and its metadata
+            # can still be changed. Hooks cannot judge it.
+            undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
+            return Admitted(type, key, resource, resource, borne, undecodable)
     given = resource
     if type.hooks.mutate is not None or type.hooks.validate is not None:
         resource = mutated(type, given)
@@ -178,7 +188,7 @@ def admit_resource(
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
         validate(type, resource)
-    return Admitted(type, key, resource, given, borne)
+    return Admitted(type, key, resource, given, borne, None)
 
 
 def admit_reference(

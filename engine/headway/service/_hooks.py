@@ -1,10 +1,12 @@
-"""The hooks of a type: what they make of a resource that is to be written, and what they refuse."""
+"""The hooks of a type: what they make of a resource that is to be written, and what they refuse.
+
+They are only called for a payload that decodes.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from headway.errors import PayloadError
 from headway.resource import Resource, ResourceType, pb, resource_id
 from headway.rpc import HandlerFault
 from headway.service._refusals import invalid
@@ -22,7 +24,6 @@ def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
         mutate(view)
         return view.message()
     except Exception as error:
-        _check_decodes(type, resource)
         raise _failed("mutate", type, error) from error
 
 
@@ -35,21 +36,11 @@ def validate(type: Type, resource: pb.Resource) -> None:
         # A view of its own: what is stored is what mutate has left, whatever validate does to it.
         hook(type.view(resource))
     except ValueError as error:
-        _check_decodes(type, resource)
         raise invalid(f"{resource_id(resource.id)}: {error}") from error
     except Exception as error:
-        _check_decodes(type, resource)
         raise _failed("validate", type, error) from error
 
 
 def _failed(hook: str, type: Type, error: Exception) -> HandlerFault:
     # Its text may say what only the program and its operator should know.
     return HandlerFault(f"the {hook} hook of {type.name} failed", error)
-
-
-def _check_decodes(type: Type, resource: pb.Resource) -> None:
-    """Where a hook has failed: say so if it could only fail, because the bytes it was to look at are no payload."""
-    try:
-        _ = type.view(resource).data
-    except PayloadError as error:
-        raise invalid(f"resource.data of {resource_id(resource.id)}: {error}") from None

@@ -39,7 +39,7 @@ async def write(
 
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul.
     """
-    type, key, resource, given, fence = admit_resource(registry, access, request.resource, request.fence)
+    type, key, resource, given, fence, undecodable = admit_resource(registry, access, request.resource, request.fence)
     named = resource.id
     assert named is not None
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
@@ -66,6 +66,8 @@ async def write(
             operations = (Put(type.kind, key, prepared, stored.version),)
             if believing:
                 operations = (*units.required, *operations)
+        if undecodable is not None and (stored is None or stored.data != resource.data):
+            raise invalid(undecodable)
         position = await backend.commit(operations, fence)
         return pb.WriteResponse(resource=access.answered(prepared, given), position=position.message())
 
