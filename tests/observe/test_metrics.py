@@ -213,7 +213,7 @@ def test_where_to_look_is_where_it_is() -> None:
     fields_there = {each.name for kind in (ControllerStatus, TypeStatus) for each in fields(kind)}
     table = GUIDE.split("## Where to look")[1].split("## Health")[0]
     rows = re.findall(r"^\| (?!what \||---)(.*?) \| (.*?) \| (.*?) \|(.*)\|$", table, re.MULTILINE)
-    assert len(rows) == 15
+    assert len(rows) == 16
     for what, named, lines, status in rows:
         assert set(re.findall(r"`(\w+)`", named)) <= there, what
         assert set(re.findall(r"`(\w+)`", status)) <= fields_there, what

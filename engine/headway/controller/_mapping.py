@@ -187,13 +187,40 @@ class RunMapping:
             asked = watch.mapper
             keys = self._keys(item, watch)
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the change is kept
-            delay = definition.backoff.delay(item.failures)
-            self._items.keep(item, trio.current_time() + delay)
-            self._kept.set()
-            self._fail(item, asked, error, delay)
+            if (legible := self._legible(item)) is not item.applied:
+                self._map_legible(item, legible)
+                return
+            self._keep(item, asked, error)
         else:
             for key in keys:
                 self.add(key, reason, priority)
+
+    def _legible(self, item: MapItem) -> Applied:
+        """The change without its states whose payloads do not decode: a function can only raise for those, always."""
+        is_undecodable = self._subscriptions[item.type].is_undecodable
+        applied = item.applied
+        key, old, new, _ = applied
+        if old is not None and is_undecodable(key, old):
+            applied = applied._replace(old=None)
+        if new is not None and is_undecodable(key, new):
+            applied = applied._replace(new=None)
+        return applied
+
+    def _map_legible(self, item: MapItem, legible: Applied) -> None:
+        """Map what is left of a change. No predicate judges it: one would take it for a creation or a deletion."""
+        reason = Reason("changed", item.type, legible.key, legible.revision)
+        if item.type == self._manages:
+            self.add(legible.key, reason)
+        watch = self._watches.get(item.type)
+        if watch is None or (legible.old is None and legible.new is None):
+            return
+        try:
+            keys = self._keys(item._replace(applied=legible), watch)
+        except Exception as error:  # noqa: BLE001  # likewise
+            self._keep(item, watch.mapper, error)
+            return
+        for key in keys:
+            self.add(key, reason)
 
     def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
         """Queue a key, and end the rest of one that has only triggered itself."""
@@ -219,6 +246,12 @@ class RunMapping:
             # Mapping again would give the same: what is right is queued, what is wrong is named.
             self._fail(item, watch.mapper, DeclarationError("; ".join(problems)), 0.0)
         return list(dict.fromkeys(keys)) if len(keys) > 1 else keys
+
+    def _keep(self, item: MapItem, asked: object, error: Exception) -> None:
+        delay = self._definition.backoff.delay(item.failures)
+        self._items.keep(item, trio.current_time() + delay)
+        self._kept.set()
+        self._fail(item, asked, error, delay)
 
     def _fail(self, item: MapItem, asked: object, error: Exception, delay: float) -> None:
         self._report(

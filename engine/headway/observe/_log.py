@@ -29,6 +29,7 @@ _WARNINGS = (
     events.IndexFailed,
     events.LeaseDelayed,
     events.MappingFailed,
+    events.PayloadUndecodable,
     events.ProjectionFailed,
     events.ReconcileSlow,
     events.RunEnded,

@@ -43,7 +43,8 @@ class Pages:
     - ``/healthz``: 200, and 503 if the store must be opened again: a restart of the process may mend that.
     - ``/readyz``: 200 when the store can be used and every controller is reconciling, else 503 with a line for the
       store and one for each controller that isn't: its name and `ControllerStatus.cause`, in which no text of an error
-      stands.
+      stands. Either way a line follows for each controller that leaves resources out, because their payloads do not
+      decode.
 
     ``store`` is a function such as ``lambda: engine.store_problem``.
     """
@@ -75,11 +76,11 @@ class Pages:
             problem = None if self._store is None else self._store()
             problems = [] if problem is None else [problem.value]
             problems += [f"{each.name}: {each.cause}" for each in self._status() if each.cause]
-            return (
-                (503, _PLAIN, "".join(f"{each}\n" for each in problems).encode())
-                if problems
-                else (200, _PLAIN, b"ok\n")
-            )
+            # One bad resource must not take a whole service out of its load balancer.
+            lines = problems + [f"{each.name}: {each.brief_notice}" for each in self._status() if each.brief_notice]
+            if not problems:
+                lines.insert(0, "ok")
+            return 503 if problems else 200, _PLAIN, "".join(f"{each}\n" for each in lines).encode()
         if path == "/metrics" and self._metrics is not None:
             return 200, b"text/plain; version=0.0.4; charset=utf-8", self._metrics.text()
         return 404, _PLAIN, b"there are /metrics, /healthz and /readyz\n"
