@@ -78,6 +78,7 @@ from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
 from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
+from headway.errors import AlreadyExists as AlreadyExists
 from headway.errors import CallerError as CallerError
 from headway.errors import Conflict as Conflict
 from headway.errors import DeclarationError as DeclarationError

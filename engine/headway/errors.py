@@ -63,6 +63,10 @@ class Conflict(CallerError):
     """The stored version is not the one given: read again, decide again, write again."""
 
 
+class AlreadyExists(Conflict):
+    """The name of a resource that was to be created is taken; nothing was written."""
+
+
 class FailedPrecondition(CallerError):
     """The stored resource is another incarnation (uid), or in a state that forbids the call."""
 

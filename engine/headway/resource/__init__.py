@@ -18,6 +18,8 @@ from headway._gen.headway.types import v1 as _types_v1
 from headway.resource._builtin import NAMESPACE as NAMESPACE
 from headway.resource._builtin import PARTITION as PARTITION
 from headway.resource._builtin import TOMBSTONE as TOMBSTONE
+from headway.resource._creation import new_create_token as new_create_token
+from headway.resource._creation import uid_ending as uid_ending
 from headway.resource._describe import describe as describe
 from headway.resource._field_count import check_field_count as check_field_count
 from headway.resource._ids import Key as Key
