@@ -11,6 +11,7 @@ from headway.resource import (
     EMPTIED_FINALIZER,
     NAMESPACE,
     PARTITION,
+    REMOVAL,
     TOMBSTONE,
     Hooks,
     Registry,
@@ -20,7 +21,7 @@ from headway.resource import (
 )
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
-BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE]
+BUILTIN = [TOMBSTONE, REMOVAL, PARTITION, NAMESPACE]
 
 
 def test_what_is_registered_is_resolved_by_its_exact_name() -> None:

@@ -30,6 +30,7 @@ from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
 from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal, taken
+from headway.service._removal import removal_after
 from headway.service._retry import attempt
 from headway.service._tenancy import Units, check_staying, check_units
 from headway.storage import Backend, Operation, Put, Read, Require, StorageError, believed_read, read_for_commit
@@ -76,7 +77,7 @@ async def write(
                 raise access.discreet(error, stored) from None
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
-            operations = (Put(type.kind, key, prepared, stored.version),)
+            operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
             if believing:
                 operations = (*units.required, *operations)
         if undecodable is not None and (stored is None or stored.data != resource.data):

@@ -20,6 +20,7 @@ __all__ = (
     "ReadRequest",
     "ReadResponse",
     "Reference",
+    "Removal",
     "Resource",
     "Status",
     "Tenancy",
@@ -295,6 +296,19 @@ class Reference(betterproto2.Message):
 
 
 default_message_pool.register_message("headway.resource.v1", "Reference", Reference)
+
+
+@dataclass(eq=False, repr=False)
+class Removal(betterproto2.Message):
+    """
+    Stands for a resource that is marked for deletion and has no finalizers left,
+    until it has been removed.
+    """
+
+    resource: "Id | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+
+
+default_message_pool.register_message("headway.resource.v1", "Removal", Removal)
 
 
 @dataclass(eq=False, repr=False)
