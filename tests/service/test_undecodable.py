@@ -31,7 +31,9 @@ async def put(calls: Calls, resource: pb.Resource) -> pb.Resource:
     resource.id.tenancy = NOTE.tenancy
     type = {each.name.kind: each for each in (NOTE, HOOKED)}[resource.id.type.kind]  # type: ignore[union-attr]
     await calls.backend.commit((Put(type.kind, resource_key(resource), resource, ""),))
-    return copy_message((await calls.read(resource.id)).resource)  # type: ignore[type-var]
+    stored = (await calls.read(resource.id)).resource
+    assert stored is not None
+    return copy_message(stored)
 
 
 @pytest.mark.parametrize("data", [GARBAGE, b"\x0a\x05ab", b"\x0a\x01\xff", b"\x1a\x02\x10", b"\x08"])
