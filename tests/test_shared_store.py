@@ -15,7 +15,7 @@ from headway.storage import Backend, MemoryBackend
 from tests.helpers.cluster import Copy, Job
 
 TTL = 15.0
-SINGLETONS = ("copier", "reaper", "remover", "namespaces", "partitions")
+SINGLETONS = ("copier", "reaper", "namespaces", "partitions")
 
 
 class SharedMemory(MemoryBackend):

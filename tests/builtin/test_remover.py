@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 import headway
 from headway.events import Reconciled
-from headway.resource import DELETION_TIMESTAMP, REMOVAL, copy_message
+from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, copy_message
 from headway.storage import MemoryBackend
 from tests.builtin.test_reaper import Crashing, engine_on, everything, settle
 from tests.helpers.calls import Calls
@@ -42,7 +42,7 @@ async def test_what_lost_its_last_finalizer_by_hand_is_removed(
             await headway.until_gone(engine.client, type, "held")
         assert trio.current_time() - began >= 1
         await settle(engine)
-        assert await engine.client.list(REMOVAL) == []
+        assert await engine.client.list(TOMBSTONE) == []
 
 
 async def test_what_is_held_or_not_marked_stays(autojump_clock: MockClock) -> None:
@@ -54,7 +54,7 @@ async def test_what_is_held_or_not_marked_stays(autojump_clock: MockClock) -> No
         free = await engine.client.write(NOTE.new("free", metadata={"finalizers": "a"}))
         free.finalizers = []
         await engine.client.write(free)
-        assert await engine.client.list(REMOVAL) == []
+        assert await engine.client.list(TOMBSTONE) == []
         await trio.sleep(60)
         assert await everything(engine.client) == ["free", "held"]
 
@@ -71,7 +71,7 @@ async def test_a_client_that_deletes_again_gets_success(autojump_clock: MockCloc
             reply = await consul.delete(id_of(left.message()))
             assert reply.resource is None
             assert await engine.client.get(NOTE, "held") is None
-            assert await engine.client.list(REMOVAL) == []
+            assert await engine.client.list(TOMBSTONE) == []
             await settle(engine)
 
 
@@ -134,7 +134,7 @@ async def test_a_crash_between_any_two_steps_leaves_nothing(autojump_clock: Mock
         await trio.sleep(60)
         await settle(engine)
         assert await everything(engine.client) == []
-        assert await engine.client.list(REMOVAL) == []
+        assert await engine.client.list(TOMBSTONE) == []
 
 
 async def test_a_type_that_no_program_here_knows_waits_for_one_that_does(autojump_clock: MockClock) -> None:
@@ -149,11 +149,11 @@ async def test_a_type_that_no_program_here_knows_waits_for_one_that_does(autojum
         del marked.metadata["finalizers"]
         await calls.write(marked)
         await trio.sleep(60)
-        assert len(await engine.client.list(REMOVAL)) == 1
+        assert len(await engine.client.list(TOMBSTONE)) == 1
     async with engine_on(autojump_clock, store, NOTE) as engine:
         await trio.sleep(5)
         assert await engine.client.list(NOTE) == []
-        assert await engine.client.list(REMOVAL) == []
+        assert await engine.client.list(TOMBSTONE) == []
 
 
 async def test_a_write_that_only_marks_is_followed_by_the_removal(autojump_clock: MockClock) -> None:
@@ -166,8 +166,8 @@ async def test_a_write_that_only_marks_is_followed_by_the_removal(autojump_clock
             await headway.until_gone(engine.client, NOTE, "held")
 
 
-async def test_nobody_writes_a_removal_by_hand() -> None:
+async def test_nobody_writes_a_pending_removal_by_hand() -> None:
     """It would have somebody else's deletion done in Headway's name."""
     calls = Calls(MemoryBackend(), registry())
-    with pytest.raises(Exception, match="removals are written by the service alone"):
-        await calls.write(REMOVAL.new("removal-x").message())
+    with pytest.raises(Exception, match="tombstones are written by the service alone"):
+        await calls.write(TOMBSTONE.new("tombstone-x").message())

@@ -38,7 +38,6 @@ async def test_types_lists_the_types_of_the_server(headway: Terminal) -> None:
     assert (await headway("types")).stdout.splitlines() == [
         "TYPE                   SCOPE      PAYLOAD",
         "bank.v1.Account        namespace  tests.cli.served.Account",
-        "internal.v1.Removal    undefined  headway.resource.v1.Removal",
         "internal.v1.Tombstone  undefined  headway.resource.v1.Tombstone",
         "staff.v1.Account       namespace  tests.cli.served.Account",
         "staff.v1.Site          cluster    tests.cli.served.Account",

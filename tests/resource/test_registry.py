@@ -11,7 +11,6 @@ from headway.resource import (
     EMPTIED_FINALIZER,
     NAMESPACE,
     PARTITION,
-    REMOVAL,
     TOMBSTONE,
     Hooks,
     Registry,
@@ -21,7 +20,7 @@ from headway.resource import (
 )
 from tests.helpers.declared import NOTE, NOTE_V2, TYPES, Memo, Note, registry
 
-BUILTIN = [TOMBSTONE, REMOVAL, PARTITION, NAMESPACE]
+BUILTIN = [TOMBSTONE, PARTITION, NAMESPACE]
 
 
 def test_what_is_registered_is_resolved_by_its_exact_name() -> None:

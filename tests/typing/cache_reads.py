@@ -112,8 +112,6 @@ headway.watch(TEAM, headway.map_references(lambda team: team.data.members))
 headway.watch(TEAM, headway.map_index(BY_NAME, value=lambda team: team.name))
 headway.watch(TEAM, headway.map_change(lambda old, new, _: [new.id] if new is not None and old is None else []))
 headway.watch(TEAM, headway.only_if(lambda team: bool(team.data.members), headway.map_owner()))
-headway.watch(
-    TEAM, headway.map_union(headway.map_owner(), headway.map_reference(lambda team: team.data.members[0]))
-)
+headway.watch(TEAM, headway.map_union(headway.map_owner(), headway.map_reference(lambda team: team.data.members[0])))
 headway.watch(SIZE, headway.map_reference(lambda size: str(size.data.members)))
 Query[[str], int]

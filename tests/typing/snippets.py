@@ -1,4 +1,4 @@
-"""Write the Python of each page of the documents as a module, for the type checkers: `python -m tests.typing.snippets`."""
+"""Write the Python of each page of the documents as a module, for the type checkers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def blocks_of(page: Path) -> list[str]:
 
 
 def write_snippets(folder: Path) -> list[Path]:
-    """One module for each page that has Python in it. A module that is there already and is the same stays untouched."""
+    """Write one module for each page that has Python in it, unless it is there already and says the same."""
     folder.mkdir(parents=True, exist_ok=True)
     made: list[Path] = []
     for page in PAGES:

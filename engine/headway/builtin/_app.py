@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway.builtin._reaper import add_reaper
-from headway.builtin._remover import add_remover
 from headway.builtin._tenancy import Unregistered, add_tenancy, nothing_unregistered
 from headway.controller import App
 from headway.resource import ResourceType
@@ -21,7 +20,6 @@ def builtin_app(types: Iterable[ResourceType[Any]] = (), unregistered: Unregiste
     ``unregistered`` counts what a tenancy holds besides.
     """
     app, types = App(NAME), list(types)
-    add_reaper(app)
-    add_remover(app, types)
+    add_reaper(app, types)
     add_tenancy(app, types, unregistered)
     return app

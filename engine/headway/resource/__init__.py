@@ -10,7 +10,6 @@ from headway._gen.headway.resource import v1 as _v1
 from headway._gen.headway.resource.v1 import Condition as Condition
 from headway._gen.headway.resource.v1 import ConditionState as ConditionState
 from headway._gen.headway.resource.v1 import Reference as Reference
-from headway._gen.headway.resource.v1 import Removal as Removal
 from headway._gen.headway.resource.v1 import Status as Status
 from headway._gen.headway.resource.v1 import Tombstone as Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace as Namespace
@@ -18,7 +17,6 @@ from headway._gen.headway.tenancy.v1 import Partition as Partition
 from headway._gen.headway.types import v1 as _types_v1
 from headway.resource._builtin import NAMESPACE as NAMESPACE
 from headway.resource._builtin import PARTITION as PARTITION
-from headway.resource._builtin import REMOVAL as REMOVAL
 from headway.resource._builtin import TOMBSTONE as TOMBSTONE
 from headway.resource._creation import new_create_token as new_create_token
 from headway.resource._creation import uid_ending as uid_ending

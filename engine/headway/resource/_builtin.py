@@ -1,10 +1,10 @@
-"""The types that every registry has: tombstones, removals, partitions and namespaces."""
+"""The types that every registry has: tombstones, partitions and namespaces."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from headway._gen.headway.resource.v1 import Removal, Tombstone
+from headway._gen.headway.resource.v1 import Tombstone
 from headway._gen.headway.tenancy.v1 import Namespace, Partition
 from headway.resource._resource import Resource
 from headway.resource._tenancy import Scope
@@ -15,19 +15,10 @@ def _refuse_by_hand(_: Resource[Any]) -> None:
     raise ValueError("tombstones are written by the service alone, when it deletes the owner of something; use Delete")
 
 
-def _refuse_removal_by_hand(_: Resource[Any]) -> None:
-    raise ValueError("removals are written by the service alone, when a marked resource loses its last finalizer")
-
-
 TOMBSTONE = ResourceType(
     "internal", "v1", "Tombstone", Tombstone, scope=Scope.UNDEFINED, hooks=Hooks(validate=_refuse_by_hand)
 )
 """Stands for a deleted owner until what it owned is deleted too."""
-
-REMOVAL = ResourceType(
-    "internal", "v1", "Removal", Removal, scope=Scope.UNDEFINED, hooks=Hooks(validate=_refuse_removal_by_hand)
-)
-"""Stands for a resource that is marked for deletion and has no finalizers left, until it has been removed."""
 
 PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CLUSTER)
 """A partition; ``default`` is there without one."""
@@ -35,5 +26,5 @@ PARTITION = ResourceType("tenancy", "v1", "Partition", Partition, scope=Scope.CL
 NAMESPACE = ResourceType("tenancy", "v1", "Namespace", Namespace, scope=Scope.PARTITION)
 """A namespace of the partition it is in; ``default`` is there without one wherever its partition is."""
 
-BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (TOMBSTONE, REMOVAL, PARTITION, NAMESPACE)
+BUILTIN_TYPES: tuple[ResourceType[Any], ...] = (TOMBSTONE, PARTITION, NAMESPACE)
 RESERVED_GROUPS = frozenset(type.name.group for type in BUILTIN_TYPES)

@@ -1,6 +1,7 @@
-"""Removals: what the write that takes a marked resource's last finalizer stores beside it, so that it is removed.
+"""Pending removals: what the write that takes a marked resource's last finalizer stores beside it.
 
-Headway's own controller looks for them alone: it needs neither a cache nor a scan of every type.
+It is a tombstone that comes before its owner has gone. The reaper, which knows tombstones alone, removes the owner: it
+needs neither a cache nor a scan of every type.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 from ulid_transform import ulid_now
 
 from headway.resource import (
-    REMOVAL,
+    TOMBSTONE,
     AnyMessage,
     Key,
-    Removal,
+    Tombstone,
     encode,
     finalizers,
     is_marked,
@@ -22,7 +23,7 @@ from headway.storage import Backend, Operation, Put, Remove
 
 
 def removal_after(updated: pb.Resource) -> tuple[Operation, ...]:
-    """Return what a write stores besides the resource: a removal, if the resource is marked and nothing holds it.
+    """Return what a write stores besides the resource: a pending removal, if the resource is marked and nothing holds it.
 
     It is never there before: what is marked and not held can't be written any more.
     """
@@ -30,24 +31,24 @@ def removal_after(updated: pb.Resource) -> tuple[Operation, ...]:
         return ()
     assert updated.id is not None
     removal = pb.Resource(
-        id=pb.Id(uid=ulid_now(), name=_name(updated.id), type=REMOVAL.message, tenancy=updated.id.tenancy),
+        id=pb.Id(uid=ulid_now(), name=_name(updated.id), type=TOMBSTONE.message, tenancy=updated.id.tenancy),
         generation=ulid_now(),
-        data=AnyMessage(type_url=REMOVAL.type_url, value=encode(Removal(resource=updated.id))),
+        data=AnyMessage(type_url=TOMBSTONE.type_url, value=encode(Tombstone(owner=updated.id, awaits_removal=True))),
     )
-    return (Put(REMOVAL.kind, resource_key(removal), removal, ""),)
+    return (Put(TOMBSTONE.kind, resource_key(removal), removal, ""),)
 
 
 async def removal_with(backend: Backend, stored: pb.Resource) -> tuple[Operation, ...]:
-    """Return what the removal of a resource removes besides it: the `Removal` that stands for it, if there is one."""
+    """Return what the removal of a resource removes besides it: the pending one that stands for it, if there is one."""
     if not is_marked(stored.metadata):
         return ()
     assert stored.id is not None
     partition, namespace, _ = resource_key(stored)
     key: Key = (partition, namespace, _name(stored.id))
-    removal, _ = await backend.read(REMOVAL.kind, key)
+    removal, _ = await backend.read(TOMBSTONE.kind, key)
     if removal is None or removal.id is None:
         return ()
-    return (Remove(REMOVAL.kind, key, removal.id.uid, removal.version),)
+    return (Remove(TOMBSTONE.kind, key, removal.id.uid, removal.version),)
 
 
 def _name(id: pb.Id) -> str:

@@ -20,7 +20,6 @@ __all__ = (
     "ReadRequest",
     "ReadResponse",
     "Reference",
-    "Removal",
     "Resource",
     "Status",
     "Tenancy",
@@ -299,19 +298,6 @@ default_message_pool.register_message("headway.resource.v1", "Reference", Refere
 
 
 @dataclass(eq=False, repr=False)
-class Removal(betterproto2.Message):
-    """
-    Stands for a resource that is marked for deletion and has no finalizers left,
-    until it has been removed.
-    """
-
-    resource: "Id | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
-
-
-default_message_pool.register_message("headway.resource.v1", "Removal", Removal)
-
-
-@dataclass(eq=False, repr=False)
 class Resource(betterproto2.Message):
     id: "Id | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
@@ -374,6 +360,12 @@ default_message_pool.register_message("headway.resource.v1", "Tenancy", Tenancy)
 @dataclass(eq=False, repr=False)
 class Tombstone(betterproto2.Message):
     owner: "Id | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+
+    awaits_removal: "bool" = betterproto2.field(100, betterproto2.TYPE_BOOL)
+    """
+    The owner is still there, marked for deletion and held by no finalizer any
+    more: it is to be removed.
+    """
 
 
 default_message_pool.register_message("headway.resource.v1", "Tombstone", Tombstone)
