@@ -95,6 +95,7 @@ from headway.errors import NonsenseResult as NonsenseResult
 from headway.errors import NotDeclared as NotDeclared
 from headway.errors import NotFound as NotFound
 from headway.errors import NotHeadway as NotHeadway
+from headway.errors import NotOnTrio as NotOnTrio
 from headway.errors import NotPrimed as NotPrimed
 from headway.errors import NotStored as NotStored
 from headway.errors import NotWatched as NotWatched

@@ -15,6 +15,7 @@ from headway._groups import only_error
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway._store_health import StoreHealth
+from headway._trio import check_trio
 from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
@@ -163,6 +164,7 @@ async def open_engine(
     Raises DeclarationError for apps that don't go together, for listening without saying to whom, and for a name that a
     process can't have; StoreUnusable for a store that can't be opened; OSError for an address that can't be had.
     """
+    check_trio("headway.open_engine")
     registry, definitions = together(apps)
     refuse_own_name(apps)
     check_seconds("stall_limit", stall_limit)
@@ -282,6 +284,7 @@ async def connect(
 
     Raises InvalidArgument for a token that would be sent to another host without ``tls`` and without ``insecure``.
     """
+    check_trio("headway.connect")
     registry, _ = together(apps)
     async with open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure) as channel:
         yield Client(channel, registry, token=token)

@@ -12,6 +12,7 @@ from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
+from headway._trio import check_trio
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App
@@ -68,6 +69,7 @@ async def open_workers(
     block, when what answers at the endpoints is not an engine. That none can be reached is no error: it is tried again
     for as long as it takes, and the status says so.
     """
+    check_trio("headway.open_workers")
     registry, definitions = together(apps)
     refuse_own_name(apps)
     name = worker_name(process)

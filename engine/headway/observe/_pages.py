@@ -9,6 +9,7 @@ from typing import Any
 
 import trio
 
+from headway._trio import check_trio
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe._metrics import Metrics, Status
 from headway.rpc import is_loopback
@@ -108,6 +109,7 @@ async def open_pages(
     can reach needs ``public=True``. Raises InvalidArgument without it, OSError for an address that can't be had,
     DeclarationError without ``pip install 'headway[metrics]'``.
     """
+    check_trio("headway.observe.open_pages")
     if not public and not is_loopback(check_pages_address(address)[0]):
         raise InvalidArgument(
             f"{address}: others can reach this address, and read there what the controllers do: "

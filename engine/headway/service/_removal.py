@@ -23,7 +23,7 @@ from headway.storage import Backend, Operation, Put, Remove
 
 
 def removal_after(updated: pb.Resource) -> tuple[Operation, ...]:
-    """Return what a write stores besides the resource: a pending removal, if the resource is marked and nothing holds it.
+    """Return what a write stores besides a resource: a pending removal, if it is marked and nothing holds it.
 
     It is never there before: what is marked and not held can't be written any more.
     """
