@@ -60,8 +60,11 @@ lint: .venv/ready ## style, format and the order of the rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-type: .venv/ready ## mypy, strict
-	$(BIN)/mypy
+# The Python of the documents is checked as it stands, one module for each page. pyright brings its own Node.js.
+type: .venv/ready ## mypy, strict, and pyright: the code, and the Python of every page of the documents
+	$(BIN)/python -m tests.typing.snippets run/snippets
+	$(BIN)/mypy engine/headway tests benchmarks examples run/snippets
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 timeout 300 $(BIN)/pyright
 
 # pip installs the newest that pyproject.toml allows; this is the other end.
 OLDEST = $(shell sed -nE 's/^ *"(grpclib|h2)>=([0-9.]+),.*/\1==\2/p' pyproject.toml)

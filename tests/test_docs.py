@@ -28,6 +28,7 @@ PRINTS = {
     "docs/guides/proving.md": "True\n"
     "crash_after(1) outside: the world outside is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
+    "docs/guides/asyncio.md": "reconciles core ['ada']\n['core']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
     "docs/guides/types.md": "Team core Badge ada\n['grace', 'ada']\n[]\n[]\n"
     "Team core: lead is required, such as 'ada'\n",

@@ -78,6 +78,7 @@ from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
 from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
+from headway.errors import AlreadyExists as AlreadyExists
 from headway.errors import CallerError as CallerError
 from headway.errors import Conflict as Conflict
 from headway.errors import DeclarationError as DeclarationError
@@ -94,6 +95,7 @@ from headway.errors import NonsenseResult as NonsenseResult
 from headway.errors import NotDeclared as NotDeclared
 from headway.errors import NotFound as NotFound
 from headway.errors import NotHeadway as NotHeadway
+from headway.errors import NotOnTrio as NotOnTrio
 from headway.errors import NotPrimed as NotPrimed
 from headway.errors import NotStored as NotStored
 from headway.errors import NotWatched as NotWatched

@@ -19,6 +19,7 @@ from headway._loop_watch import watching_loop
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway._store_health import StoreHealth
+from headway._trio import check_trio
 from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import NAME, PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
@@ -184,6 +185,7 @@ async def open_engine(
     process can't have; StoreUnusable for a store that can't be opened; SchemaMismatch for a program that would misread
     what is stored; OSError for an address that can't be had.
     """
+    check_trio("headway.open_engine")
     registry, definitions = together(apps)
     refuse_own_name(apps)
     check_report(report)
@@ -316,6 +318,7 @@ async def connect(
 
     Raises InvalidArgument for a token that would be sent to another host without ``tls`` and without ``insecure``.
     """
+    check_trio("headway.connect")
     registry, _ = together(apps)
     async with open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure) as channel:
         yield Client(ComparedChannel(channel, registry), registry, token=token)

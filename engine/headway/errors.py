@@ -21,6 +21,10 @@ class DeclarationError(CallerError, TypeError):
     """A type, message, mapper or controller was declared wrongly. The message shows the right form."""
 
 
+class NotOnTrio(CallerError, RuntimeError):
+    """Headway was called outside of Trio, such as under ``asyncio.run``. Nothing was opened."""
+
+
 class PayloadError(CallerError, ValueError):
     """Bytes are not the message that they should be, or a message holds what can't be put into bytes."""
 
@@ -98,6 +102,10 @@ class NotFound(CallerError, LookupError):
 
 class Conflict(CallerError):
     """The stored version is not the one given: read again, decide again, write again."""
+
+
+class AlreadyExists(Conflict):
+    """The name of a resource that was to be created is taken; nothing was written."""
 
 
 class FailedPrecondition(CallerError):

@@ -197,6 +197,20 @@ class IndexFailed(Record):
     suppressed: int = 0
 
 
+class PayloadUndecodable(Record):
+    """A stored payload's bytes do not decode. The resource is left out of the indexes and mappers that look at them.
+
+    Reported when such a function first meets it, at most once a second for each type; ``suppressed`` counts the others
+    since the last report. A write of a payload that decodes, or a deletion, mends it.
+    """
+
+    type: Any
+    key: tuple[str, str, str]
+    version: str
+    problem: str
+    suppressed: int = 0
+
+
 class ProjectionFailed(Record):
     """The function raised that should have made a ``projection``; the payload can't be looked at.
 

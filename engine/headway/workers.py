@@ -15,6 +15,7 @@ from headway._groups import leaves, only_error
 from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
+from headway._trio import check_trio
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App
@@ -76,6 +77,7 @@ async def open_workers(
     misread each other's resources. That none can be reached is no error: it is tried again
     for as long as it takes, and the status says so.
     """
+    check_trio("headway.open_workers")
     registry, definitions = together(apps)
     refuse_own_name(apps)
     check_report(report)

@@ -90,7 +90,7 @@ async def table(client: headway.Client) -> str:
     """The state of the fleet."""
     endpoints = {each.name: each.data.addresses for each in await client.list(ENDPOINTS)}
     instances = await client.list(INSTANCE)
-    rows = [("APP", "WANTED", "INSTANCE", "PORT", "STATE", "ENDPOINTS")]
+    rows: list[tuple[str, ...]] = [("APP", "WANTED", "INSTANCE", "PORT", "STATE", "ENDPOINTS")]
     for declared in await client.list(APP):
         own = [instance for instance in instances if instance.data.app == declared.name]
         listed = str(len(endpoints.get(declared.name, [])))

@@ -52,6 +52,21 @@ async def test_what_the_server_fills_in_is_no_difference(headway: Terminal) -> N
         assert (done.returncode, done.stderr) == (0, "")
 
 
+async def test_create_only_replaces_nothing(headway: Terminal) -> None:
+    """The first name that is taken ends it with 1; what came before it is created."""
+    await headway("apply", "-f", "-", stdin=CORE)
+    before = (await headway("get", "team", "core", "-o", "json")).stdout
+    both = f"{ADA}---\n{CORE.replace('grace', 'katherine')}---\n{CORE.replace('core', 'other')}"
+
+    done = await headway("apply", "--create-only", "-f", "-", stdin=both)
+    assert (done.returncode, done.stdout) == (1, "Account ada created\n")
+    assert "Error: Team core: Team core already exists" in done.stderr
+    assert "(1 more not applied)" in done.stderr
+    assert (await headway("get", "team", "core", "-o", "json")).stdout == before
+    both_options = await headway("apply", "--create-only", "--dry-run", "-f", "-", stdin=CORE)
+    assert both_options.returncode == 2
+
+
 async def test_a_dry_run_says_what_would_be_done_and_does_nothing(headway: Terminal) -> None:
     """Created, changed, unchanged, with the exit code of diff; in YAML and JSON what would be stored."""
     await headway("apply", "-f", "-", stdin=CORE)

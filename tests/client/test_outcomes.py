@@ -26,7 +26,7 @@ ALWAYS = {
     Status.INVALID_ARGUMENT: errors.InvalidArgument,
     Status.NOT_FOUND: errors.NotFound,
     Status.ABORTED: errors.Conflict,
-    Status.ALREADY_EXISTS: errors.Conflict,
+    Status.ALREADY_EXISTS: errors.AlreadyExists,
     Status.FAILED_PRECONDITION: errors.FailedPrecondition,
     Status.PERMISSION_DENIED: errors.PermissionDenied,
     Status.UNAUTHENTICATED: errors.PermissionDenied,

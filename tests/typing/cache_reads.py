@@ -105,6 +105,13 @@ headway.map_index(BY_SIZE, value=name_of)  # type: ignore[arg-type]
 headway.map_index_prefix(BY_SIZE, name_of)  # type: ignore[arg-type]
 headway.map_index_parents(BY_NAME, members)  # type: ignore[arg-type]
 headway.map_index_parents(BY_PATH, name_of)  # type: ignore[arg-type]
-headway.map_index_parents(BY_PATH, lambda team: (team.name,))
-headway.map_index_prefix(BY_NAME, lambda team: team.name or None)
+headway.watch(TEAM, headway.map_index_parents(BY_PATH, lambda team: (team.name,)))
+headway.watch(TEAM, headway.map_index_prefix(BY_NAME, lambda team: team.name or None))
+headway.watch(TEAM, headway.map_reference(lambda team: team.data.members[0]))
+headway.watch(TEAM, headway.map_references(lambda team: team.data.members))
+headway.watch(TEAM, headway.map_index(BY_NAME, value=lambda team: team.name))
+headway.watch(TEAM, headway.map_change(lambda old, new, _: [new.id] if new is not None and old is None else []))
+headway.watch(TEAM, headway.only_if(lambda team: bool(team.data.members), headway.map_owner()))
+headway.watch(TEAM, headway.map_union(headway.map_owner(), headway.map_reference(lambda team: team.data.members[0])))
+headway.watch(SIZE, headway.map_reference(lambda size: str(size.data.members)))
 Query[[str], int]

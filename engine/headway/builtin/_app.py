@@ -19,7 +19,7 @@ def builtin_app(types: Iterable[ResourceType[Any]] = (), unregistered: Unregiste
 
     ``unregistered`` counts what a tenancy holds besides.
     """
-    app = App(NAME)
-    add_reaper(app)
+    app, types = App(NAME), list(types)
+    add_reaper(app, types)
     add_tenancy(app, types, unregistered)
     return app

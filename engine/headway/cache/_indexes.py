@@ -4,7 +4,9 @@ Rules:
 1. A table holds a key under exactly the values that its function gives for the entry that is held.
 2. A function that raises for a resource takes that resource out of this index alone: the entry and all other indexes
    change, the key is listed in ``failed``, and a read says that it is incomplete.
-3. An index belongs to a run and is built anew with it; a definition holds no data.
+3. A resource whose payload bytes do not decode, and for which a function raises, has no values in that index. It is
+   not listed as failed: no function could do better, and one resource must not end every read.
+4. An index belongs to a run and is built anew with it; a definition holds no data.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ V = TypeVar("V", bound=Hashable)
 _NO_ANSWERS = {CoroutineType, GeneratorType, AsyncGeneratorType}
 
 OnFailure = Callable[[str, Key, BaseException], None]
+IsUndecodable = Callable[[Key, pb.Resource], bool]
 
 _FORM = "headway.index(ACCOUNT, 'team', lambda account: account.data.team)"
 
@@ -145,11 +148,20 @@ class IndexTable:
 
     Attributes:
         failed: the keys that are held but missing here, because the function raised.
+        is_undecodable: tells the resources that the function could only raise for (rule 3).
     """
 
-    def __init__(self, index: Index[Any, Any], on_failure: OnFailure, isolation: Isolation | None = None) -> None:
+    def __init__(
+        self,
+        index: Index[Any, Any],
+        on_failure: OnFailure,
+        isolation: Isolation | None = None,
+        is_undecodable: IsUndecodable = lambda _, __: False,
+    ) -> None:
         self.index = index
         self.failed: set[Key] = set()
+        self.is_undecodable = is_undecodable
+        self._left_out: set[Key] = set()
         self._single = index.single
         self._extract = index.extract(isolation)
         self._on_failure = on_failure
@@ -178,7 +190,7 @@ class IndexTable:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  # a user's function may raise anything, or give a list
-                self._fail(key, error)
+                self._fail(key, resource, error)
 
     def apply(self, applied: Iterable[Applied]) -> None:
         """Follow what the gate has applied."""
@@ -232,11 +244,12 @@ class IndexTable:
             raise
         except BaseException as error:  # noqa: BLE001  # likewise
             # Nothing was added before it raised: `_values` is whole, and each value of it can be a key.
-            self._fail(key, error)
+            self._fail(key, resource, error)
 
     def _discard(self, key: Key, resource: pb.Resource) -> None:
-        if key in self.failed:
+        if key in self.failed or key in self._left_out:
             self.failed.discard(key)
+            self._left_out.discard(key)
             return
         try:
             for value in self._values(resource):
@@ -261,7 +274,10 @@ class IndexTable:
             if not self._keys[value]:
                 self._drop(value)
 
-    def _fail(self, key: Key, error: BaseException) -> None:
+    def _fail(self, key: Key, resource: pb.Resource, error: BaseException) -> None:
+        if self.is_undecodable(key, resource):
+            self._left_out.add(key)
+            return
         self.failed.add(key)
         self._on_failure(self.index.name, key, error)
 

@@ -49,6 +49,10 @@ _NO_METADATA: dict[str, str] = {}
 _NO_STATUS: dict[str, pb.Status] = {}
 
 
+UNDECODABLE = AnyMessage(type_url="undecodable")
+"""Stands in what is held for the payload of a resource whose stored bytes do not decode."""
+
+
 class Projected(Stored, Generic[S]):
     """What is kept of a resource. It is read only: no client takes it for a write.
 
@@ -70,6 +74,8 @@ class Projected(Stored, Generic[S]):
         """What the projection has made of the payload. Raises PayloadError when its function has raised."""
         if self._data is None:
             held = self._message.data
+            if held is UNDECODABLE:
+                raise PayloadError(f"{self.id} at version {self.version}: its stored payload does not decode")
             if held is None:
                 raise PayloadError(f"{self.id} at version {self.version}: the function of {self.type} has raised")
             self._data = decode(self.type.payload, held.value)
@@ -153,9 +159,9 @@ class Projection(Generic[S]):
             raise TypeError(f"the function of {self} gave {data!r:.120}: give a {self.payload.__name__}(...)")
         return self._kept(message, AnyMessage(value=encode(data)))
 
-    def without_payload(self, message: pb.Resource) -> pb.Resource:
+    def without_payload(self, message: pb.Resource, instead: AnyMessage | None = None) -> pb.Resource:
         """What is kept of a message for which the function has raised."""
-        return self._kept(message, None)
+        return self._kept(message, instead)
 
     def _kept(self, message: pb.Resource, data: AnyMessage | None) -> pb.Resource:
         return pb.Resource(
@@ -171,7 +177,9 @@ class Projection(Generic[S]):
     def same(self, old: pb.Resource, new: pb.Resource) -> bool:
         """Whether two held messages of one incarnation differ in version and generation at most."""
         before, after = old.data, new.data
-        if before is None or after is None or old.metadata != new.metadata or not equal(old.owner, new.owner):
+        if before is None or after is None or before is UNDECODABLE or after is UNDECODABLE:
+            return False
+        if old.metadata != new.metadata or not equal(old.owner, new.owner):
             return False
         if old.status.keys() != new.status.keys() or not all(
             equal(status, new.status[key]) for key, status in old.status.items()

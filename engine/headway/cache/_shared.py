@@ -7,6 +7,7 @@ into its indexes in the same step in which it goes into the store, and into its 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,9 @@ from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import Index, IndexTable, OnFailure
 from headway.cache._isolation import Isolation
-from headway.cache._projection import Projection
+from headway.cache._projection import UNDECODABLE, Projection
 from headway.cache._subscription import Subscription
+from headway.cache._undecodable import Undecodable
 from headway.errors import HeadwayError, StoreChanged
 from headway.events import BookmarkRefused, ProjectionFailed, Report, StaleRefused
 from headway.resource import (
@@ -52,6 +54,7 @@ class SharedType:
         self._report = report
         self.bounded = BoundedReport(report)
         self._isolation = isolation
+        self._undecodable = Undecodable(type, report)
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
         self._failure: HeadwayError | None = None
@@ -145,6 +148,11 @@ class SharedType:
         """How many are held; while the first snapshot comes in, how many have come."""
         return len(self.gate.entries) if self.gate.primed else self.gate.gathered
 
+    @property
+    def undecodable(self) -> list[Key]:
+        """The keys of the resources found to have payload bytes that do not decode, in order."""
+        return self._undecodable.held(self.gate.entries)
+
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
         """Apply what a write was answered (C5), the whole resource. Raises StoreChanged when another store answered."""
         if stored is not None:
@@ -174,10 +182,11 @@ class SharedType:
 
     def subscribe(self, indexes: Sequence[Index[Any, Any]], on_failure: OnFailure) -> Subscription:
         """Join: build the indexes over what is held now, and feed what comes after. No checkpoint in it."""
-        tables = {index.name: IndexTable(index, on_failure, self._isolation) for index in indexes}
+        is_undecodable = functools.partial(self._undecodable.is_so, self.gate)
+        tables = {index.name: IndexTable(index, on_failure, self._isolation, is_undecodable) for index in indexes}
         for table in tables.values():
             table.build(self.gate.entries)
-        subscription = Subscription(self.gate, tables, self.leave)
+        subscription = Subscription(self.gate, tables, self.leave, is_undecodable)
         self._subscriptions.append(subscription)
         return subscription
 
@@ -190,6 +199,7 @@ class SharedType:
         """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
         if replaced:
             self.gate = Gate()
+            self._undecodable = Undecodable(self.type, self._report)
             self._distrusted = False
             self._failure = None
             self.cut_off = None
@@ -210,8 +220,11 @@ class SharedType:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # a user's function may raise anything; the resource is known
+            key = resource_key(message)
+            if self._undecodable.note(key, message):
+                return projection.without_payload(message, UNDECODABLE)
             name = projection.payload.__name__
-            self.bounded(ProjectionFailed, type=self.type.name, projection=name, key=resource_key(message), error=error)
+            self.bounded(ProjectionFailed, type=self.type.name, projection=name, key=key, error=error)
             return projection.without_payload(message)
 
     def _projected(self, item: StreamItem) -> StreamItem:
@@ -226,6 +239,7 @@ class SharedType:
 
     def _tell(self, applied: list[Applied], snapshot: bool = False) -> None:
         overtaken = self.gate.take_overtaken()
+        self._undecodable.follow(applied)
         projection = self._projection
         # What makes no difference to a projection is in the entries, where its version counts, and wakes nobody.
         told = applied if projection is None else [each for each in applied if not _unchanged(projection, each)]

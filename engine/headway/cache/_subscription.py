@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 
 from headway.cache._gate import Applied, Gate
-from headway.cache._indexes import IndexTable
+from headway.cache._indexes import IndexTable, IsUndecodable
 from headway.cache._view import Pin
 from headway.errors import HeadwayError
 from headway.resource import Key, pb
@@ -19,8 +19,15 @@ LINGER_LIMIT = 100_000
 class Subscription:
     """What one run has of a shared type: its feed and its indexes."""
 
-    def __init__(self, gate: Gate, tables: dict[str, IndexTable], leave: Callable[[Subscription], None]) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        tables: dict[str, IndexTable],
+        leave: Callable[[Subscription], None],
+        is_undecodable: IsUndecodable,
+    ) -> None:
         self.gate = gate
+        self.is_undecodable = is_undecodable
         self.tables = tables
         self._leave = leave
         # The revision at which the subscription began: what it was built over is complete up to there.

@@ -117,7 +117,7 @@ class PinnedTable:
         self._present = present
         self._overlay = overlay
         # What is kept aside failed, or not, when it was indexed; that has been reported.
-        self._aside = IndexTable(present.index, _ignore)
+        self._aside = IndexTable(present.index, _ignore, is_undecodable=present.is_undecodable)
         self._indexed = 0
 
     def catch_up(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.cli._connection import Connection, connected
-from headway.cli._exits import Exit, code_of, fail
+from headway.cli._exits import Exit, Usage, code_of, fail
 from headway.cli._files import files_option, load_all
 from headway.cli._output import Output, output_option, show_all
 from headway.cli._preview import previews
@@ -21,14 +21,17 @@ from headway.resource import Resource
 @click.command()
 @files_option
 @click.option("--dry-run", is_flag=True, help="Store nothing, and say what would be stored; ends as `diff` does.")
+@click.option("--create-only", is_flag=True, help="Only create. A resource whose name is taken is refused.")
 @output_option("yaml and json are what is stored then, or with --dry-run would be.")
 @connected
-async def apply(connection: Connection, files: Sequence[str], dry_run: bool, output: Output) -> None:
+async def apply(connection: Connection, files: Sequence[str], dry_run: bool, create_only: bool, output: Output) -> None:
     """Store what manifests say, where it differs from what is stored.
 
     All documents of all files are checked before the first is stored. They are stored in their order; the first one
     that the server refuses ends the command.
     """
+    if dry_run and create_only:
+        raise Usage("--create-only and --dry-run exclude each other: only storing can tell whether a name is taken")
     resources = load_all(files, connection.registry)
     if dry_run:
         await _dry_run(connection.client, resources, output)
@@ -36,7 +39,7 @@ async def apply(connection: Connection, files: Sequence[str], dry_run: bool, out
     stored: list[Resource[Any]] = []
     for number, resource in enumerate(resources):
         try:
-            after, done = await _apply_one(connection.client, resource)
+            after, done = await _apply_one(connection.client, resource, create_only=create_only)
         except HeadwayError as error:
             show_all(stored, output)
             left = len(resources) - number - 1
@@ -48,7 +51,9 @@ async def apply(connection: Connection, files: Sequence[str], dry_run: bool, out
     show_all(stored, output)
 
 
-async def _apply_one(client: Client, resource: Resource[Any]) -> tuple[Resource[Any], str]:
+async def _apply_one(client: Client, resource: Resource[Any], *, create_only: bool) -> tuple[Resource[Any], str]:
+    if create_only:
+        return await client.create(resource), "created"
     before = await client.get(resource.type, resource.id)
     stored = await client.apply(resource)
     if before is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
 import trio
@@ -17,6 +17,7 @@ from headway.client._arguments import (
     milliseconds,
     tenancy_within,
 )
+from headway.client._create import create
 from headway.client._in_turns import in_turns
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
@@ -201,6 +202,19 @@ class Client:
         check_resource(resource)
         return await self._write(resource.type, resource.message())
 
+    async def create(self, resource: Resource[T]) -> Resource[T]:
+        """Store a new resource and return it as stored. Raises AlreadyExists when its name is taken.
+
+        Of several callers who create one name, one succeeds. A creation whose outcome is unknown is sent again, up to
+        three times within some seconds, and recognized; a controller's client leaves that to its run.
+        """
+        check_resource(resource)
+
+        def send(token: str) -> Awaitable[Resource[T]]:
+            return self._write(resource.type, resource.message(), token)
+
+        return await create(resource, send, repeats=isinstance(self._writes, PlainWrites))
+
     async def apply(self, resource: Resource[T]) -> Resource[T]:
         """Make the stored resource have this data and metadata (and, if new, this owner); write only if it differs.
 
@@ -324,8 +338,10 @@ class Client:
             self._allow("WatchList", request)
         return WatchStream(type, self._channel.stream(f"{_SERVICE}WatchList", request, metadata=self._metadata))
 
-    async def _write(self, type: ResourceType[T], message: pb.Resource) -> Resource[T]:
+    async def _write(self, type: ResourceType[T], message: pb.Resource, create_token: str = "") -> Resource[T]:
         request = pb.WriteRequest(resource=message, fence=self._writes.fence, store_id=self._writes.store_id)
+        if create_token:
+            request.create_only, request.create_token = True, create_token
         reply = await self._call("Write", request, pb.WriteResponse, write=True)
         return self._stored(type, reply.resource, reply.position)
 

@@ -7,6 +7,7 @@ from grpclib.const import Status
 
 from headway import rpc
 from headway.errors import (
+    AlreadyExists,
     Conflict,
     FailedPrecondition,
     Fenced,
@@ -30,7 +31,7 @@ _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
     Status.NOT_FOUND: NotFound,
     Status.ABORTED: Conflict,
-    Status.ALREADY_EXISTS: Conflict,
+    Status.ALREADY_EXISTS: AlreadyExists,
     Status.FAILED_PRECONDITION: FailedPrecondition,
     Status.PERMISSION_DENIED: PermissionDenied,
     Status.UNAUTHENTICATED: PermissionDenied,

@@ -214,6 +214,15 @@ class RunMapping:
 
     def _map_change(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:
         """Map a change, and queue what it concerns. Raises what a function of the user's raises."""
+        try:
+            self._map_states(type, applied, backlog=backlog)
+        except Exception:
+            legible = self._legible(type, applied)
+            if legible is applied:
+                raise
+            self._map_legible(type, legible)
+
+    def _map_states(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:
         definition = self._definition
         self._at_work.key = applied.key
         priority: Priority = BACKLOG if backlog else LIVE
@@ -230,6 +239,9 @@ class RunMapping:
         self._asked = watch.when
         if watch.when is not None and not self._passes(type, applied, watch.type, watch.when):
             return
+        self._map_by(watch, applied, reason, priority)
+
+    def _map_by(self, watch: Watch[Any], applied: Applied, reason: Reason, priority: Priority) -> None:
         self._asked = watch.mapper
         keys, problems = self._keys(applied, watch)
         for key in keys:
@@ -237,6 +249,26 @@ class RunMapping:
         if problems:
             # What is right is queued. The change is kept: a mapper that gives what it can't has not said all (C6).
             raise DeclarationError("; ".join(problems))
+
+    def _legible(self, type: TypeName, applied: Applied) -> Applied:
+        """The change without its states whose payloads do not decode: a function can only raise for those, always."""
+        is_undecodable = self._subscriptions[type].is_undecodable
+        key, old, new, _ = applied
+        if old is not None and is_undecodable(key, old):
+            applied = applied._replace(old=None)
+        if new is not None and is_undecodable(key, new):
+            applied = applied._replace(new=None)
+        return applied
+
+    def _map_legible(self, type: TypeName, legible: Applied) -> None:
+        """Map what is left of a change. No predicate judges it: one would take it for a creation or a deletion."""
+        reason = Reason("changed", type, legible.key, legible.revision)
+        if type == self._manages:
+            self.add(legible.key, reason)
+        watch = self._watches.get(type)
+        if watch is None or (legible.old is None and legible.new is None):
+            return
+        self._map_by(watch, legible, reason, LIVE)
 
     def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
         """Queue a key, and end the rest of one that has only triggered itself."""

@@ -9,7 +9,7 @@ from typing import Literal
 from headway.cache import SharedType
 from headway.controller._results import NotDone
 from headway.queue import QueueStatistics
-from headway.resource import TypeName
+from headway.resource import Key, TypeName
 
 CUT_OFF = 10.0
 """Seconds without a stream of a type after which a controller doesn't count as reconciling: a server that is started
@@ -36,6 +36,8 @@ class TypeStatus:
         refused: how many items of its streams were older than what is held.
         cut_off: why there is no stream of it now; empty: there is one, or the first is being opened.
         cut_off_seconds: for how long.
+        undecodable: the keys of the resources found to have payload bytes that do not decode. Indexes and mappers that
+            look at their payloads leave them out.
     """
 
     type: TypeName
@@ -47,6 +49,7 @@ class TypeStatus:
     refused: int = 0
     cut_off: str = ""
     cut_off_seconds: float = 0.0
+    undecodable: tuple[Key, ...] = ()
 
 
 def type_statuses(types: Collection[SharedType], target: int, now: float) -> tuple[TypeStatus, ...]:
@@ -66,6 +69,7 @@ def type_statuses(types: Collection[SharedType], target: int, now: float) -> tup
                 refused=shared.refused,
                 cut_off=why,
                 cut_off_seconds=now - since,
+                undecodable=tuple(shared.undecodable),
             )
         )
     return tuple(statuses)
@@ -130,6 +134,22 @@ class ControllerStatus:
         return "; ".join(
             f"has heard nothing of {each.type} for {each.cut_off_seconds:.0f} s: {each.cut_off}" for each in cut_off
         )
+
+    @property
+    def notice(self) -> str:
+        """What is wrong without keeping it from reconciling, as a sentence without its name; empty: nothing is."""
+        return "; ".join(
+            f"leaves out {len(each.undecodable)} of {each.type} whose payload does not decode, such as "
+            f"{'/'.join(filter(None, each.undecodable[0]))}"
+            for each in self.types
+            if each.undecodable
+        )
+
+    @property
+    def brief_notice(self) -> str:
+        """`notice` in a few words that strangers may read, as `cause` is of `problem`."""
+        count = sum(len(each.undecodable) for each in self.types)
+        return f"leaves out {count} {'resource' if count == 1 else 'resources'} that can't be decoded" if count else ""
 
     @property
     def cause(self) -> str:

@@ -42,6 +42,8 @@ def gauges(controllers: Sequence[ControllerStatus]) -> list[Metric]:
             put("cache_resources", "Resources held, or come so far.", both, each.resources)
             put("cache_revision", "The revision up to which the cache is complete.", both, each.revision)
             put("stream_cut_off_seconds", "For how long the type has had no stream.", both, each.cut_off_seconds)
+            text = "Resources found to have a payload that does not decode."
+            put("cache_undecodable", text, both, len(each.undecodable))
             text = "How far that is below the newest revision that this process has heard of."
             put("cache_lag_revisions", text, both, max(newest - each.revision, 0))
         queue = status.queue

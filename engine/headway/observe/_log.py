@@ -26,6 +26,7 @@ _WARNINGS = (
     events.LeaseDelayed,
     events.LoopBlocked,
     events.MappingFailed,
+    events.PayloadUndecodable,
     events.ProjectionFailed,
     events.ReconcileSlow,
     events.RunEnded,

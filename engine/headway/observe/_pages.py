@@ -11,6 +11,7 @@ import trio
 
 from headway._functions import check_plain
 from headway._private_names import PrivateNames, check_private_names
+from headway._trio import check_trio
 from headway.errors import DeclarationError, InvalidArgument
 from headway.observe._metrics import Metrics, Status
 from headway.rpc import is_loopback
@@ -57,7 +58,8 @@ class Pages:
     - ``/healthz``: 200, and 503 if the store must be opened again: a restart of the process may mend that.
     - ``/readyz``: 200 when the store can be used and every controller is reconciling, else 503 with a line for the
       store and one for each controller that isn't: its name and `ControllerStatus.cause`, in which no text of an error
-      stands.
+      stands. Either way a line follows for each controller that leaves resources out, because their payloads do not
+      decode.
 
     ``store`` is a function such as ``lambda: engine.store_problem``.
     """
@@ -92,11 +94,11 @@ class Pages:
             problem = None if self._store is None else self._store()
             problems = [] if problem is None else [problem.value]
             problems += [f"{each.name}: {each.cause}" for each in self._status() if each.cause]
-            return (
-                (503, _PLAIN, "".join(f"{each}\n" for each in problems).encode())
-                if problems
-                else (200, _PLAIN, b"ok\n")
-            )
+            # One bad resource must not take a whole service out of its load balancer.
+            lines = problems + [f"{each.name}: {each.brief_notice}" for each in self._status() if each.brief_notice]
+            if not problems:
+                lines.insert(0, "ok")
+            return 503 if problems else 200, _PLAIN, "".join(f"{each}\n" for each in lines).encode()
         if path == "/metrics" and self._metrics is not None:
             return 200, b"text/plain; version=0.0.4; charset=utf-8", self._metrics.text()
         return 404, _PLAIN, b"there are /metrics, /healthz and /readyz\n"
@@ -124,6 +126,7 @@ async def open_pages(
     can reach needs ``public=True``. Raises InvalidArgument without it, OSError for an address that can't be had,
     DeclarationError without ``pip install 'headway[metrics]'``, ImportError if the installed Hypercorn does not work.
     """
+    check_trio("headway.observe.open_pages")
     if not public and not is_loopback(check_pages_address(address)[0]):
         raise InvalidArgument(
             f"{address}: others can reach this address, and read there what the controllers do: "

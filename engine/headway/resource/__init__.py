@@ -22,6 +22,8 @@ from headway.resource._builtin import is_builtin as is_builtin
 from headway.resource._columns import Columns as Columns
 from headway.resource._columns import column_text as column_text
 from headway.resource._columns import readable_time as readable_time
+from headway.resource._creation import new_create_token as new_create_token
+from headway.resource._creation import uid_ending as uid_ending
 from headway.resource._describe import describe as describe
 from headway.resource._field_count import check_field_count as check_field_count
 from headway.resource._ids import Key as Key
@@ -49,6 +51,7 @@ from headway.resource._payload import decode as decode
 from headway.resource._payload import decoder_of as decoder_of
 from headway.resource._payload import encode as encode
 from headway.resource._payload import equal as equal
+from headway.resource._payload import payload_problem as payload_problem
 from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource

@@ -51,6 +51,15 @@ def decode(cls: type[P], data: bytes) -> P:
     return made
 
 
+def payload_problem(cls: type[Any], data: bytes) -> str | None:
+    """Return why the bytes are no message of a class, with the field that is wrong; None if they are one."""
+    try:
+        codec_of(cls).decode(data, 0, len(data), 1)
+    except PayloadError as error:
+        return f"not a {cls.__qualname__}: {error}"
+    return None
+
+
 def decoder_of(cls: type[P]) -> Callable[[bytes, int, int], P]:
     """``decoder(data, begin, end)``: the message that stands in the middle of data; for a reader of many."""
     read = codec_of(cls).decode

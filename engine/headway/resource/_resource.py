@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
-from headway.errors import InvalidArgument
+from headway.errors import InvalidArgument, PayloadError
 from headway.resource import _markers
 from headway.resource._payload import Payload, copy_message, decode, encode
 from headway.resource._stored import Stored
@@ -43,7 +43,10 @@ class Resource(Stored, Generic[T]):
         """The payload. Raises PayloadError when the stored bytes are not of the declared class."""
         if self._data is None:
             stored = self._message.data
-            self._data = decode(self.type.payload, stored.value if stored is not None else b"")
+            try:
+                self._data = decode(self.type.payload, stored.value if stored is not None else b"")
+            except PayloadError as error:
+                raise PayloadError(f"{self.id} at version {self.version or 'none'}: {error}") from error.__cause__
         return self._data
 
     @data.setter

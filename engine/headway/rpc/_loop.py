@@ -9,8 +9,16 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import trio
 import trio_asyncio
+from trio_asyncio import _loop
+
+from headway._trio import check_trio
 
 T = TypeVar("T")
+
+# Importing trio-asyncio makes every new loop of the process one that runs Trio inside, also where Trio isn't running. A
+# program's own `asyncio.run`, in which Trio may be the guest, then fails. Outside of Trio, asyncio stays what it was,
+# in every thread that has not set a policy of its own.
+_loop._FakedPolicy.policy = _loop._original_policy
 
 
 class Loop(Protocol):
@@ -53,6 +61,7 @@ async def open_carrier(
     It is shielded: a cancellation from outside ends the block, and what the block carried then ends in order. An
     error in one of the loop's callbacks is reported and ends nothing else.
     """
+    check_trio("headway.rpc")
     ended = trio.Event()
     try:
         async with trio.open_nursery() as outer:

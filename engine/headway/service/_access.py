@@ -150,7 +150,11 @@ class Access:
         name = resource_id(resource.id)
         decision = self._authorizer.may_read(name, None)
         if decision is Decision.NEEDS_RESOURCE and name.type in self._registry:
-            decision = self._authorizer.may_read(name, self._registry.resolve(name.type).view(resource))
+            try:
+                decision = self._authorizer.may_read(name, self._registry.resolve(name.type).view(resource))
+            except PayloadError:
+                # What is stored does not decode, so that nobody can tell whether this caller may read it.
+                return False
         return decision is Decision.ALLOWED
 
     def may_read(self, id: pb.Id) -> bool:

@@ -12,8 +12,10 @@ from headway.resource import (
     ResourceType,
     Scope,
     name_problem,
+    payload_problem,
     pb,
     quoted,
+    resource_id,
     tenancy_within,
     type_name,
     type_problem,
@@ -36,6 +38,7 @@ class Admitted(NamedTuple):
         given: as the request has it, with its id and type URL completed.
         payload_name: what the request calls the payload, where that is not what its type calls it; otherwise empty.
             Only what is stored under this name may be updated by it: `check_payload_name`.
+        undecodable: why its payload does not decode, as a refusal says it; None if it does. Its hooks were not called.
     """
 
     type: Type
@@ -44,6 +47,7 @@ class Admitted(NamedTuple):
     given: pb.Resource
     fence: Fence | None
     payload_name: str
+    undecodable: str | None
 
 
 def resolve(registry: Registry, access: Access, message: pb.Type | None, field: str) -> Type:
@@ -175,6 +179,12 @@ def admit_resource(
         resource.data.type_url = type.type_url
     if resource.data is not None:
         check_payload(type.payload, resource.data.value)
+        problem = payload_problem(type.payload, resource.data.value)
+        if problem is not None:
+            # It may be what is stored already, which another writer put there: then its finalizers and its metadata
+            # can still be changed. Hooks cannot judge it.
+            undecodable = f"resource.data of {resource_id(resource.id)}: {problem}"
+            return Admitted(type, key, resource, resource, borne, payload_name, undecodable)
     given = resource
     if type.hooks.mutate is not None or type.hooks.validate is not None:
         resource = mutated(type, given)
@@ -184,7 +194,7 @@ def admit_resource(
             access.check_write(resource.id, resource)
             check_metadata(resource.metadata)
         validate(type, resource)
-    return Admitted(type, key, resource, given, borne, payload_name)
+    return Admitted(type, key, resource, given, borne, payload_name, None)
 
 
 def check_payload_name(access: Access, type: Type, payload_name: str, stored: pb.Resource | None) -> None:

@@ -25,6 +25,7 @@ from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._read import check_version
 from headway.service._refusals import conflict
+from headway.service._removal import removal_with
 from headway.service._retry import attempt
 from headway.service._tenancy import check_deletable
 from headway.service._tombstone import check_done, tombstone_of
@@ -116,10 +117,11 @@ async def _removed(backend: Backend, removal: Remove, stored: pb.Resource, fence
     """
     # A removal of what isn't there is no error; with this, a commit that is made has removed it.
     there = Require(removal.kind, removal.key, removal.uid, removal.expected)
+    besides = await removal_with(backend, stored)
     try:
-        return await backend.commit((there, removal, RequireOwnsNothing(removal.uid)), fence)
+        return await backend.commit((there, removal, *besides, RequireOwnsNothing(removal.uid)), fence)
     except StillOwns:
-        return await backend.commit((there, removal, tombstone_of(stored)), fence)
+        return await backend.commit((there, removal, *besides, tombstone_of(stored)), fence)
 
 
 def _marked(stored: pb.Resource) -> pb.Resource:

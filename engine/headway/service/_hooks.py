@@ -1,11 +1,13 @@
-"""The hooks of a type: what they make of a resource that is to be written, and what they refuse."""
+"""The hooks of a type: what they make of a resource that is to be written, and what they refuse.
+
+They are only called for a payload that decodes.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from headway._functions import answer_problem
-from headway.errors import PayloadError
 from headway.resource import Resource, ResourceType, pb, resource_id
 from headway.rpc import HandlerFault
 from headway.service._refusals import invalid
@@ -26,7 +28,6 @@ def mutated(type: Type, resource: pb.Resource) -> pb.Resource:
         raise
     except BaseException as error:
         # `SystemExit` in a hook must not end the server, which serves others too.
-        _check_decodes(type, resource)
         raise _failed("mutate", type, error) from error
 
 
@@ -43,13 +44,11 @@ def validate(type: Type, resource: pb.Resource) -> None:
             # A hook that says no by an answer would let everything through.
             raise TypeError(f"it returned {answer!r}: a validate hook refuses by raising ValueError(sentence)")
     except ValueError as error:
-        _check_decodes(type, resource)
         raise invalid(f"{resource_id(resource.id)}: {error}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         # `SystemExit` in a hook must not end the server, which serves others too.
-        _check_decodes(type, resource)
         raise _failed("validate", type, error) from error
 
 
@@ -62,11 +61,3 @@ def _check_answer(answer: object) -> None:
 def _failed(hook: str, type: Type, error: BaseException) -> HandlerFault:
     # Its text may say what only the program and its operator should know.
     return HandlerFault(f"the {hook} hook of {type.name} failed", error)
-
-
-def _check_decodes(type: Type, resource: pb.Resource) -> None:
-    """Where a hook has failed: say so if it could only fail, because the bytes it was to look at are no payload."""
-    try:
-        _ = type.view(resource).data
-    except PayloadError as error:
-        raise invalid(f"resource.data of {resource_id(resource.id)}: {error}") from None

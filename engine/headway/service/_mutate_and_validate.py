@@ -6,7 +6,7 @@ from headway.resource import Registry, is_marked, pb
 from headway.service._access import Access
 from headway.service._admission import admit_resource, check_payload_name
 from headway.service._marks import check_mark
-from headway.service._refusals import STORE_ERRORS, refusal
+from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._tenancy import check_staying, check_units
 from headway.storage import Backend
 
@@ -16,6 +16,8 @@ async def mutate_and_validate(
 ) -> pb.MutateAndValidateResponse:
     """Answer with the resource as its hooks leave it; a caller who may not read that, with what the request says."""
     admitted = admit_resource(registry, access, request.resource)
+    if admitted.undecodable is not None:
+        raise invalid(admitted.undecodable)
     type, key, resource = admitted.type, admitted.key, admitted.resource
     assert resource.id is not None
     try:

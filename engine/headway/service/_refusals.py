@@ -71,6 +71,11 @@ def conflict(message: str) -> GRPCError:
     return GRPCError(Status.ABORTED, message)
 
 
+def taken(message: str) -> GRPCError:
+    """What was to be created is there already."""
+    return GRPCError(Status.ALREADY_EXISTS, message)
+
+
 def precondition(message: str) -> GRPCError:
     """The stored resource forbids it."""
     return GRPCError(Status.FAILED_PRECONDITION, message)

@@ -12,6 +12,7 @@ from headway.resource import (
     DELETION_TIMESTAMP,
     FINALIZERS,
     Key,
+    Kind,
     Registry,
     ResourceId,
     ResourceType,
@@ -20,13 +21,16 @@ from headway.resource import (
     pb,
     resource_id,
     type_name,
+    uid_ending,
 )
 from headway.service._access import Access
 from headway.service._admission import admit_resource, check_payload_name
-from headway.service._fence import check_store
+from headway.service._bounds import check_text
+from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
-from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal
+from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal, taken
+from headway.service._removal import removal_after
 from headway.service._retry import attempt
 from headway.service._tenancy import NO_UNITS, Units, check_staying, check_units, needs_units
 from headway.storage import Backend, Operation, Put, Read, Require, StorageError, believed_read, read_for_commit
@@ -41,11 +45,12 @@ async def write(
     what is called so.
     """
     admitted = admit_resource(registry, access, request.resource, request.fence)
-    type, key, resource, given, fence, payload_name = admitted
+    type, key, resource, given, fence, payload_name, undecodable = admitted
     named = resource.id
     assert named is not None
     # To those who may not read it would tell whether the name is taken.
     recreates = recreates and access.may_read(named)
+    ending = _uid_ending(request, type.kind, key) if request.create_only or request.create_token else ""
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
     elsewhere = needs_units(key)
     as_stored: Read = functools.partial(read_for_commit, backend)
@@ -53,12 +58,21 @@ async def write(
     async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
         units = await check_units(read, key) if elsewhere else NO_UNITS
-        stored, _ = await read(type.kind, key)
+        stored, at = await read(type.kind, key)
         check_payload_name(access, type, payload_name, stored)
+        if request.create_only and stored is not None:
+            if believing:
+                # Only the store itself can say that a name is taken.
+                raise taken("")
+            await check_fence(backend, fence)
+            _check_created(stored, resource, ending)
+            return pb.WriteResponse(resource=access.answered(stored, given), position=at.message())
         if not may_mark:
             access.check_marking(named, stored)
         if stored is None:
-            prepared, operations = await _creation(read, access, units, key, resource, recreates=recreates)
+            prepared, operations = await _creation(
+                read, access, units, key, resource, recreates=recreates, ending=ending
+            )
         else:
             try:
                 prepared = _update(type, stored, resource)
@@ -69,9 +83,11 @@ async def write(
                 raise access.discreet(error, stored) from None
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
-            operations = (Put(type.kind, key, prepared, stored.version),)
+            operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
             if believing:
                 operations = (*units.required, *operations)
+        if undecodable is not None and _payload(stored) != _payload(resource):
+            raise invalid(undecodable)
         position = await backend.commit(operations, fence)
         return pb.WriteResponse(resource=access.answered(prepared, given), position=position.message())
 
@@ -87,8 +103,41 @@ async def write(
     return await attempt(once, blanket=not resource.version)
 
 
+def _payload(resource: pb.Resource | None) -> bytes | None:
+    return None if resource is None or resource.data is None else resource.data.value
+
+
+def _uid_ending(request: pb.WriteRequest, kind: Kind, key: Key) -> str:
+    """The end of the uid that a creation's token asks for; empty: it has none."""
+    token = request.create_token
+    if not request.create_only:
+        if token:
+            raise invalid("create_token must be empty without create_only")
+        return ""
+    check_text("create_token", token)
+    if request.resource is not None and request.resource.version:
+        raise invalid(
+            f"resource.version {request.resource.version!r} must be empty with create_only: a new resource has none"
+        )
+    return uid_ending(token, kind, key) if token else ""
+
+
+def _check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> None:
+    """Refuse a creation whose name is taken, unless what bears it is this very creation's, sent before."""
+    assert stored.id is not None
+    if not (ending and stored.id.uid.endswith(ending)):
+        raise taken(f"{_id(resource)} already exists; read it, or use Write without create_only to replace it")
+
+
 async def _creation(
-    read: Read, access: Access, units: Units, key: Key, resource: pb.Resource, *, recreates: bool
+    read: Read,
+    access: Access,
+    units: Units,
+    key: Key,
+    resource: pb.Resource,
+    *,
+    recreates: bool,
+    ending: str = "",
 ) -> tuple[pb.Resource, tuple[Operation, ...]]:
     """The resource as it will be created, and what the commit consists of."""
     _check_creation(resource, recreates=recreates)
@@ -97,7 +146,10 @@ async def _creation(
     required: tuple[Require, ...] = ()
     if resource.owner is not None:
         owner, required = await _found_owner(read, access, resource.owner)
-    prepared = _with(resource, _new_id(resource.id, ulid_now()), owner=owner)
+    uid = ulid_now()
+    if ending:
+        uid = uid[: -len(ending)] + ending
+    prepared = _with(resource, _new_id(resource.id, uid), owner=owner)
     check_staying(units, resource.id)
     kind = type_name(resource.id.type).unversioned
     return prepared, (*units.required, *required, Put(kind, key, prepared, ""))

@@ -7,7 +7,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
+
+from typing_extensions import Unpack
 
 from headway.controller import App
 from headway.errors import DeclarationError
@@ -40,6 +42,19 @@ class Refuted(AssertionError):
         self.plan = plan
         self.findings = tuple(findings)
         self.result = result
+
+
+class ExploreSettings(TypedDict, total=False):
+    """The settings of `explore`, as `explored` takes them."""
+
+    processes: int
+    outside: Callable[[], Any] | None
+    holds: Iterable[Invariant]
+    always: Iterable[Always]
+    pairs: int
+    seconds: float
+    quiet: float | None
+    plan: str | None
 
 
 def explore(
@@ -147,7 +162,7 @@ def explore(
     )
 
 
-def explored(app: App | MakeApp, **settings: Any) -> Callable[[Scenario], Callable[[], None]]:
+def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callable[[Scenario], Callable[[], None]]:
     """``@simulation.explored(app)`` over an async scenario makes a test function of it. Settings as of `explore`.
 
     The test prints what was tried (``pytest -rP`` shows it), and warns when there was no time for all of it.

@@ -361,6 +361,12 @@ default_message_pool.register_message("headway.resource.v1", "Tenancy", Tenancy)
 class Tombstone(betterproto2.Message):
     owner: "Id | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
 
+    awaits_removal: "bool" = betterproto2.field(100, betterproto2.TYPE_BOOL)
+    """
+    The owner is still there, marked for deletion and held by no finalizer any
+    more: it is to be removed.
+    """
+
 
 default_message_pool.register_message("headway.resource.v1", "Tombstone", Tombstone)
 
@@ -506,6 +512,20 @@ class WriteRequest(betterproto2.Message):
     store_id: "str" = betterproto2.field(101, betterproto2.TYPE_STRING)
     """
     The store that the writer's view is of; any other one refuses.
+    """
+
+    create_only: "bool" = betterproto2.field(102, betterproto2.TYPE_BOOL)
+    """
+    Refuse with ALREADY_EXISTS if the name is taken, instead of replacing what
+    bears it.
+    """
+
+    create_token: "str" = betterproto2.field(103, betterproto2.TYPE_STRING)
+    """
+    What tells this creation from all others, for a caller who sends it again
+    because the first answer was lost: the last 16 characters of the new
+    resource's uid follow from it, and what was created with it is answered
+    once more. Only with create_only; empty: never sent again.
     """
 
 

@@ -1,0 +1,59 @@
+"""The held resources of one type whose payload bytes do not decode.
+
+Writes refuse such bytes. An older store, or another writer of the same etcd, may have them all the same. Functions that
+look at such a payload raise, which says nothing of the function: the resource is left out, and everything else goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headway._bounded_report import BoundedReport
+from headway.cache._gate import Applied, Gate
+from headway.cache._projection import UNDECODABLE, Projection, stored_type
+from headway.events import PayloadUndecodable, Report
+from headway.resource import Key, payload_problem, pb
+
+
+class Undecodable:
+    """Finds and remembers them. Nothing is decoded for this until a function has raised."""
+
+    def __init__(self, type: Any, report: Report) -> None:
+        self._type = type
+        self._payload = stored_type(type).payload
+        self._report = BoundedReport(report)
+        # By key, the version that does not decode. An entry counts while that version is held.
+        self._versions: dict[Key, str] = {}
+
+    def note(self, key: Key, stored: pb.Resource) -> bool:
+        """Return True if the payload of a whole stored message does not decode; remember and report it then."""
+        problem = None if stored.data is None else payload_problem(self._payload, stored.data.value)
+        if problem is None:
+            return False
+        if self._versions.get(key) != stored.version:
+            self._versions[key] = stored.version
+            self._report(PayloadUndecodable, type=self._type.name, key=key, version=stored.version, problem=problem)
+        return True
+
+    def is_so(self, gate: Gate, key: Key, message: pb.Resource) -> bool:
+        """Return True if this state of a resource does not decode. The state that is held is remembered."""
+        if isinstance(self._type, Projection):
+            # Its whole message was looked at when it came, and is not kept.
+            return message.data is UNDECODABLE
+        if gate.entries.get(key) is message:
+            return self.note(key, message)
+        return message.data is not None and payload_problem(self._payload, message.data.value) is not None
+
+    def follow(self, applied: Iterable[Applied]) -> None:
+        """Forget what has changed."""
+        if self._versions:
+            for key, _, new, _ in applied:
+                if new is None or self._versions.get(key) != new.version:
+                    self._versions.pop(key, None)
+
+    def held(self, entries: Mapping[Key, pb.Resource]) -> list[Key]:
+        """Return the keys of those that are held, in order."""
+        return sorted(
+            key for key, version in self._versions.items() if (held := entries.get(key)) and held.version == version
+        )

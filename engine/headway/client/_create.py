@@ -1,0 +1,56 @@
+"""Creations: sent again while their outcome is unknown, and told from other writers' by a token."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from headway.errors import InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
+from headway.resource import Payload, Resource, new_create_token, uid_ending
+
+T = TypeVar("T", bound=Payload)
+
+WAITS = (0.1, 0.5, 2.0)
+"""Seconds before each further attempt."""
+
+
+async def create(resource: Resource[T], send: Callable[[str], Awaitable[Resource[T]]], *, repeats: bool) -> Resource[T]:
+    """Send a creation, with a token, until its outcome is known.
+
+    ``repeats`` is False for a client whose owner finds out by itself how its writes ended.
+    """
+    if resource.version:
+        raise InvalidArgument(
+            f"{resource.id} has been read, at version {resource.version}: create() takes what TYPE.new(...) returns"
+        )
+    token = new_create_token()
+    lost: OutcomeUnknown | None = None
+    attempts = len(WAITS) if repeats else 0
+    for attempt in range(attempts + 1):
+        if attempt:
+            await trio.sleep(WAITS[attempt - 1])
+        try:
+            stored = await send(token)
+        except OutcomeUnknown as error:
+            lost = error
+        except Unavailable as error:
+            if lost is None:
+                raise
+            # This attempt has done nothing. One before it may have.
+            lost = OutcomeUnknown(f"{lost}; sent again: {error}")
+        else:
+            _check_created(resource, stored, token)
+            return stored
+    assert lost is not None
+    raise lost
+
+
+def _check_created(resource: Resource[T], stored: Resource[T], token: str) -> None:
+    """Raise if the server has ignored that this was a creation."""
+    if not stored.uid.endswith(uid_ending(token, resource.type.kind, stored.id.key)):
+        raise NotHeadway(
+            f"the server does not know create-only writes. It has stored {stored.id}, and may have replaced what had "
+            "the name before; use a server of the same version as this client"
+        )

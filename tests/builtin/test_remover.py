@@ -1,0 +1,173 @@
+"""The remover: what is marked and held by no finalizer any more is removed, whoever took the last one away."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway.events import Reconciled
+from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, copy_message
+from headway.storage import MemoryBackend
+from tests.builtin.test_reaper import Crashing, engine_on, everything, settle
+from tests.helpers.calls import Calls
+from tests.helpers.declared import CHILD, HOOKED, NOTE, PLANET, REGION, Note, id_of, registry
+
+
+async def held(client: headway.Client, type: headway.ResourceType[Note] = NOTE) -> headway.Resource[Note]:
+    """A resource that is marked, and held by two finalizers."""
+    made = await client.write(type.new("held", metadata={"finalizers": "a b"}))
+    marked = await client.delete(made)
+    assert marked is not None
+    return marked
+
+
+async def release(client: headway.Client, resource: headway.Resource[Note]) -> headway.Resource[Note]:
+    while resource.finalizers:
+        resource.finalizers = sorted(resource.finalizers)[1:]
+        resource = await client.write(resource)
+    return resource
+
+
+@pytest.mark.parametrize("type", [NOTE, REGION, PLANET, HOOKED], ids=lambda each: each.name.kind)
+async def test_what_lost_its_last_finalizer_by_hand_is_removed(
+    autojump_clock: MockClock, type: headway.ResourceType[Note]
+) -> None:
+    """Between one and five seconds later, with everything that stood for it."""
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
+        await release(engine.client, await held(engine.client, type))
+        began = trio.current_time()
+        with trio.fail_after(5):
+            await headway.until_gone(engine.client, type, "held")
+        assert trio.current_time() - began >= 1
+        await settle(engine)
+        assert await engine.client.list(TOMBSTONE) == []
+
+
+async def test_what_is_held_or_not_marked_stays(autojump_clock: MockClock) -> None:
+    """One finalizer of two is enough, and so is a resource without any that nobody has deleted."""
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
+        marked = await held(engine.client)
+        marked.finalizers = ["b"]
+        await engine.client.write(marked)
+        free = await engine.client.write(NOTE.new("free", metadata={"finalizers": "a"}))
+        free.finalizers = []
+        await engine.client.write(free)
+        assert await engine.client.list(TOMBSTONE) == []
+        await trio.sleep(60)
+        assert await everything(engine.client) == ["free", "held"]
+
+
+async def test_a_client_that_deletes_again_gets_success(autojump_clock: MockClock) -> None:
+    """Before the second is over, and after; what stood for the removal goes by the same commit."""
+    store = MemoryBackend()
+    consul = Calls(store, registry()).as_origin()
+    async with engine_on(autojump_clock, store) as engine:
+        for wait in (0.0, 0.5, 10.0):
+            left = await release(engine.client, await held(engine.client))
+            assert await engine.client.read(NOTE, "held") == left
+            await trio.sleep(wait)
+            reply = await consul.delete(id_of(left.message()))
+            assert reply.resource is None
+            assert await engine.client.get(NOTE, "held") is None
+            assert await engine.client.list(TOMBSTONE) == []
+            await settle(engine)
+
+
+async def test_another_incarnation_of_the_name_is_never_removed(autojump_clock: MockClock) -> None:
+    """The name is given away within the second, and the new bearer is even marked and held."""
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
+        left = await release(engine.client, await held(engine.client))
+        await engine.client.delete(left)
+        again = await held(engine.client)
+        await trio.sleep(60)
+        assert (await engine.client.read(NOTE, "held")).uid == again.uid
+
+
+async def test_a_status_that_is_written_meanwhile_does_not_save_it(autojump_clock: MockClock) -> None:
+    """The version that is compared is the one that was looked at; then it is looked at again."""
+    heard: list[object] = []
+    async with engine_on(autojump_clock, MemoryBackend(), heard=heard) as engine:
+        left = await release(engine.client, await held(engine.client))
+        condition = headway.Condition(type="Ready", state=headway.ConditionState.FALSE, reason="Going")
+        await trio.sleep(0.5)
+        await engine.client.write_status(left, "tests", [condition])
+        with trio.fail_after(5):
+            await headway.until_gone(engine.client, NOTE, "held")
+    assert not [each for each in heard if isinstance(each, Reconciled) and each.error is not None]
+
+
+async def test_an_owner_is_removed_with_what_it_owns(autojump_clock: MockClock) -> None:
+    """Its tombstone takes over from there."""
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
+        boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "a"}))
+        await engine.client.write(CHILD.new("child", owner=boss))
+        marked = await engine.client.delete(boss)
+        assert marked is not None
+        boss = marked
+        boss.finalizers = []
+        await engine.client.write(boss)
+        await trio.sleep(5)
+        await settle(engine)
+        assert await everything(engine.client) == []
+
+
+@pytest.mark.parametrize("commits", range(5))
+async def test_a_crash_between_any_two_steps_leaves_nothing(autojump_clock: MockClock, commits: int) -> None:
+    """The next start finds the removal, which was stored by the write itself."""
+    store = Crashing()
+    with store.crash:
+        async with engine_on(autojump_clock, store) as engine:
+            marked = await held(engine.client)
+            await settle(engine)
+            store.left = commits
+            await release(engine.client, marked)
+            await trio.sleep(60)
+            store.crash.cancel()
+            await trio.sleep_forever()
+    store.left = None
+    async with engine_on(autojump_clock, store) as engine:
+        left = await engine.client.get(NOTE, "held")
+        if left is not None:
+            await release(engine.client, left)
+        await trio.sleep(60)
+        await settle(engine)
+        assert await everything(engine.client) == []
+        assert await engine.client.list(TOMBSTONE) == []
+
+
+async def test_a_type_that_no_program_here_knows_waits_for_one_that_does(autojump_clock: MockClock) -> None:
+    """The removal stays in the store meanwhile."""
+    store = MemoryBackend()
+    calls = Calls(store, registry())
+    async with engine_on(autojump_clock, store, CHILD) as engine:
+        made = await calls.stored(NOTE.new("held", metadata={"finalizers": "a"}).message())
+        left = (await calls.delete(id_of(made))).resource
+        assert left is not None
+        marked = copy_message(left)
+        del marked.metadata["finalizers"]
+        await calls.write(marked)
+        await trio.sleep(60)
+        assert len(await engine.client.list(TOMBSTONE)) == 1
+    async with engine_on(autojump_clock, store, NOTE) as engine:
+        await trio.sleep(5)
+        assert await engine.client.list(NOTE) == []
+        assert await engine.client.list(TOMBSTONE) == []
+
+
+async def test_a_write_that_only_marks_is_followed_by_the_removal(autojump_clock: MockClock) -> None:
+    """A mark may be written as well as made by Delete; nothing holds the resource then."""
+    async with engine_on(autojump_clock, MemoryBackend()) as engine:
+        note = await engine.client.write(NOTE.new("held"))
+        note.metadata[DELETION_TIMESTAMP] = "2024-02-02T10:00:00Z"
+        await engine.client.write(note)
+        with trio.fail_after(5):
+            await headway.until_gone(engine.client, NOTE, "held")
+
+
+async def test_nobody_writes_a_pending_removal_by_hand() -> None:
+    """It would have somebody else's deletion done in Headway's name."""
+    calls = Calls(MemoryBackend(), registry())
+    with pytest.raises(Exception, match="tombstones are written by the service alone"):
+        await calls.write(TOMBSTONE.new("tombstone-x").message())

@@ -1,0 +1,160 @@
+"""`Client.create`: it never replaces anything, and finds out by itself how a creation ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from trio.testing import MockClock
+
+from headway import rpc
+from headway.client import Client
+from headway.errors import AlreadyExists, Conflict, Fenced, InvalidArgument, NotHeadway, OutcomeUnknown, Unavailable
+from headway.resource import pb
+from headway.rpc import Channel, Metadata
+from headway.storage import MemoryBackend
+from tests.client.test_outcomes import Heard
+from tests.helpers.calls import Calls
+from tests.helpers.declared import NOTE, Note, a_note, registry
+
+LOST = GRPCError(Status.UNAVAILABLE, "connection lost")
+
+
+class Losing:
+    """A channel that makes each call, or not, and then ends it as its script says; None: as the service does."""
+
+    settles_writes = False
+
+    def __init__(self, inner: Channel, *script: tuple[bool, GRPCError | None]) -> None:
+        self._inner = inner
+        self.script = list(script)
+        self.times: list[float] = []
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        self.times.append(trio.current_time())
+        reaches, error = self.script.pop(0) if self.script else (True, None)
+        reply = await self._inner.unary(path, request, reply_type, metadata=metadata) if reaches else None
+        if error is not None:
+            raise error
+        return reply
+
+    def stream(
+        self, path: str, request: object, *, metadata: Metadata | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
+        return self._inner.stream(path, request, metadata=metadata)
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls(MemoryBackend(), registry())
+
+
+def client_of(calls: Calls, *script: tuple[bool, GRPCError | None]) -> tuple[Client, Losing]:
+    channel = Losing(calls.channel, *script)
+    return Client(channel, registry()), channel
+
+
+async def test_a_name_that_is_taken_is_an_error(calls: Calls) -> None:
+    """`write` of a new resource would replace it; the error is a Conflict too, for who retries on those."""
+    client, _ = client_of(calls)
+    first = await client.create(NOTE.new("one", Note(text="a")))
+    with pytest.raises(AlreadyExists, match="Note one already exists") as caught:
+        await client.create(NOTE.new("one", Note(text="b")))
+    assert isinstance(caught.value, Conflict)
+    assert await client.read(NOTE, "one") == first
+    with pytest.raises(InvalidArgument, match=r"has been read, at version 1: create\(\) takes what TYPE.new"):
+        await client.create(first)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_a_lost_answer_is_asked_for_again(calls: Calls, autojump_clock: MockClock, lost: int) -> None:
+    """What it has created itself counts as created, once, even if others have changed it meanwhile."""
+    assert autojump_clock.autojump_threshold == 0
+    client, channel = client_of(calls, *[(True, LOST)] * lost)
+    async with trio.open_nursery() as nursery:
+
+        async def meanwhile() -> None:
+            await trio.sleep(0.05)
+            await calls.write(a_note("one", "b"))
+
+        nursery.start_soon(meanwhile)
+        created = await client.create(NOTE.new("one", Note(text="a")))
+    assert created.data.text == "b"
+    assert calls.revision == 2
+    assert channel.times == [0.0, 0.1, 0.6, 2.6][: lost + 1]
+
+
+async def test_a_creation_that_never_arrived_is_made(calls: Calls, autojump_clock: MockClock) -> None:
+    """The second attempt creates."""
+    assert autojump_clock.autojump_threshold == 0
+    client, _ = client_of(calls, (False, LOST))
+    assert (await client.create(NOTE.new("one", Note(text="a")))).data.text == "a"
+
+
+async def test_another_writers_resource_is_never_taken_for_its_own(calls: Calls, autojump_clock: MockClock) -> None:
+    """The same name and content, created by another while the first attempt was lost."""
+    assert autojump_clock.autojump_threshold == 0
+    client, channel = client_of(calls, (False, LOST))
+    rival, _ = client_of(calls)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rival.create, NOTE.new("one", Note(text="a")))
+        with pytest.raises(AlreadyExists):
+            await client.create(NOTE.new("one", Note(text="a")))
+    assert len(channel.times) == 2
+
+
+async def test_what_stays_unknown_is_said_so(calls: Calls, autojump_clock: MockClock) -> None:
+    """After four attempts; also if later ones have certainly done nothing."""
+    assert autojump_clock.autojump_threshold == 0
+    not_begun = rpc.NotBegun(Status.UNAVAILABLE, "no server was reached")
+    client, channel = client_of(calls, (True, LOST), *[(False, not_begun)] * 3)
+    with pytest.raises(OutcomeUnknown, match=r"connection lost; sent again: .*no server was reached"):
+        await client.create(NOTE.new("one"))
+    assert len(channel.times) == 4
+    client, channel = client_of(calls, (False, not_begun))
+    with pytest.raises(Unavailable):
+        await client.create(NOTE.new("two"))
+    assert len(channel.times) == 1
+
+
+async def test_a_controllers_client_leaves_an_unknown_outcome_to_its_run(calls: Calls) -> None:
+    """Its fence is what keeps a late write from landing, and only the run can raise it."""
+    channel = Losing(calls.channel, (True, LOST))
+    heard = Heard()
+    with pytest.raises(OutcomeUnknown):
+        await Client(channel, registry(), heard).create(NOTE.new("one"))
+    assert len(heard.unknowns) == len(channel.times) == 1
+
+
+async def test_a_fenced_creation_is_refused(calls: Calls) -> None:
+    """As every other write of a superseded run."""
+    for _ in range(2):
+        await calls.raise_fence("app/c")
+    fence = pb.Fence(controller="app/c", term=1)
+    with pytest.raises(Fenced):
+        await Client(calls.channel, registry(), Heard(fence)).create(NOTE.new("one"))
+
+
+class Older(Losing):
+    """A server that does not know the field."""
+
+    async def unary(
+        self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
+    ) -> Any:
+        if isinstance(request, pb.WriteRequest):
+            request.create_only, request.create_token = False, ""
+        return await super().unary(path, request, reply_type, metadata=metadata)
+
+
+async def test_a_server_that_does_not_know_creations_is_named(calls: Calls) -> None:
+    """It has replaced what was there, and the caller must not believe that the name was free."""
+    await calls.write(a_note("one", "theirs"))
+    with pytest.raises(NotHeadway, match=r"does not know create-only writes.*may have replaced"):
+        await Client(Older(calls.channel), registry()).create(NOTE.new("one"))

@@ -1,0 +1,192 @@
+"""Stored payloads that do not decode: each costs its own resource its place in indexes and mappers, no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import httpx
+import pytest
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway.observe import Metrics, Pages, unready
+from headway.resource import AnyMessage, pb
+from headway.storage import Backend, MemoryBackend, Put
+from tests.helpers.resources import Account, Team
+
+GARBAGE = b"\x0a\x30" + b"\xff" * 48
+
+
+class Program:
+    """Teams, which list their accounts by an index, and whose reconciles an account's mapper queues."""
+
+    def __init__(self, *, projected: bool = False) -> None:
+        self.app = headway.App("staff")
+        self.team = self.app.type("staff", "v1", "Team", Team)
+        self.account = self.app.type("staff", "v1", "Account", Account)
+        self.seen: dict[str, list[str]] = {}
+        self.runs: list[str] = []
+        self.heard: list[object] = []
+        self.metrics = Metrics()
+        held: Any = headway.projection(self.account, Account, lambda each: each.data) if projected else self.account
+        by_login = headway.index(held, "login", lambda account: account.data.login)
+
+        def team_of(account: headway.Resource[Account], _: headway.CacheReader) -> Iterable[headway.ResourceId]:
+            return [self.team.id(account.data.login)]
+
+        @self.app.controller(
+            manages=self.team, watches=[headway.watch(held, team_of, when=_login_changed)], indexes=[by_login]
+        )
+        async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+            self.runs.append(request.id.name)
+            self.seen[request.id.name] = [each.name for each in rt.cache.index(by_login, request.id.name)]
+
+    def report(self, event: object) -> None:
+        self.heard.append(event)
+        self.metrics(event)
+
+    def of(self, kind: type) -> list[object]:
+        return [each for each in self.heard if type(each) is kind]
+
+    def garbage(self, name: str, over: headway.Resource[Account] | None = None) -> Put:
+        uid, version = (f"uid-{name}", "") if over is None else (over.uid, over.version)
+        resource = pb.Resource(
+            id=pb.Id(uid=uid, name=name, type=self.account.message, tenancy=self.account.tenancy),
+            generation="01ARZ3NDEKTSV4RRFFQ69G5FAX",
+            data=AnyMessage(type_url=self.account.type_url, value=GARBAGE),
+        )
+        return Put(self.account.kind, ("default", "default", name), resource, version)
+
+
+def _login_changed(old: headway.Resource[Account] | None, new: headway.Resource[Account] | None) -> bool:
+    return old is None or new is None or old.data.login != new.data.login
+
+
+async def put(store: Backend, program: Program, name: str, over: headway.Resource[Account] | None = None) -> None:
+    """Store garbage as another writer of the same store does: past every check of the service."""
+    await store.commit((program.garbage(name, over),))
+
+
+async def settle(engine: headway.Engine) -> None:
+    with trio.fail_after(60):
+        await engine.wait_settled()
+
+
+@pytest.mark.parametrize("projected", [False, True])
+async def test_garbage_in_a_store_stops_no_reconcile(autojump_clock: MockClock, projected: bool) -> None:
+    """Stored before the run and while it goes on; what is beside it is indexed, mapped and reconciled."""
+    assert autojump_clock.autojump_threshold == 0
+    program, store = Program(projected=projected), MemoryBackend()
+    await put(store, program, "old")
+    async with headway.open_engine(store, program.app, report=program.report) as engine:
+        await engine.client.write(program.team.new("core"))
+        await engine.client.write(program.account.new("ada", Account(login="core")))
+        await settle(engine)
+        await put(store, program, "new")
+        await engine.client.write(program.account.new("bob", Account(login="core")))
+        await settle(engine)
+        assert program.seen["core"] == ["ada", "bob"]
+        assert not [each for each in program.of(events.Reconciled) if getattr(each, "error", None)]
+        for kind in (events.IndexFailed, events.MappingFailed, events.ProjectionFailed):
+            assert program.of(kind) == []
+
+
+@pytest.mark.parametrize("projected", [False, True])
+async def test_the_readable_state_of_a_change_is_still_mapped(autojump_clock: MockClock, projected: bool) -> None:
+    """A good account turns to garbage, and is mended: each time the team that it left or joined hears of it (C6)."""
+    assert autojump_clock.autojump_threshold == 0
+    program, store = Program(projected=projected), MemoryBackend()
+    async with headway.open_engine(store, program.app, report=program.report) as engine:
+        for team in ("core", "edge"):
+            await engine.client.write(program.team.new(team))
+        ada = await engine.client.write(program.account.new("ada", Account(login="core")))
+        await settle(engine)
+        assert program.seen == {"core": ["ada"], "edge": []}
+        await put(store, program, "ada", ada)
+        await settle(engine)
+        assert program.seen == {"core": [], "edge": []}
+        await engine.client.write(program.account.new("ada", Account(login="edge")))
+        await settle(engine)
+        assert program.seen == {"core": [], "edge": ["ada"]}
+        assert engine.controllers["teams"].status().notice == ""
+
+
+@pytest.mark.parametrize("projected", [False, True])
+async def test_garbage_is_named_by_status_metrics_events_and_readiness(
+    autojump_clock: MockClock, projected: bool
+) -> None:
+    """With its type, a key and its number, once; until it is mended or deleted. Readiness stays: nothing is stopped."""
+    assert autojump_clock.autojump_threshold == 0
+    program, store = Program(projected=projected), MemoryBackend()
+    for name in ("x", "y"):
+        await put(store, program, name)
+    async with headway.open_engine(store, program.app, report=program.report) as engine:
+        await settle(engine)
+        await trio.sleep(2)
+        program.metrics.watch(engine.status)
+        status = engine.controllers["teams"].status()
+        assert [each.undecodable for each in status.types if each.type == program.account.name] == [
+            (("default", "default", "x"), ("default", "default", "y"))
+        ]
+        assert (
+            status.notice == "leaves out 2 of staff.v1.Account whose payload does not decode, such as default/default/x"
+        )
+        assert status.problem == ""
+        assert unready(engine.status) == []
+        said = program.of(events.PayloadUndecodable)
+        assert [(each.key[2], "login" in each.problem) for each in said] == [("x", True)]  # type: ignore[attr-defined]
+        gauge = b'headway_cache_undecodable{controller="teams",type="staff.v1.Account"} '
+        assert gauge + b"2.0" in program.metrics.text()
+        assert await _ready(engine) == (200, "ok\nteams: leaves out 2 resources that can't be decoded\n")
+        await engine.client.write(program.account.new("x", Account(login="core")))
+        await engine.client.delete(program.account.id("y"))
+        await settle(engine)
+        assert engine.controllers["teams"].status().notice == ""
+        assert gauge + b"0.0" in program.metrics.text()
+        assert await _ready(engine) == (200, "ok\n")
+
+
+async def _ready(engine: headway.Engine) -> tuple[int, str]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(Pages(engine.status)), base_url="http://test") as asked:
+        answer = await asked.get("/readyz")
+    return answer.status_code, answer.text
+
+
+async def test_a_view_leaves_garbage_out_as_well(autojump_clock: MockClock) -> None:
+    """What was garbage when the view was opened, and has changed since, does not make its index incomplete."""
+    assert autojump_clock.autojump_threshold == 0
+    program, store = Program(), MemoryBackend()
+    by_login = headway.index(program.account, "login", lambda account: account.data.login)
+    read = trio.Event()
+    found: list[list[str]] = []
+    app = headway.App("views")
+    app.registry.register(program.team)
+    app.registry.register(program.account)
+
+    @app.controller(manages=program.team, watches={program.account: headway.map_owner()}, indexes=[by_login])
+    async def teams(rt: headway.Runtime, _: headway.Request[Team]) -> None:
+        async with rt.cache.view(program.account) as view:
+            await rt.client.write(program.account.new("x", Account(login="core")))
+            assert rt.cache.list(program.account)[0].data.login == "core"
+            found.append([each.name for each in view.index(by_login, "core")])
+        read.set()
+
+    await put(store, program, "x")
+    async with headway.open_engine(store, app) as engine:
+        await engine.client.write(program.team.new("core"))
+        with trio.fail_after(60):
+            await read.wait()
+    assert found == [[]]
+
+
+async def test_a_payload_that_does_not_decode_is_named_with_its_resource() -> None:
+    """A reconciler that reads it fails with an error that says which one it is, and at which version."""
+    program, store = Program(), MemoryBackend()
+    await put(store, program, "x")
+    async with headway.open_engine(store, program.app) as engine:
+        stored = await engine.client.read(program.account, "x")
+        with pytest.raises(headway.PayloadError, match=r"Account x at version \d+: not a Account: login: "):
+            _ = stored.data

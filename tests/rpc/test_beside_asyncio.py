@@ -1,0 +1,153 @@
+"""Headway and a program's own asyncio: Trio as the guest of asyncio's loop, and loops that stay what they were."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+import headway
+from headway import rpc
+from headway.events import ignore
+from headway.observe import Metrics, open_pages
+from tests.helpers.resources import Account, Team
+
+assert rpc.open_server is not None  # The network's part is loaded before any loop of asyncio is made.
+
+
+def an_app() -> tuple[headway.App, headway.ResourceType[Team], list[str]]:
+    app, seen = headway.App("staff"), list[str]()
+    team = app.type("staff", "v1", "Team", Team)
+    app.type("staff", "v1", "Account", Account)
+
+    @app.controller(manages=team)
+    async def teams(_: headway.Runtime, request: headway.Request[Team]) -> None:
+        seen.append(request.id.name)
+
+    return app, team, seen
+
+
+async def as_guest(main: Callable[[], Awaitable[object]]) -> Any:
+    """Run a function on Trio as the guest of the running loop of asyncio."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    trio.lowlevel.start_guest_run(
+        main,
+        run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+        done_callback=done.set_result,
+        host_uses_signal_set_wakeup_fd=True,
+    )
+    return (await asyncio.wait_for(done, 30)).unwrap()
+
+
+def test_an_engine_that_listens_runs_inside_an_asyncio_program() -> None:
+    """It is written to, watched and reconciles over the network, while asyncio's own tasks and sockets go on."""
+    app, team, seen = an_app()
+
+    async def on_trio() -> list[str]:
+        async with (
+            headway.open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True, report=ignore) as engine,
+            headway.connect(engine.addresses[0], app) as client,
+            client.watch(team) as events,
+        ):
+            await client.write(team.new("core"))
+            names = [each.resource.name async for each in _upserts(events, 1)]
+            await engine.wait_settled()
+            return names
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async def on_asyncio() -> list[str]:
+        guest = asyncio.create_task(as_guest(on_trio))
+        loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        async with server:
+            while True:
+                reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+                writer.write(b"hello\n")
+                assert await reader.readline() == b"hello\n"
+                writer.close()
+                await writer.wait_closed()
+                assert await asyncio.to_thread(lambda: 5) == 5
+                assert asyncio.get_running_loop() is asyncio.get_event_loop() is loop
+                if guest.done():
+                    return guest.result()  # type: ignore[no-any-return]
+
+    assert asyncio.run(on_asyncio()) == ["core"]
+    assert seen == ["core"]
+
+
+async def _upserts(events: Any, count: int) -> Any:
+    async for event in events:
+        if isinstance(event, headway.Upserted):
+            yield event
+            count -= 1
+            if not count:
+                return
+
+
+def test_a_programs_own_loops_of_asyncio_stay_what_they_were() -> None:
+    """In every thread: trio-asyncio would make each one that runs Trio inside."""
+
+    async def loop_class() -> type:
+        await asyncio.sleep(0)
+        return type(asyncio.get_running_loop())
+
+    found: list[type] = []
+    thread = threading.Thread(target=lambda: found.append(asyncio.run(loop_class())))
+    thread.start()
+    thread.join(30)
+    found.append(asyncio.run(loop_class()))
+    assert found == [asyncio.SelectorEventLoop] * 2
+
+
+async def _engine() -> None:
+    async with headway.open_engine("memory:", an_app()[0]):
+        raise AssertionError("it was opened")
+
+
+async def _client() -> None:
+    async with headway.connect("127.0.0.1:1", an_app()[0]):
+        raise AssertionError("it was opened")
+
+
+async def _workers() -> None:
+    async with headway.open_workers("127.0.0.1:1", an_app()[0]):
+        raise AssertionError("it was opened")
+
+
+async def _channel() -> None:
+    async with rpc.open_channel("127.0.0.1:1"):
+        raise AssertionError("it was opened")
+
+
+async def _pages() -> None:
+    async with open_pages("127.0.0.1:0", list, Metrics()):
+        raise AssertionError("it was opened")
+
+
+@pytest.mark.parametrize(
+    ("opening", "what"),
+    [
+        (_engine, "headway.open_engine"),
+        (_client, "headway.connect"),
+        (_workers, "headway.open_workers"),
+        (_channel, "headway.rpc"),
+        (_pages, "headway.observe.open_pages"),
+    ],
+)
+def test_asyncio_run_says_to_use_trio_run(opening: Callable[[], Any], what: str) -> None:
+    """Each way in, before anything is opened."""
+    with pytest.raises(headway.NotOnTrio) as caught:
+        asyncio.run(opening())
+    assert str(caught.value).startswith(
+        f"{what} needs Trio, and no Trio is running here: start the program with trio.run(main) instead of asyncio.run"
+    )

@@ -1,0 +1,107 @@
+"""Write with create_only: it creates, or says that the name is taken; it never replaces anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio.testing
+from grpclib.const import Status
+from ulid_transform import ulid_now
+
+from headway.resource import pb
+from headway.service import FENCED
+from headway.storage import MemoryBackend
+from tests.helpers.calls import Calls, Interrupted, refused
+from tests.helpers.declared import CHILD, NOTE_V2, a_note, an_id, id_of, text_of, uid_of
+from tests.service.conftest import reached
+from tests.service.test_discretion import SECRET, WriteOnly
+
+
+async def create(calls: Calls, resource: pb.Resource, token: str = "", **rest: Any) -> pb.Resource:
+    return await calls.stored(resource, create_only=True, create_token=token, **rest)
+
+
+async def test_a_name_that_is_taken_is_refused(anywhere: Calls) -> None:
+    """Whatever the content, the version of the type, or the uid that is given; nothing is written."""
+    first = await create(anywhere, a_note("one", "a"))
+    at = anywhere.revision
+    for again in (a_note("one", "a"), a_note("one", "b"), a_note("one", "", NOTE_V2)):
+        await refused(create(anywhere, again), Status.ALREADY_EXISTS, "Note one already exists")
+        await refused(create(anywhere.as_origin(), again), Status.ALREADY_EXISTS, "Note one already exists")
+    assert anywhere.revision == at
+    assert (await anywhere.read(id_of(first))).resource == first
+    await anywhere.delete(id_of(first))
+    assert text_of(await create(anywhere, a_note("one", "c"))) == "c"
+
+
+async def test_a_creator_that_loses_the_race_is_told_so(
+    calls: Calls, racing: Calls, interrupted: Interrupted, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The name was free when it looked, and is taken when it commits."""
+    assert autojump_clock.autojump_threshold == 0
+    interrupted.before_commit = [lambda: calls.write(a_note("one", "winner"))]
+    await refused(create(racing, a_note("one", "loser")), Status.ALREADY_EXISTS, "Note one already exists")
+    assert text_of((await calls.read(an_id("one"))).resource) == "winner"
+
+
+async def test_the_same_creation_sent_again_is_answered_once_more(anywhere: Calls) -> None:
+    """By its token: also after others have changed the resource, and not by another token, name or type."""
+    first = await create(anywhere, a_note("one", "a"), "token")
+    at = anywhere.revision
+    assert await create(anywhere, a_note("one", "a"), "token") == first
+    assert anywhere.revision == at
+    changed = await anywhere.stored(a_note("one", "b"))
+    assert await create(anywhere, a_note("one", "a"), "token") == changed
+    await refused(create(anywhere, a_note("one", "a"), "other"), Status.ALREADY_EXISTS)
+    await refused(create(anywhere, a_note("one", "a")), Status.ALREADY_EXISTS)
+    other = await create(anywhere, a_note("two"), "token")
+    child = await create(anywhere, a_note("one", "", CHILD), "token")
+    assert len({uid_of(each)[-16:] for each in (first, other, child)}) == 3
+    assert all(len(uid_of(each)) == 26 for each in (first, other, child))
+
+
+async def test_what_was_created_again_after_a_deletion_is_another_incarnation(calls: Calls) -> None:
+    """Even with the same token: a uid never comes back."""
+    first = await create(calls, a_note("one"), "token")
+    await calls.delete(id_of(first))
+    # A ULID's first part is its millisecond.
+    while ulid_now()[:10] == uid_of(first)[:10]:
+        pass
+    again = await create(calls, a_note("one"), "token")
+    assert uid_of(again)[10:] == uid_of(first)[10:]
+    assert uid_of(again) > uid_of(first)
+
+
+async def test_what_makes_no_sense_in_a_creation_is_refused(calls: Calls) -> None:
+    """A version, a token without create_only, and one that is too long."""
+    resource = a_note("one")
+    resource.version = "7"
+    await refused(
+        create(calls, resource), Status.INVALID_ARGUMENT, "resource.version '7' must be empty with create_only"
+    )
+    await refused(
+        calls.write(a_note(), create_token="x"), Status.INVALID_ARGUMENT, "create_token must be empty without"
+    )
+    await refused(create(calls, a_note(), "x" * 256), Status.INVALID_ARGUMENT, "create_token")
+    assert calls.revision == 0
+
+
+async def test_a_superseded_run_is_told_so_even_where_the_name_is_taken(calls: Calls) -> None:
+    """The answer that what it has created is there would keep it going."""
+    await create(calls, a_note("one"), "token")
+    old = pb.Fence(controller="app/c", member="", term=1, number=0)
+    for _ in range(2):
+        await calls.raise_fence("app/c")
+    await refused(create(calls, a_note("one"), "token", fence=old), Status.FAILED_PRECONDITION, FENCED)
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_who_may_not_read_is_told_no_more_than_that_the_name_is_taken(how: str) -> None:
+    """No uid, version or content."""
+    backend = MemoryBackend()
+    async with reached(how, backend) as calls:
+        await calls.write(a_note("one", SECRET))
+    async with reached(how, backend, WriteOnly("name")) as calls:
+        said = await refused(create(calls, a_note("one")), Status.ALREADY_EXISTS)
+        assert said == "Note one already exists; read it, or use Write without create_only to replace it"

@@ -1,0 +1,116 @@
+"""Payload bytes that are no message of the type's class: refused, and kept only where they are stored already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+
+from headway.resource import AnyMessage, Resource, ResourceId, ResourceType, copy_message, pb, resource_key
+from headway.service import Decision
+from headway.storage import MemoryBackend, Put
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import HOOKED, NOTE, NOTE_V2, a_note, id_of, registry, text_of
+from tests.service.conftest import reached
+from tests.service.test_access import Guard
+
+GARBAGE = b"\x0a\x30" + b"\xff" * 48
+
+
+def garbage(name: str = "one", type: ResourceType[Any] = NOTE, data: bytes = GARBAGE, **rest: Any) -> pb.Resource:
+    resource = a_note(name, "", type, **rest)
+    resource.data = AnyMessage(type_url=type.type_url, value=data)
+    return resource
+
+
+async def put(calls: Calls, resource: pb.Resource) -> pb.Resource:
+    """Store what no Write stores, as an older program or another writer of the store has."""
+    assert resource.id is not None
+    resource.id.uid, resource.generation = "01ARZ3NDEKTSV4RRFFQ69G5FAW", "01ARZ3NDEKTSV4RRFFQ69G5FAX"
+    resource.id.tenancy = NOTE.tenancy
+    type = {each.name.kind: each for each in (NOTE, HOOKED)}[resource.id.type.kind]  # type: ignore[union-attr]
+    await calls.backend.commit((Put(type.kind, resource_key(resource), resource, ""),))
+    stored = (await calls.read(resource.id)).resource
+    assert stored is not None
+    return copy_message(stored)
+
+
+@pytest.mark.parametrize("data", [GARBAGE, b"\x0a\x05ab", b"\x0a\x01\xff", b"\x1a\x02\x10", b"\x08"])
+@pytest.mark.parametrize("type", [NOTE, HOOKED])
+async def test_bytes_that_do_not_decode_are_refused(type: ResourceType[Any], data: bytes) -> None:
+    """At a creation, at an update and by MutateAndValidate, with or without hooks, in a sentence with the field."""
+    calls = Calls(MemoryBackend(), registry())
+    said = f"resource.data of {type.name.kind} one: not a Note: "
+    await refused(calls.write(garbage(type=type, data=data)), Status.INVALID_ARGUMENT, said)
+    await refused(calls.mutate_and_validate(garbage(type=type, data=data)), Status.INVALID_ARGUMENT, said)
+    stored = await calls.stored(a_note("one", "a", type))
+    for version in ("", stored.version):
+        update = garbage(type=type, data=data)
+        update.version = version
+        await refused(calls.write(update), Status.INVALID_ARGUMENT, said)
+    assert (await calls.read(id_of(stored))).resource == stored
+    assert calls.unexpected == []
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_the_refusal_names_the_field_of_the_payload(how: str) -> None:
+    """Over the network too, under both names of the service."""
+    async with reached(how, MemoryBackend()) as calls:
+        for each in (calls, calls.as_origin()):
+            said = await refused(each.write(garbage(data=b"\x0a\x01\xff")), Status.INVALID_ARGUMENT)
+            assert said.startswith("resource.data of Note one: not a Note: text: b'\\xff' is not UTF-8")
+
+
+async def test_unknown_fields_are_no_garbage(calls: Calls) -> None:
+    """A newer program's message has fields that this one does not know."""
+    stored = await calls.stored(garbage(data=b"\x0a\x01a\xa2\x06\x01b"))
+    assert text_of(stored) == "a"
+
+
+@pytest.mark.parametrize("type", [NOTE, HOOKED])
+async def test_what_is_stored_already_can_let_its_finalizers_go(type: ResourceType[Any]) -> None:
+    """A read-modify-write carries the bytes along; were it refused, nobody could ever delete the resource."""
+    calls = Calls(MemoryBackend(), registry())
+    stored = await put(calls, garbage(type=type, metadata={"finalizers": "hold"}))
+    stored.metadata["colour"] = "red"
+    written = await calls.stored(stored)
+    assert written.metadata["colour"] == "red"
+    marked = (await calls.delete(id_of(written))).resource
+    assert marked is not None
+    released = copy_message(marked)
+    del released.metadata["finalizers"]
+    await calls.write(released)
+    assert (await calls.delete(id_of(marked))).resource is None
+    assert calls.unexpected == []
+
+
+async def test_garbage_is_mended_by_a_write_that_decodes_and_not_by_other_garbage(calls: Calls) -> None:
+    """Nor by the same bytes as another version of the type; a version that is not stored is named first."""
+    stored = await put(calls, garbage())
+    await refused(calls.write(garbage(data=GARBAGE + b"\x08")), Status.INVALID_ARGUMENT, "resource.data of Note one")
+    await refused(calls.write(garbage(type=NOTE_V2)), Status.INVALID_ARGUMENT, "resource.data of Note one: not a Memo")
+    mended = await calls.stored(a_note("one", "a"))
+    assert text_of(mended) == "a"
+    await refused(calls.write(stored), Status.ABORTED, "is stored at version")
+    stored.version = ""
+    await refused(calls.write(stored), Status.INVALID_ARGUMENT, "resource.data of Note one")
+
+
+class ByPayload(Guard):
+    """Lets only that be read whose payload says so."""
+
+    def may_read(self, id: ResourceId, resource: Resource[Any] | None) -> Decision:  # noqa: ARG002 - the protocol's
+        if resource is None:
+            return Decision.NEEDS_RESOURCE
+        return Decision.ALLOWED if resource.data.text == "open" else Decision.DENIED
+
+
+async def test_an_authorizer_that_reads_payloads_shows_no_garbage_and_everything_else() -> None:
+    """One resource whose payload does not decode must not make the list of all others fail."""
+    plain = Calls(MemoryBackend(), registry())
+    await put(plain, garbage("bad"))
+    await plain.write(a_note("good", "open"))
+    calls = Calls(plain.backend, registry(), ByPayload())
+    assert await calls.names(NOTE) == ["good"]
+    assert calls.unexpected == []
