@@ -30,6 +30,7 @@ from headway.service import (
     OriginService,
     ResourceService,
     TypesService,
+    Versions,
     unregistered,
     watch_encoders,
 )
@@ -186,8 +187,11 @@ async def open_engine(
         await refuse_unfinished(backend)
         failed = functools.partial(_report_failed, report)
         waits = LeaseWaits()
+        versions = Versions(registry, report)
         services = _services(
-            ResourceService(backend, registry), OriginService(backend, registry), LeaseService(backend, waits=waits)
+            ResourceService(backend, registry, versions=versions),
+            OriginService(backend, registry, versions=versions),
+            LeaseService(backend, waits=waits),
         )
         channel = InProcessChannel(services, report=failed)
         ending: ShutdownWatch | None = None
@@ -219,8 +223,8 @@ async def open_engine(
                     offered = services
                     offered.add(TypesService(registry))
                 else:
-                    serve = functools.partial(ResourceService, backend, registry)
-                    as_origin = functools.partial(OriginService, backend, registry)
+                    serve = functools.partial(ResourceService, backend, registry, versions=versions)
+                    as_origin = functools.partial(OriginService, backend, registry, versions=versions)
                     lease = functools.partial(LeaseService, backend, waits=waits)
                     audit = Audit(report)
                     nursery.start_soon(audit.report_rest, name="audit")
@@ -348,6 +352,7 @@ def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
         for type in app.registry:
             if type.name not in registry or registry.resolve(type.name) is not type:
                 registry.register(type)
+        registry.add_chains(app.registry)
         for name, definition in app.controllers.items():
             fence_name = f"{app.name}/{name}"
             if fence_name in definitions:

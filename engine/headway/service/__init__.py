@@ -24,6 +24,7 @@ from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
 from headway.service._types import TypesService as TypesService
 from headway.service._unregistered import unregistered as unregistered
+from headway.service._versions import Versions as Versions
 from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder
