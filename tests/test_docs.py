@@ -29,6 +29,7 @@ PRINTS = {
     "crash_after(1) outside: the world outside is {'disks': ['a', 'a']}; without faults: {'disks': ['a']}\n",
     "docs/guides/network.md": "['ada', 'grace']\n",
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
+    "docs/guides/versions.md": "['ada']\n[('ada', 'lead'), ('grace', '')] B12\n",
     "docs/guides/stores.md": "True True []\n['ada']\n",
     "docs/guides/placement.md": "reports core in term 1\nstandby while server leads\n",
     "docs/guides/stores-of-your-own.md": "['what_was_acknowledged_is_read', "

@@ -16,7 +16,7 @@ import click
 import pytest
 import trio
 
-from headway.cli import _backup, _connection, _running, _serve, _store, main
+from headway.cli import _backup, _connection, _migrate, _running, _serve, _store, main
 
 _PATIENCE = 20
 
@@ -151,7 +151,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def note(function: Any, **_: Any) -> None:
         _RUNNING.get().calls.append(function)
 
-    for module in (_backup, _connection, _serve, _store):
+    for module in (_backup, _connection, _migrate, _serve, _store):
         monkeypatch.setattr(module, "run", note)
     for name, stream in (("stdout", "out"), ("stderr", "errors"), ("stdin", "in")):
         monkeypatch.setattr(sys, name, _Switch(stream))

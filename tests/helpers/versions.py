@@ -9,7 +9,7 @@ from headway.resource import AnyMessage, Registry, ResourceType, encode, field, 
 from tests.helpers.declared import registry
 
 
-@message
+@message(name="tests.v1.Roster")
 class Roster:
     names: list[str] = field(1)
     color: str = field(2)
@@ -21,7 +21,7 @@ class Member:
     role: str = field(2)
 
 
-@message
+@message(name="tests.v2.Crew")
 class Crew:
     members: list[Member] = field(1)
     color: str = field(2)

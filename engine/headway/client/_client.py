@@ -19,6 +19,7 @@ from headway.client._arguments import (
 )
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
+from headway.client._registered import in_registered_version
 from headway.client._snapshot import Snapshot, read_snapshot
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
@@ -37,7 +38,6 @@ from headway.resource import (
     is_marked,
     pb,
     position,
-    resource_id,
     resource_key,
 )
 from headway.rpc import Channel
@@ -184,11 +184,14 @@ class Client:
             request.page_token = reply.next_page_token
 
     async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> builtins.list[Resource[Any]]:
-        """Everything that this incarnation owns, of every registered type. The id must have a uid."""
+        """Everything that this incarnation owns, of every registered type. The id must have a uid.
+
+        What is stored as a version that is not registered here is read as one that is, if the server can convert it.
+        """
         id = owner.id if isinstance(owner, Resource) else owner
         reply = await self._call("ListByOwner", pb.ListByOwnerRequest(owner=id.message()), pb.ListByOwnerResponse)
-        typed = ((resource_id(each.id).type, each) for each in reply.resources)
-        return [self._registry.resolve(name).view(each) for name, each in typed if name in self._registry]
+        found = [await in_registered_version(self, self._registry, each) for each in reply.resources]
+        return [each for each in found if each is not None]
 
     async def write(self, resource: Resource[T]) -> Resource[T]:
         """Store the resource and return it as stored.

@@ -48,6 +48,10 @@ from headway.resource._payload import decode as decode
 from headway.resource._payload import decoder_of as decoder_of
 from headway.resource._payload import encode as encode
 from headway.resource._payload import equal as equal
+from headway.resource._payload_plan import FieldPlan as FieldPlan
+from headway.resource._payload_plan import UnsupportedClassError as UnsupportedClassError
+from headway.resource._payload_plan import Value as Value
+from headway.resource._payload_plan import plan_class as plan_class
 from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
