@@ -269,7 +269,7 @@ class Client:
             id=resource.id.message(), key=key, status=status, fence=self._writes.fence, store_id=self._writes.store_id
         )
         reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)
-        return self._stored(resource.type, reply.resource, reply.position, status_key=key)
+        return await self._stored(resource.type, reply.resource, reply.position, status_key=key)
 
     async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
         """Delete. What isn't there is deleted already; with a uid only that incarnation is deleted.
@@ -290,7 +290,9 @@ class Client:
         )
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
-        self._writes.acknowledged(Acknowledged(type, id.key, left, self._acknowledged_at(reply.position), deleted=True))
+        at = self._acknowledged_at(reply.position)
+        self._writes.acknowledged(Acknowledged(type, id.key, left, at, deleted=True))
+        await self._writes.wait_shown(type, at.revision)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return type.view(left)
@@ -328,15 +330,16 @@ class Client:
     async def _write(self, type: ResourceType[T], message: pb.Resource) -> Resource[T]:
         request = pb.WriteRequest(resource=message, fence=self._writes.fence, store_id=self._writes.store_id)
         reply = await self._call("Write", request, pb.WriteResponse, write=True)
-        return self._stored(type, reply.resource, reply.position)
+        return await self._stored(type, reply.resource, reply.position)
 
-    def _stored(
+    async def _stored(
         self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None, *, status_key: str = ""
     ) -> Resource[T]:
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("a write was answered without the resource"))
         at_position = self._acknowledged_at(at)
         self._writes.acknowledged(Acknowledged(type, resource_key(stored), stored, at_position, status_key))
+        await self._writes.wait_shown(type, at_position.revision)
         return type.view(stored)
 
     def _acknowledged_at(self, message: pb.Position | None) -> Position:

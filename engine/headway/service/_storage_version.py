@@ -118,6 +118,9 @@ class StorageVersion(NamedTuple):
         if storage is self.type:
             # The writer's version is all that is kept.
             return _as(stored, updated, storage, updated.data)
+        if there == version:
+            # The writer saw all that is kept: what was there is replaced, and need not be converted.
+            return _as(stored, updated, storage, self._read_back(updated, given, self._up(updated, given, version)))
         try:
             kept = self.chain.converted(there_now, there, storage.name.version)
             seen = self.chain.converted(self._payload_seen(there_now, there), version, storage.name.version)
