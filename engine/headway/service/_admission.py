@@ -161,10 +161,10 @@ def admit_resource(
         check_metadata(resource.metadata)
     if resource.status:
         check_statuses(resource.status)
-    if is_unconverted(resource) and registry.chain(type.kind) is not None:
-        # Its writer could not read the payload, which stays as it is stored; hooks could not read it either.
-        return Admitted(type, key, resource, resource, borne)
     if resource.data is not None and resource.data.type_url != type.type_url:
+        if is_unconverted(resource) and registry.chain(type.kind) is not None:
+            # Its writer could not read the payload, which stays as it is stored; hooks could not read it either.
+            return Admitted(type, key, resource, resource, borne)
         if _short(resource.data.type_url) != _short(type.type_url):
             raise invalid(
                 f"resource.data of {type.name} must be {_short(type.type_url)}, not {_short(resource.data.type_url)}"

@@ -65,7 +65,6 @@ async def write(
     chain = versions.chain(type)
     # Most kinds have no converters, and are stored as they are written.
     form = None if chain is None else StorageVersion(versions, chain, type)
-    create = functools.partial(_creation, versions=versions, form=form, recreates=recreates)
 
     async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
@@ -74,7 +73,7 @@ async def write(
         if not may_mark:
             access.check_marking(named, versions.shown(type, stored))
         if stored is None:
-            prepared, operations = await create(read, access, units, key, resource)
+            prepared, operations = await _creation(read, access, versions, form, units, key, resource, recreates)
         else:
             try:
                 prepared = _update(type, stored, resource) if form is None else _merged_update(form, stored, resource)
@@ -83,7 +82,7 @@ async def write(
                 assert shown is not None
                 if not access.shows(shown) and stored.id is not None and named.uid != stored.id.uid:
                     # The answer for a name that is free, so that a guess doesn't tell that this one is taken.
-                    await create(read, access, units, key, resource)
+                    await _creation(read, access, versions, form, units, key, resource, recreates)
                 raise access.discreet(error, shown) from None
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
@@ -109,12 +108,11 @@ async def write(
 async def _creation(
     read: Read,
     access: Access,
+    versions: Versions,
+    form: StorageVersion | None,
     units: Units,
     key: Key,
     resource: pb.Resource,
-    *,
-    versions: Versions,
-    form: StorageVersion | None,
     recreates: bool,
 ) -> tuple[pb.Resource, tuple[Operation, ...]]:
     """The resource as it will be created, and what the commit consists of."""
