@@ -236,3 +236,23 @@ def test_a_merge_changes_none_of_its_arguments() -> None:
 def test_a_registry_without_converters_has_no_chain() -> None:
     assert Registry().chain(V1.kind) is None
     assert versions().chain(OTHER.kind) is None
+
+
+@message
+class Seat:
+    name: str = field(1)
+    row: int = field(2)
+    paid: int = field(3)
+
+
+@message
+class Hall:
+    seats: list[Seat] = field(1)
+
+
+def test_a_changed_element_keeps_what_its_writer_could_not_see() -> None:
+    """One that has another first field is a new one, in whatever place it stands."""
+    before = Hall(seats=[Seat(name="a", row=1), Seat(name="b", row=2)])
+    after = Hall(seats=[Seat(name="b", row=5), Seat(name="c", row=2)])
+    stored = Hall(seats=[Seat(name="a", row=1, paid=10), Seat(name="b", row=2, paid=20)])
+    assert merged(before, after, stored) == Hall(seats=[Seat(name="b", row=5, paid=20), Seat(name="c", row=2)])

@@ -20,6 +20,7 @@ from headway.resource import (
     ResourceType,
     SnapshotChunk,
     StreamItem,
+    copy_message,
     is_marked,
     pb,
 )
@@ -355,3 +356,14 @@ async def test_a_write_that_cannot_be_converted_is_refused_and_its_cause_reporte
     )
     assert "KeyError" not in message
     assert ["KeyError" in str(event.error) for event in failing.events] == [True]
+
+
+async def test_a_failure_is_reported_once_though_the_store_reads_it_anew() -> None:
+    """A store on a disk makes another message of it at each read."""
+    failing = Failing("raise")
+    stored = await failing.old.stored(a_team(V1, roster(color="raise")))
+    events: list[object] = []
+    view = Versions(versions(), events.append).view(V3)
+    for _ in range(3):
+        assert view(copy_message(stored)) is not None
+    assert len(events) == 1
