@@ -32,6 +32,7 @@ PRINTS = {
     "docs/guides/leases.md": "1 False web-1\n[('staff/reports', 'web-1')]\n",
     "docs/guides/types.md": "Team core Badge ada\n['grace', 'ada']\n[]\n[]\n"
     "Team core: lead is required, such as 'ada'\n",
+    "docs/guides/versions.md": "['ada']\n[('ada', 'lead'), ('grace', '')] B12\n",
     "docs/guides/stores.md": "True True []\n['ada']\n",
     "docs/guides/evolving.md": "Core\nthe store has other schemas than this program:\n"
     "staff.v1.Team.name (field 1): expected string as stored, got int64; "

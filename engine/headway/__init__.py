@@ -81,6 +81,7 @@ from headway.engine import open_engine as open_engine
 from headway.errors import AlreadyExists as AlreadyExists
 from headway.errors import CallerError as CallerError
 from headway.errors import Conflict as Conflict
+from headway.errors import ConversionFailed as ConversionFailed
 from headway.errors import DeclarationError as DeclarationError
 from headway.errors import EngineBug as EngineBug
 from headway.errors import FailedPrecondition as FailedPrecondition

@@ -35,6 +35,7 @@ from headway.service import (
     OriginService,
     ResourceService,
     TypesService,
+    Versions,
     unregistered,
     watch_encoders,
 )
@@ -215,8 +216,11 @@ async def open_engine(
         await record_schemas(backend, registry)
         failed = functools.partial(_report_failed, report)
         waits = LeaseWaits()
+        versions = Versions(registry, report)
         services = _services(
-            ResourceService(backend, registry), OriginService(backend, registry), LeaseService(backend, waits=waits)
+            ResourceService(backend, registry, versions=versions),
+            OriginService(backend, registry, versions=versions),
+            LeaseService(backend, waits=waits),
         )
         # A store that was handed in may be reached by others, too.
         lasting = isinstance(store, str) and not listen and last_leases(backend, lasting=True)
@@ -253,8 +257,8 @@ async def open_engine(
                     offered = services
                     offered.add(TypesService(registry))
                 else:
-                    serve = functools.partial(ResourceService, backend, registry)
-                    as_origin = functools.partial(OriginService, backend, registry)
+                    serve = functools.partial(ResourceService, backend, registry, versions=versions)
+                    as_origin = functools.partial(OriginService, backend, registry, versions=versions)
                     lease = functools.partial(LeaseService, backend, waits=waits)
                     audit = Audit(report)
                     nursery.start_soon(audit.report_rest, name="audit")
@@ -385,6 +389,7 @@ def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
         for type in app.registry:
             if type.name not in registry or registry.resolve(type.name) is not type:
                 registry.register(type)
+        registry.add_chains(app.registry)
         for name, definition in app.controllers.items():
             fence_name = f"{app.name}/{name}"
             if fence_name in definitions:

@@ -29,6 +29,13 @@ class PayloadError(CallerError, ValueError):
     """Bytes are not the message that they should be, or a message holds what can't be put into bytes."""
 
 
+class ConversionFailed(PayloadError):
+    """A resource is stored in a version of its kind that could not be converted to the one that was asked for.
+
+    The message names the resource and both versions. The event of the same name, on the server, has the reason.
+    """
+
+
 class InvalidArgument(CallerError, ValueError):
     """A field of a request is missing or wrong; the message names the field, the value and what would be right."""
 

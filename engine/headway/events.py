@@ -225,6 +225,15 @@ class ProjectionFailed(Record):
     suppressed: int = 0
 
 
+class ConversionFailed(Record):
+    """A resource could not be converted from ``type``, as which it is stored, to version ``wanted`` of its kind."""
+
+    type: Any
+    id: Any
+    wanted: str
+    error: Exception
+
+
 class WriteUnknown(Record):
     """A write may or may not have happened; every key of the controller waits until that is settled."""
 

@@ -16,7 +16,7 @@ import click
 import pytest
 import trio
 
-from headway.cli import _backup, _connection, _running, _schema, _serve, _store, _work, main
+from headway.cli import _backup, _connection, _migrate, _running, _schema, _serve, _store, _work, main
 
 _PATIENCE = 20
 
@@ -151,7 +151,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def note(function: Any, **_: Any) -> None:
         _RUNNING.get().calls.append(function)
 
-    for module in (_backup, _connection, _schema, _serve, _store, _work):
+    for module in (_backup, _connection, _migrate, _schema, _serve, _store, _work):
         monkeypatch.setattr(module, "run", note)
     for name, stream in (("stdout", "out"), ("stderr", "errors"), ("stdin", "in")):
         monkeypatch.setattr(sys, name, _Switch(stream))

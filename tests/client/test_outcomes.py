@@ -81,6 +81,9 @@ class Heard:
     def acknowledged(self, write: Acknowledged) -> None:
         self.acknowledgements.append(write[:4])
 
+    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+        pass
+
     def unknown(self, error: OutcomeUnknown | None) -> None:
         self.unknowns.append(error)
 

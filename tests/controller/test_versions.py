@@ -1,4 +1,4 @@
-"""A controller whose write stores a resource as another version of its kind."""
+"""Controllers of several versions of a kind, without converters and with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pytest
 import trio
 
 import headway
+from headway.events import ConversionFailed, Reconciled
 from headway.resource import ResourceType
+from headway.storage import MemoryBackend
 
 
 @headway.message
@@ -17,6 +19,7 @@ class Old:
 @headway.message
 class New:
     text: str = headway.field(1)
+    more: str = headway.field(2)
 
 
 @headway.message
@@ -48,3 +51,138 @@ async def test_c5_a_write_as_another_version_is_seen_in_both() -> None:
         with trio.fail_after(60):
             await done.wait()
     assert seen == [(True, True)]
+
+
+def converted() -> tuple[headway.App, ResourceType[Old], ResourceType[New]]:
+    """An app whose two versions have converters; a text of digits alone can't be converted."""
+    app = headway.App("converted")
+    old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
+    new: ResourceType[New] = app.type("versions", "v2", "Note", New)
+
+    def up(note: Old) -> New:
+        if note.text.isdecimal():
+            raise ValueError("no text")
+        return New(text=note.text, more="")
+
+    app.converter(old, new, up=up, down=lambda note: Old(text=note.text))
+    return app, old, new
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_c5_a_write_is_seen_at_once_in_every_version_with_a_converter() -> None:
+    """By the controller that wrote it, in its caches of both; and no cache ever loses what is only updated."""
+    app, old, new = converted()
+    job = app.type("versions", "v1", "Job", Job)
+    seen: list[tuple[str, str]] = []
+    last: list[headway.Resource[New] | None] = []
+    gone: list[tuple[bool, bool]] = []
+    done = trio.Event()
+
+    @app.controller(manages=job, watches={old: headway.map_same_name(), new: headway.map_same_name()})
+    async def convert(rt: headway.Runtime, request: headway.Request) -> None:
+        if rt.cache.get(job, request.id) is None or done.is_set():
+            return
+        for text in ("a", "b"):
+            found = rt.cache.get(old, "one") or old.new("one", Old())
+            found.data.text = text
+            await rt.client.write(found)
+            seen.append((_text(rt.cache.get(old, "one")), _text(rt.cache.get(new, "one"))))
+            newer = rt.cache.get(new, "one")
+            assert newer is not None
+            newer.data.text += "!"
+            newer.data.more = "kept"
+            await rt.client.write(newer)
+            seen.append((_text(rt.cache.get(old, "one")), _text(rt.cache.get(new, "one"))))
+        last.append(rt.cache.get(new, "one"))
+        await rt.client.delete(old.id("one"))
+        gone.append((rt.cache.get(old, "one") is None, rt.cache.get(new, "one") is None))
+        done.set()
+
+    async with headway.open_engine("memory:", app) as engine:
+        await engine.client.write(job.new("go", Job()))
+        with trio.fail_after(60):
+            await done.wait()
+    assert seen == [("a", "a"), ("a!", "a!"), ("b", "b"), ("b!", "b!")]
+    assert last[0] is not None
+    assert last[0].data.more == "kept"
+    assert gone == [(True, True)]
+
+
+def _text(found: headway.Resource[Old] | headway.Resource[New] | None) -> str:
+    assert found is not None
+    return found.data.text
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_c6_a_controller_of_each_version_reconciles_every_change_of_any_version() -> None:
+    """Deletions too, and what was stored by a former program before there was a converter."""
+    former = headway.App("former")
+    plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
+    app, old, new = converted()
+    seen: dict[str, list[str]] = {"v1": [], "v2": []}
+
+    @app.controller(manages=old)
+    async def olds(rt: headway.Runtime, request: headway.Request) -> None:
+        found = rt.cache.get(old, request.id)
+        seen["v1"].append("gone" if found is None else found.data.text)
+
+    @app.controller(manages=new)
+    async def news(rt: headway.Runtime, request: headway.Request) -> None:
+        found = rt.cache.get(new, request.id)
+        seen["v2"].append("gone" if found is None else found.data.text)
+
+    store = MemoryBackend()
+    async with headway.open_engine(store, former) as engine:
+        await engine.client.write(plain.new("one", Old(text="a")))
+    async with headway.open_engine(store, app) as engine:
+        with trio.fail_after(60):
+            await engine.wait_settled()
+            await engine.client.apply(new.new("one", New(text="b")))
+            await engine.wait_settled()
+            await engine.client.apply(old.new("one", Old(text="c")))
+            await engine.wait_settled()
+            await engine.client.delete(old.id("one"))
+            await engine.wait_settled()
+    assert seen == {"v1": ["a", "b", "c", "gone"], "v2": ["a", "b", "c", "gone"]}
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_resource_that_cannot_be_converted_costs_its_own_reconciles_alone() -> None:
+    """They fail with an error that names it; indexes leave it out; the others go on; an event is reported once."""
+    former = headway.App("former")
+    plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
+    app, old, new = converted()
+    done: list[str] = []
+    heard: list[object] = []
+    settled = trio.Event()
+
+    def hear(event: object) -> None:
+        heard.append(event)
+        if len(done) >= 2 and any(isinstance(each, Reconciled) and each.error for each in heard):
+            settled.set()
+
+    by_text = headway.index(new, "text", lambda note: note.data.text)
+
+    @app.controller(manages=new, indexes=[by_text])
+    async def news(rt: headway.Runtime, request: headway.Request) -> None:
+        found = rt.cache.get(new, request.id)
+        assert found is not None
+        done.append(found.data.text)
+
+    store = MemoryBackend()
+    async with headway.open_engine(store, former) as engine:
+        for name, text in (("a", "a"), ("bad", "123"), ("c", "c")):
+            await engine.client.write(plain.new(name, Old(text=text)))
+    async with headway.open_engine(store, app, report=hear) as engine:
+        with trio.fail_after(60):
+            await settled.wait()
+        assert sorted(done) == ["a", "c"]
+        failed = next(each for each in heard if isinstance(each, Reconciled) and each.error)
+        assert isinstance(failed.error, headway.ConversionFailed)
+        assert "Note bad is stored as versions.v1.Note" in str(failed.error)
+        reported = [(str(each.type), each.id.name, each.wanted) for each in heard if isinstance(each, ConversionFailed)]
+        assert reported == [("versions.v1.Note", "bad", "v2")]
+        await engine.client.write(old.new("bad", Old(text="good")))
+        with trio.fail_after(60):
+            await engine.wait_settled()
+    assert "good" in done

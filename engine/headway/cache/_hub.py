@@ -74,16 +74,6 @@ class Hub:
         """The stores of a type that are open: that of the whole, and those of its projections."""
         return self._shared.get(type.name, {}).values()
 
-    def known_otherwise(self, type: CachedType[Any]) -> list[SharedType]:
-        """The open stores of the other versions of a type's kind."""
-        kind = type.name.unversioned
-        return [
-            shared
-            for name, of_type in self._shared.items()
-            if name.unversioned == kind and name != type.name
-            for shared in of_type.values()
-        ]
-
     @property
     def went_back(self) -> bool:
         """True if the store was rolled back, and has not been accepted."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import click
 
 from headway.cli._exits import Exit, Usage
+from headway.cli._migrate import migrate_command
 from headway.cli._running import run
 from headway.cli._text import json_text, plain
 from headway.errors import InvalidArgument, StoreUnusable
@@ -37,10 +38,14 @@ _output = click.option(
 
 @click.group()
 def store() -> None:
-    """Check a store, copy one into another, or hold a store of your own to its promises.
+    """Check a store, copy or migrate one, or hold a store of your own to its promises.
 
-    These open the store itself, so that no server may have it open that wants it alone; only check reads beside it.
+    These open the store itself, so that no server may have it open that wants it alone. Only check reads beside it, and
+    migrate rewrites a store on etcd beside its servers.
     """
+
+
+store.add_command(migrate_command)
 
 
 @store.command()

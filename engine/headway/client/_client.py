@@ -21,6 +21,7 @@ from headway.client._create import create
 from headway.client._in_turns import in_turns
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
+from headway.client._registered import in_registered_versions
 from headway.client._snapshot import Snapshot, read_snapshot
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
@@ -39,7 +40,6 @@ from headway.resource import (
     is_marked,
     pb,
     position,
-    resource_id,
     resource_key,
 )
 from headway.rpc import Channel
@@ -186,12 +186,13 @@ class Client:
             request.page_token = reply.next_page_token
 
     async def list_by_owner(self, owner: Resource[Any] | ResourceId) -> builtins.list[Resource[Any]]:
-        """Everything that this incarnation owns, of every registered type. The id must have a uid."""
+        """Everything that this incarnation owns, of every registered type. The id must have a uid.
+
+        What is stored as a version that is not registered here is read as one that is, if the server can convert it.
+        """
         id = owner.id if isinstance(owner, Resource) else owner
         reply = await self._call("ListByOwner", pb.ListByOwnerRequest(owner=id.message()), pb.ListByOwnerResponse)
-        typed = await in_turns(lambda each: (resource_id(each.id).type, each), reply.resources)
-        known = [(name, each) for name, each in typed if name in self._registry]
-        return await in_turns(lambda named: self._registry.resolve(named[0]).view(named[1]), known)
+        return await in_registered_versions(self, self._registry, reply.resources)
 
     async def write(self, resource: Resource[T]) -> Resource[T]:
         """Store the resource and return it as stored.
@@ -282,7 +283,7 @@ class Client:
             id=resource.id.message(), key=key, status=status, fence=self._writes.fence, store_id=self._writes.store_id
         )
         reply = await self._call("WriteStatus", request, pb.WriteStatusResponse, write=True)
-        return self._stored(resource.type, reply.resource, reply.position, status_key=key)
+        return await self._stored(resource.type, reply.resource, reply.position, status_key=key)
 
     async def delete(self, resource: Resource[Any] | ResourceId, *, version: str = "") -> Resource[Any] | None:
         """Delete. What isn't there is deleted already; with a uid only that incarnation is deleted.
@@ -303,7 +304,9 @@ class Client:
         )
         reply = await self._call("Delete", request, pb.DeleteResponse, write=True)
         left = reply.resource
-        self._writes.acknowledged(Acknowledged(type, id.key, left, self._acknowledged_at(reply.position), deleted=True))
+        at = self._acknowledged_at(reply.position)
+        self._writes.acknowledged(Acknowledged(type, id.key, left, at, deleted=True))
+        await self._writes.wait_shown(type, at.revision)
         if left is None or left.id is None or (id.uid and left.id.uid != id.uid) or not is_marked(left.metadata):
             return None
         return type.view(left)
@@ -343,15 +346,16 @@ class Client:
         if create_token:
             request.create_only, request.create_token = True, create_token
         reply = await self._call("Write", request, pb.WriteResponse, write=True)
-        return self._stored(type, reply.resource, reply.position)
+        return await self._stored(type, reply.resource, reply.position)
 
-    def _stored(
+    async def _stored(
         self, type: ResourceType[T], stored: pb.Resource | None, at: pb.Position | None, *, status_key: str = ""
     ) -> Resource[T]:
         if stored is None or stored.id is None:
             raise self._unknown(OutcomeUnknown("a write was answered without the resource"))
         at_position = self._acknowledged_at(at)
         self._writes.acknowledged(Acknowledged(type, resource_key(stored), stored, at_position, status_key))
+        await self._writes.wait_shown(type, at_position.revision)
         return type.view(stored)
 
     def _acknowledged_at(self, message: pb.Position | None) -> Position:

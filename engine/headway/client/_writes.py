@@ -43,6 +43,10 @@ class Writes(Protocol):
         """A write was answered. Called before the call returns to its caller, without a checkpoint between."""
         ...
 
+    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+        """Return when what the writer caches of other versions of the type's kind shows a write of this revision."""
+        ...
+
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """A write may have happened: it failed oddly, or (None) was cancelled half-way."""
         ...
@@ -64,6 +68,9 @@ class PlainWrites:
 
     def acknowledged(self, write: Acknowledged) -> None:
         """Tell nobody."""
+
+    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+        """Wait for nothing: nothing is cached."""
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Tell nobody; the caller gets the error."""

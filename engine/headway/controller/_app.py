@@ -32,6 +32,7 @@ from headway.queue import Backoff
 from headway.resource import Columns, Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
 
 T = TypeVar("T", bound=Payload)
+N = TypeVar("N", bound=Payload)
 R = TypeVar("R", bound=Resource[Any] | Projected[Any])
 
 # By type or projection; it can't be said that the keys may be of any such type, each with a mapper of its own.
@@ -114,6 +115,38 @@ class App:
         )
         self.registry.register(declared)
         return declared
+
+    def converter(
+        self,
+        older: ResourceType[T],
+        newer: ResourceType[N],
+        *,
+        up: Callable[[T], N],
+        down: Callable[[N], T],
+    ) -> None:
+        """Declare how payloads of two versions of a kind are made from each other.
+
+        Every reader then sees every resource of the kind in the version that it asks for. Further versions are
+        declared one after the other, from the newest so far: they form a chain. Resources are stored as the newest,
+        or as `store_as` says.
+
+        Args:
+            older: the version that was there first.
+            newer: the one that follows it.
+            up: makes a payload of the newer version, and loses nothing: ``down(up(x)) == x``.
+            down: makes a payload of the older version.
+
+        Raises DeclarationError, with the right form. `headway.testing.check_converters` tests the functions.
+        """
+        self.registry.add_converter(older, newer, up, down)
+
+    def store_as(self, type: ResourceType[Any]) -> None:
+        """Store resources of this kind as this version, instead of as the newest one that a converter leads to.
+
+        For the first step of an upgrade, while other processes on the store know only the older version. Raises
+        DeclarationError for a version without a converter, and for a second storage version of one kind.
+        """
+        self.registry.store_as(type)
 
     @overload
     def controller(

@@ -8,8 +8,8 @@ shows whether it had landed before. A read alone would settle nothing, because t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import trio
 
@@ -18,7 +18,7 @@ from headway.client import Acknowledged, LeaseClient, RunFence
 from headway.controller._own_writes import OwnWrites
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.events import CallDelayed, Report, WriteSettled, WriteUnknown
-from headway.resource import pb
+from headway.resource import ResourceType, pb
 
 _LONGEST_WAIT = 5.0
 
@@ -52,6 +52,8 @@ class RunWrites:
         self._report = report
         self._on_settled = on_settled
         self.own = OwnWrites()
+        # What the run caches, once it has primed it.
+        self.cached: Sequence[SharedType] = ()
         self.fence: pb.Fence | None = None
         self.store_id = ""
         # How many unknown writes there have been; settled when `settle` has dealt with as many.
@@ -63,10 +65,16 @@ class RunWrites:
         self.own.note(write)
         for shared in self._hub.known(write.type):
             shared.reply(write.key, write.stored, write.position)
-        if write.stored is not None:
-            # What is stored as this version of its kind is stored as no other one.
-            for shared in self._hub.known_otherwise(write.type):
-                shared.reply(write.key, None, write.position)
+
+    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+        """Wait for the streams of other versions of the kind, if the run caches any.
+
+        The answer to the write does not say what these versions show: another resource where the server has a
+        converter, and nothing where it has none.
+        """
+        for shared in self.cached:
+            if shared.type.name != type.name and shared.type.name.unversioned == type.kind:
+                await shared.wait_complete(revision)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Hold back every key, and have it settled."""

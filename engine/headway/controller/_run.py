@@ -334,7 +334,7 @@ class Run:
             for type in definition.types:
                 subscription = self._subscriptions[type.name]
                 nursery.start_soon(self._mapping.watch, type.name, subscription, name=f"watching {type.name}")
-            shared = [self._hub.shared(type) for type in definition.types]
+            shared = self._writes.cached = [self._hub.shared(type) for type in definition.types]
             nursery.start_soon(self._writes.settle, self._lease, shared, name="settling unknown writes")
             nursery.start_soon(self._mapping.map_ready, name="mapping the backlog")
             nursery.start_soon(self._mapping.retry, name="retrying mappers")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from headway.client import Acknowledged, Writes
 from headway.controller._fence import RunWrites
 from headway.controller._own_writes import RECONCILING
 from headway.errors import OutcomeUnknown
-from headway.resource import Key, pb
+from headway.resource import Key, ResourceType, pb
 
 
 class ShardWrites:
@@ -43,6 +44,10 @@ class ShardWrites:
     def acknowledged(self, write: Acknowledged) -> None:
         """See `client.Writes`."""
         self._own.acknowledged(write)
+
+    async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
+        """See `client.Writes`."""
+        await self._own.wait_shown(type, revision)
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """See `client.Writes`."""

@@ -20,6 +20,7 @@ _WARNINGS = (
     events.CertificateRefused,
     events.ConnectionEnded,
     events.ConnectionRefused,
+    events.ConversionFailed,
     events.DeletionsUnknown,
     events.HandlerFailed,
     events.IndexFailed,

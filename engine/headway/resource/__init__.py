@@ -38,6 +38,9 @@ from headway.resource._markers import FINALIZERS as FINALIZERS
 from headway.resource._markers import finalizers as finalizers
 from headway.resource._markers import is_marked as is_marked
 from headway.resource._markers import set_finalizers as set_finalizers
+from headway.resource._merge import different_fields as different_fields
+from headway.resource._merge import has_unknown_fields as has_unknown_fields
+from headway.resource._merge import merged as merged
 from headway.resource._message import field as field
 from headway.resource._message import message as message
 from headway.resource._names import MAX_NAME as MAX_NAME
@@ -52,6 +55,10 @@ from headway.resource._payload import decoder_of as decoder_of
 from headway.resource._payload import encode as encode
 from headway.resource._payload import equal as equal
 from headway.resource._payload import payload_problem as payload_problem
+from headway.resource._payload_plan import FieldPlan as FieldPlan
+from headway.resource._payload_plan import UnsupportedClassError as UnsupportedClassError
+from headway.resource._payload_plan import Value as Value
+from headway.resource._payload_plan import plan_class as plan_class
 from headway.resource._rebuild import rebuild as rebuild
 from headway.resource._registry import Registry as Registry
 from headway.resource._resource import Resource as Resource
@@ -73,8 +80,14 @@ from headway.resource._tenancy import Scope as Scope
 from headway.resource._tenancy import tenancy_within as tenancy_within
 from headway.resource._types import Hooks as Hooks
 from headway.resource._types import ResourceType as ResourceType
+from headway.resource._unconverted import is_unconverted as is_unconverted
+from headway.resource._unconverted import unconverted as unconverted
 from headway.resource._units import DEFAULT_UNIT as DEFAULT_UNIT
 from headway.resource._units import EMPTIED_FINALIZER as EMPTIED_FINALIZER
+from headway.resource._versions import BadConversion as BadConversion
+from headway.resource._versions import VersionChain as VersionChain
+from headway.resource._versions import in_version as in_version
+from headway.resource._versions import packed as packed
 
 AnyMessage = _Any
 pb = _v1

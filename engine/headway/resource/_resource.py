@@ -11,6 +11,7 @@ from headway.errors import InvalidArgument, PayloadError
 from headway.resource import _markers
 from headway.resource._payload import Payload, copy_message, decode, encode
 from headway.resource._stored import Stored
+from headway.resource._unconverted import UNCONVERTED_URL, unconverted_error
 
 if TYPE_CHECKING:
     from headway.resource._types import ResourceType
@@ -40,9 +41,14 @@ class Resource(Stored, Generic[T]):
 
     @property
     def data(self) -> T:
-        """The payload. Raises PayloadError when the stored bytes are not of the declared class."""
+        """The payload. Raises PayloadError when the stored bytes are not of the declared class.
+
+        Raises ConversionFailed when the resource is stored in another version and could not be converted.
+        """
         if self._data is None:
             stored = self._message.data
+            if stored is not None and stored.type_url == UNCONVERTED_URL:
+                raise unconverted_error(self._message)
             try:
                 self._data = decode(self.type.payload, stored.value if stored is not None else b"")
             except PayloadError as error:

@@ -14,6 +14,9 @@ from headway.service._lease import LeaseAuthorizer as LeaseAuthorizer
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._metadata_filter import metadata_terms as metadata_terms
+from headway.service._migrate import Migrated as Migrated
+from headway.service._migrate import MigrationProgress as MigrationProgress
+from headway.service._migrate import migrate as migrate
 from headway.service._origin import OriginService as OriginService
 from headway.service._origin import watch_encoders as watch_encoders
 from headway.service._refusals import FENCED as FENCED
@@ -25,6 +28,7 @@ from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
 from headway.service._types import TypesService as TypesService
 from headway.service._unregistered import unregistered as unregistered
+from headway.service._versions import Versions as Versions
 from headway.service._watch_wire import ResourceEncodings as ResourceEncodings
 from headway.service._watch_wire import WatchDecoder as WatchDecoder
 from headway.service._watch_wire import WatchEncoder as WatchEncoder

@@ -11,6 +11,7 @@ from headway.resource import (
     Registry,
     ResourceType,
     Scope,
+    is_unconverted,
     name_problem,
     payload_problem,
     pb,
@@ -172,6 +173,9 @@ def admit_resource(
         check_statuses(resource.status)
     payload_name = ""
     if resource.data is not None and resource.data.type_url != type.type_url:
+        if is_unconverted(resource) and registry.chain(type.kind) is not None:
+            # Its writer could not read the payload, which stays as it is stored; hooks could not read it either.
+            return Admitted(type, key, resource, resource, borne, "", None)
         name = _short(resource.data.type_url)
         if name not in (_short(type.type_url), type.former_name):
             payload_name = name

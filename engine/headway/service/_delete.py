@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 from grpclib import GRPCError
 
@@ -12,7 +11,6 @@ from headway.resource import (
     TOMBSTONE,
     Position,
     Registry,
-    ResourceType,
     finalizers,
     is_marked,
     pb,
@@ -23,16 +21,19 @@ from headway.service._admission import admit_fence, admit_id
 from headway.service._bounds import check_text
 from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
-from headway.service._read import check_version
+from headway.service._read import checked_version
 from headway.service._refusals import conflict
 from headway.service._removal import removal_with
 from headway.service._retry import attempt
 from headway.service._tenancy import check_deletable
 from headway.service._tombstone import check_done, tombstone_of
+from headway.service._versions import Versions
 from headway.storage import Backend, Fence, Put, Remove, Require, RequireOwnsNothing, StillOwns
 
 
-async def delete(backend: Backend, registry: Registry, access: Access, request: pb.DeleteRequest) -> pb.DeleteResponse:
+async def delete(
+    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.DeleteRequest
+) -> pb.DeleteResponse:
     """Delete what is there; what isn't there (or is another incarnation) is deleted already.
 
     Answers with a position and with what bears the name at that position: nothing, the resource marked for deletion
@@ -47,6 +48,7 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
     check_deletable(type.kind, request.id.name)
     wanted_uid = given_uid = request.id.uid
     name = resource_id(request.id)
+    view = versions.view(type)
 
     def check_guess() -> None:
         """Refuse a version that a caller who may not read guesses: alike whether or not there is another one."""
@@ -58,8 +60,9 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
         nonlocal wanted_uid
         check_store(backend, request.store_id)
         stored, position = await backend.read(type.kind, key)
-        shown = stored is not None and access.shows(stored)
-        if stored is None or stored.id is None or not (shown or _is_meant(stored, type, wanted_uid)):
+        seen = None if stored is None else view(stored)
+        shown = stored is not None and access.shows(stored if seen is None else seen)
+        if stored is None or stored.id is None or not (shown or _is_meant(stored, seen, wanted_uid)):
             await check_fence(backend, fence)
             check_guess()
             return pb.DeleteResponse(position=position.message())
@@ -67,17 +70,17 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
             await check_fence(backend, fence)
             # Without what is there instead, a cache would take the answer for "nothing bears this name" and refuse
             # the creation of the other incarnation, whose event may still be on its way, as older than the answer.
-            return pb.DeleteResponse(position=position.message(), resource=stored)
+            return pb.DeleteResponse(position=position.message(), resource=stored if seen is None else seen)
         if not shown and request.version != stored.version:
             check_guess()
         try:
-            check_version(stored, type.name.version)
+            checked_version(stored, seen, type.name.version)
             if request.version and request.version != stored.version:
                 raise conflict(f"{name} is stored at version {stored.version}, not {request.version}; read it again")
             if type.kind == TOMBSTONE.kind and not finalizers(stored.metadata):
                 await check_done(backend, stored)
         except GRPCError as error:
-            raise access.discreet(error, stored) from None
+            raise access.discreet(error, stored if seen is None else seen) from None
         if not finalizers(stored.metadata):
             # Who loses the race looks again, and deletes nothing else in its place: by then the name may have been
             # given to another incarnation, which is answered with.
@@ -91,10 +94,10 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
                 # This call has done nothing of it.
                 check_guess()
                 return pb.DeleteResponse(position=position.message())
-            return pb.DeleteResponse(position=position.message(), resource=stored)
+            return pb.DeleteResponse(position=position.message(), resource=seen)
         marked = _marked(stored)
         position = await backend.commit((Put(type.kind, key, marked, stored.version),), fence)
-        return pb.DeleteResponse(position=position.message(), resource=marked)
+        return pb.DeleteResponse(position=position.message(), resource=view(marked))
 
     reply = await attempt(once, blanket=not request.version)
     if (left := reply.resource) is not None:
@@ -103,10 +106,10 @@ async def delete(backend: Backend, registry: Registry, access: Access, request: 
     return reply
 
 
-def _is_meant(stored: pb.Resource, type: ResourceType[Any], uid: str) -> bool:
-    """Return True if this is the incarnation, and the version of the kind, that a request names."""
+def _is_meant(stored: pb.Resource, seen: pb.Resource | None, uid: str) -> bool:
+    """Return True if this is the incarnation, and can be seen as the version of the kind, that a request names."""
     assert stored.id is not None
-    return uid in ("", stored.id.uid) and stored.id.type == type.message
+    return uid in ("", stored.id.uid) and seen is not None
 
 
 async def _removed(backend: Backend, removal: Remove, stored: pb.Resource, fence: Fence | None) -> Position:

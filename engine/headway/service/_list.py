@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import trio
 
@@ -27,15 +27,17 @@ from headway.service._metadata_filter import metadata_terms
 from headway.service._page import Pages, check_page
 from headway.service._read import check_revision
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
+from headway.service._versions import Versions, View
 from headway.storage import Backend, Within, in_order
 
 
 async def list_type(
-    backend: Backend, registry: Registry, access: Access, request: pb.ListRequest, kept: Kept
+    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.ListRequest, kept: Kept
 ) -> pb.ListResponse:
     """The resources of a type within a tenancy, all or a page of them, by their names and metadata.
 
-    Those stored as another version of the kind are left out. All of them are one cut.
+    Those stored as another version of the kind are converted, or left out where there is no converter. All of them are
+    one cut.
     """
     type = resolve(registry, access, request.type, "type")
     if request.tenancy is None:
@@ -44,14 +46,13 @@ async def list_type(
     access.check_list(type.name, within)
     terms = metadata_terms(request.metadata_filter)
     check_page(request.page_size, request.page_token)
-    version = type.name.version
+    view = versions.view(type)
 
-    def wanted(resource: pb.Resource) -> bool:
-        return (
-            resource.id.type.group_version == version  # type: ignore[union-attr]  # stored ids are whole
-            and all(term(resource.metadata) for term in terms)
-            and access.shows(resource)
-        )
+    def wanted(resource: pb.Resource) -> pb.Resource | None:
+        if not all(term(resource.metadata) for term in terms):
+            return None
+        seen = view(resource)
+        return seen if seen is not None and access.shows(seen) else None
 
     next_page = ""
     try:
@@ -66,9 +67,7 @@ async def list_type(
     return pb.ListResponse(resources=kept.resources, position=here.message(), next_page_token=next_page)
 
 
-async def _read_cut(
-    backend: Backend, kind: tuple[str, str], within: Within, wanted: Callable[[pb.Resource], bool], kept: Kept
-) -> Position:
+async def _read_cut(backend: Backend, kind: tuple[str, str], within: Within, wanted: View, kept: Kept) -> Position:
     """Keep all that is wanted of one revision, in order of key; the position of that."""
     # The beginning of a watch is one cut that comes in pieces: what is not wanted is let go of again.
     watch = await backend.watch(kind, within)
@@ -85,18 +84,26 @@ async def _read_cut(
     return item.position
 
 
-async def _keep(resources: Sequence[pb.Resource], wanted: Callable[[pb.Resource], bool], kept: Kept) -> None:
+async def _keep(resources: Sequence[pb.Resource], wanted: View, kept: Kept) -> None:
     for index, resource in enumerate(resources, 1):
-        if wanted(resource):
-            kept.add(resource)
+        if (seen := wanted(resource)) is not None:
+            kept.add(seen)
         if index % TURN == 0:
             await trio.lowlevel.checkpoint()
 
 
 async def list_by_owner(
-    backend: Backend, registry: Registry, access: Access, request: pb.ListByOwnerRequest, kept: Kept
+    backend: Backend,
+    registry: Registry,
+    access: Access,
+    versions: Versions,
+    request: pb.ListByOwnerRequest,
+    kept: Kept,
 ) -> pb.ListByOwnerResponse:
-    """All resources that this incarnation of an owner owns, of every type; the owner need not be there any more."""
+    """All resources that this incarnation of an owner owns, of every type; the owner need not be there any more.
+
+    Where a kind has converters, each is answered as its storage version, or as one that the caller may read.
+    """
     _admit_owner(registry, access, request.owner)
     assert request.owner is not None
     access.check_read(request.owner)
@@ -109,7 +116,13 @@ async def list_by_owner(
     except STORE_ERRORS as error:
         raise refusal(error) from error
     asked = request.owner
-    await _keep(owned, lambda each: _names_owner(asked, each.owner) and access.shows(each), kept)
+
+    def wanted(resource: pb.Resource) -> pb.Resource | None:
+        if not _names_owner(asked, resource.owner):
+            return None
+        return next((each for each in versions.views(resource) if access.shows(each)), None)
+
+    await _keep(owned, wanted, kept)
     return pb.ListByOwnerResponse(resources=kept.resources, position=here.message())
 
 

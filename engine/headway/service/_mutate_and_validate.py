@@ -8,11 +8,16 @@ from headway.service._admission import admit_resource, check_payload_name
 from headway.service._marks import check_mark
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._tenancy import check_staying, check_units
+from headway.service._versions import Versions
 from headway.storage import Backend
 
 
 async def mutate_and_validate(
-    backend: Backend, registry: Registry, access: Access, request: pb.MutateAndValidateRequest
+    backend: Backend,
+    registry: Registry,
+    access: Access,
+    versions: Versions,
+    request: pb.MutateAndValidateRequest,
 ) -> pb.MutateAndValidateResponse:
     """Answer with the resource as its hooks leave it; a caller who may not read that, with what the request says."""
     admitted = admit_resource(registry, access, request.resource)
@@ -28,7 +33,7 @@ async def mutate_and_validate(
         if is_marked(resource.metadata):
             if not access.may_delete(resource.id):
                 stored, _ = await backend.read(type.kind, key)
-                access.check_marking(resource.id, stored)
+                access.check_marking(resource.id, versions.shown(type, stored))
             check_mark(resource)
     except STORE_ERRORS as error:
         raise refusal(error) from error

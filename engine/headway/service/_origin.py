@@ -20,6 +20,7 @@ from headway.resource import TOMBSTONE, AnyMessage, Changes, Registry, SnapshotC
 from headway.service._access import Authorizer
 from headway.service._refusals import WrongIncarnation
 from headway.service._service import RESOURCE_SERVICE, WATCH_LIST, ResourceService
+from headway.service._versions import Versions
 from headway.service._watch_wire import ResourceEncodings, WatchEncoder
 from headway.storage import Backend
 
@@ -37,8 +38,17 @@ NOT_FOUND = "resource not found"
 class OriginService:
     """The eight verbs as clients made for Consul know them. The arguments are those of `ResourceService`."""
 
-    def __init__(self, backend: Backend, registry: Registry, authorizer: Authorizer | None = None) -> None:
-        self._service = ResourceService(backend, registry, authorizer, recreates=True, as_sent=_listed)
+    def __init__(
+        self,
+        backend: Backend,
+        registry: Registry,
+        authorizer: Authorizer | None = None,
+        *,
+        versions: Versions | None = None,
+    ) -> None:
+        self._service = ResourceService(
+            backend, registry, authorizer, recreates=True, versions=versions, as_sent=_listed
+        )
 
     def __mapping__(self) -> dict[str, Handler]:
         """The handlers."""

@@ -6,14 +6,14 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable
 
 import trio
 
-from headway.resource import Key, Kind, Position, pb, quoted, resource_key
+from headway.resource import Key, Kind, Position, quoted, resource_key
 from headway.service._bounds import MAX_PAGE, MAX_TOKEN, check_text
 from headway.service._list_reply import TURN, Kept
 from headway.service._refusals import invalid
+from headway.service._versions import View
 from headway.storage import Backend, Within
 
 _LEAST_READ = 256
@@ -49,9 +49,7 @@ class Pages:
         self._within = within
         self._query = hashlib.sha256(query.encode()).hexdigest()[:16]
 
-    async def read(
-        self, size: int, token: str, wanted: Callable[[pb.Resource], bool], kept: Kept
-    ) -> tuple[str, Position]:
+    async def read(self, size: int, token: str, wanted: View, kept: Kept) -> tuple[str, Position]:
         """Keep the next ``size`` resources that are wanted (0: all); the next page's token, and where the first stood.
 
         A page ends early where a reply would become too large.
@@ -66,10 +64,10 @@ class Pages:
             for index, resource in enumerate(stored, 1):
                 if index % TURN == 0:
                     await trio.lowlevel.checkpoint()
-                if wanted(resource):
+                if (seen := wanted(resource)) is not None:
                     if size and page and (len(page) == size or kept.is_full()):
                         return self._token(resource_key(page[-1]), position), position
-                    kept.add(resource)
+                    kept.add(seen)
             if not read_at_once or len(stored) < read_at_once:
                 return "", position
             after = resource_key(stored[-1])

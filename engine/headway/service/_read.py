@@ -9,11 +9,14 @@ from headway.resource import Position, Registry, pb, resource_id, type_name
 from headway.service._access import Access
 from headway.service._admission import admit_id
 from headway.service._refusals import STORE_ERRORS, invalid, not_found, refusal
+from headway.service._versions import Versions
 from headway.storage import Backend
 
 
-async def read(backend: Backend, registry: Registry, access: Access, request: pb.ReadRequest) -> pb.ReadResponse:
-    """Answer with the resource, or NOT_FOUND; with a uid only that incarnation is found."""
+async def read(
+    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.ReadRequest
+) -> pb.ReadResponse:
+    """Answer with the resource as the version asked for, or NOT_FOUND; with a uid only that incarnation is found."""
     type, key = admit_id(registry, access, request.id, "id")
     assert request.id is not None
     access.check_read(request.id)
@@ -26,9 +29,9 @@ async def read(backend: Backend, registry: Registry, access: Access, request: pb
     nothing = f"{resource_id(request.id)}{with_uid} is not there"
     if stored is None or (request.id.uid and stored.id is not None and stored.id.uid != request.id.uid):
         raise not_found(nothing)
-    access.check_found(stored, nothing)
-    check_version(stored, type.name.version)
-    return pb.ReadResponse(resource=stored, position=position.message())
+    seen = versions.view(type)(stored)
+    access.check_found(stored if seen is None else seen, nothing)
+    return pb.ReadResponse(resource=checked_version(stored, seen, type.name.version), position=position.message())
 
 
 def check_revision(position: Position, min_revision: int) -> None:
@@ -39,12 +42,12 @@ def check_revision(position: Position, min_revision: int) -> None:
         )
 
 
-def check_version(stored: pb.Resource, wanted: str) -> None:
-    """Refuse to hand out a resource as another version of its kind than the one it is stored as."""
-    assert stored.id is not None
-    assert stored.id.type is not None
-    if stored.id.type.group_version != wanted:
+def checked_version(stored: pb.Resource, seen: pb.Resource | None, wanted: str) -> pb.Resource:
+    """Return a resource as it is ``seen`` in the version that is wanted; refuse it where no converter leads there."""
+    if seen is None:
+        assert stored.id is not None
         raise invalid(
             f"{resource_id(stored.id)} is stored as {type_name(stored.id.type)}, and was asked for as version "
-            f"{wanted!r}; use the stored one, or write it as {wanted!r} first"
+            f"{wanted!r}; use the stored one, write it as {wanted!r} first, or declare a converter between them"
         )
+    return seen

@@ -12,6 +12,7 @@ from headway.service import _delete, _list, _mutate_and_validate, _read, _watch_
 from headway.service._access import Access, Authorizer
 from headway.service._handlers import unary_handlers
 from headway.service._list_reply import MAX_REPLY, Kept
+from headway.service._versions import Versions
 from headway.storage import Backend
 
 RESOURCE_SERVICE = "headway.resource.v1.ResourceService"
@@ -29,6 +30,7 @@ class ResourceService:
     Args:
         authorizer: decides who may do what; without one everybody may do everything.
         recreates: a Write that names the uid of a deleted incarnation creates a new one, as in Consul.
+        versions: converts between versions of a kind; shared by all services over a store. None: one of its own.
         as_sent: returns a stored resource in the form in which lists have it; None: as it is stored.
     """
 
@@ -39,35 +41,39 @@ class ResourceService:
         authorizer: Authorizer | None = None,
         *,
         recreates: bool = False,
+        versions: Versions | None = None,
         as_sent: Callable[[pb.Resource], pb.Resource] | None = None,
     ) -> None:
         self._backend = backend
         self._registry = registry
         self._access = Access(authorizer, registry)
+        self._versions = versions or Versions(registry)
         self._recreates = recreates
         self._as_sent = as_sent
 
     async def read(self, message: pb.ReadRequest) -> pb.ReadResponse:
         """See `_read.py`."""
-        return await _read.read(self._backend, self._registry, self._access, message)
+        return await _read.read(self._backend, self._registry, self._access, self._versions, message)
 
     def write(self, message: pb.WriteRequest) -> Coroutine[Any, Any, pb.WriteResponse]:
         """See `_write.py`."""
-        return _write.write(self._backend, self._registry, self._access, message, recreates=self._recreates)
+        return _write.write(
+            self._backend, self._registry, self._access, self._versions, message, recreates=self._recreates
+        )
 
     async def write_status(self, message: pb.WriteStatusRequest) -> pb.WriteStatusResponse:
         """See `_write_status.py`."""
-        return await _write_status.write_status(self._backend, self._registry, self._access, message)
+        return await _write_status.write_status(self._backend, self._registry, self._access, self._versions, message)
 
     async def list(self, message: pb.ListRequest) -> pb.ListResponse:
         """See `_list.py`. As inside a process: however large it is."""
         return await self._list(message, Kept(None, PAGES, self._as_sent))
 
     def _list(self, message: pb.ListRequest, kept: Kept) -> Coroutine[Any, Any, pb.ListResponse]:
-        return _list.list_type(self._backend, self._registry, self._access, message, kept)
+        return _list.list_type(self._backend, self._registry, self._access, self._versions, message, kept)
 
     def _list_by_owner(self, message: pb.ListByOwnerRequest, kept: Kept) -> Coroutine[Any, Any, pb.ListByOwnerResponse]:
-        return _list.list_by_owner(self._backend, self._registry, self._access, message, kept)
+        return _list.list_by_owner(self._backend, self._registry, self._access, self._versions, message, kept)
 
     async def list_by_owner(self, message: pb.ListByOwnerRequest) -> pb.ListByOwnerResponse:
         """See `_list.py`. Likewise."""
@@ -75,11 +81,13 @@ class ResourceService:
 
     async def delete(self, message: pb.DeleteRequest) -> pb.DeleteResponse:
         """See `_delete.py`."""
-        return await _delete.delete(self._backend, self._registry, self._access, message)
+        return await _delete.delete(self._backend, self._registry, self._access, self._versions, message)
 
     async def mutate_and_validate(self, message: pb.MutateAndValidateRequest) -> pb.MutateAndValidateResponse:
         """See `_mutate_and_validate.py`."""
-        return await _mutate_and_validate.mutate_and_validate(self._backend, self._registry, self._access, message)
+        return await _mutate_and_validate.mutate_and_validate(
+            self._backend, self._registry, self._access, self._versions, message
+        )
 
     def __mapping__(self) -> dict[str, Handler]:
         """The handlers. WatchList has one of its own: it sends `StreamItem`s, many events to each."""
@@ -105,7 +113,7 @@ class ResourceService:
         return mapping
 
     def _watch_list(self, stream: Any) -> Coroutine[Any, Any, None]:
-        return _watch_list.watch_list(self._backend, self._registry, self._access, stream)
+        return _watch_list.watch_list(self._backend, self._registry, self._access, self._versions, stream)
 
     def _listing(
         self, answer: Callable[[Any, Kept], Coroutine[Any, Any, Any]], instead: str

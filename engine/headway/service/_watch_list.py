@@ -20,10 +20,11 @@ from headway.service._bounds import check_position
 from headway.service._known import check_known
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._shown import is_of_version, told_of
+from headway.service._versions import Versions
 from headway.storage import Backend
 
 
-async def watch_list(backend: Backend, registry: Registry, access: Access, stream: Any) -> None:
+async def watch_list(backend: Backend, registry: Registry, access: Access, versions: Versions, stream: Any) -> None:
     """A grpclib handler. It sends `StreamItem`s; a stream that serialises makes WatchEvents of them.
 
     It sends from inside no cancel scope and no nursery of its own, so that a channel inside the process may drive it.
@@ -39,7 +40,7 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
         raise invalid("snapshot_only must be false with resume_after: what goes on after a position has no snapshot")
     # To a client that knows nothing of bookmarks each would be an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
-    version = type.name.version
+    version, view = type.name.version, versions.view(type)
     try:
         watch = await backend.watch(type.kind, within, position(request.resume_after))
         # After the watch was opened: what has replaced that history by now ends the watch.
@@ -52,7 +53,7 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, strea
             nonlocal here
             if isinstance(item, EndOfSnapshot | Bookmark):
                 here = item.position
-            items = told_of(item, version, access.shows, here)
+            items = told_of(item, view, access.shows, here)
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 
         async def next_told() -> StreamItem:

@@ -32,12 +32,30 @@ from headway.service._marks import check_marks
 from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal, taken
 from headway.service._removal import removal_after
 from headway.service._retry import attempt
+from headway.service._storage_version import StorageVersion
 from headway.service._tenancy import NO_UNITS, Units, check_staying, check_units, needs_units
-from headway.storage import Backend, Operation, Put, Read, Require, StorageError, believed_read, read_for_commit
+from headway.service._versions import Versions
+from headway.storage import (
+    Backend,
+    Operation,
+    Put,
+    Read,
+    Require,
+    StorageError,
+    believed_read,
+    read_for_commit,
+    version_of,
+)
 
 
 async def write(
-    backend: Backend, registry: Registry, access: Access, request: pb.WriteRequest, *, recreates: bool = False
+    backend: Backend,
+    registry: Registry,
+    access: Access,
+    versions: Versions,
+    request: pb.WriteRequest,
+    *,
+    recreates: bool = False,
 ) -> pb.WriteResponse:
     """Store the resource and answer with it as stored, with its new version and generation.
 
@@ -54,42 +72,52 @@ async def write(
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
     elsewhere = needs_units(key)
     as_stored: Read = functools.partial(read_for_commit, backend)
+    chain = versions.chain(type)
+    # Most kinds have no converters, and are stored as they are written.
+    form = None if chain is None else StorageVersion(versions, chain, type)
 
     async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
         units = await check_units(read, key) if elsewhere else NO_UNITS
         stored, at = await read(type.kind, key)
-        check_payload_name(access, type, payload_name, stored)
+        check_payload_name(access, type, payload_name, versions.shown(type, stored))
         if request.create_only and stored is not None:
             if believing:
                 # Only the store itself can say that a name is taken.
                 raise taken("")
             await check_fence(backend, fence)
             _check_created(stored, resource, ending)
-            return pb.WriteResponse(resource=access.answered(stored, given), position=at.message())
+            created = stored if form is None else form.shown(stored)
+            return pb.WriteResponse(resource=access.answered(created, given), position=at.message())
+        if undecodable is not None and not _carries(stored, resource):
+            raise invalid(undecodable)
         if not may_mark:
-            access.check_marking(named, stored)
+            access.check_marking(named, versions.shown(type, stored))
         if stored is None:
             prepared, operations = await _creation(
-                read, access, units, key, resource, recreates=recreates, ending=ending
+                read, access, versions, form, units, key, resource, recreates=recreates, ending=ending
             )
         else:
             try:
-                prepared = _update(type, stored, resource)
+                if form is None or undecodable is not None:
+                    prepared = _update(type, stored, resource)
+                else:
+                    prepared = _merged_update(form, stored, resource)
             except GRPCError as error:
-                if not access.shows(stored) and stored.id is not None and named.uid != stored.id.uid:
+                shown = stored if form is None else versions.shown(type, stored)
+                assert shown is not None
+                if not access.shows(shown) and stored.id is not None and named.uid != stored.id.uid:
                     # The answer for a name that is free, so that a guess doesn't tell that this one is taken.
-                    await _creation(read, access, units, key, resource, recreates=recreates)
-                raise access.discreet(error, stored) from None
+                    await _creation(read, access, versions, form, units, key, resource, recreates=recreates)
+                raise access.discreet(error, shown) from None
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
             operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
             if believing:
                 operations = (*units.required, *operations)
-        if undecodable is not None and _payload(stored) != _payload(resource):
-            raise invalid(undecodable)
         position = await backend.commit(operations, fence)
-        return pb.WriteResponse(resource=access.answered(prepared, given), position=position.message())
+        answer = prepared if form is None else form.shown(prepared)
+        return pb.WriteResponse(resource=access.answered(answer, given), position=position.message())
 
     believed = believed_read(backend)
     if believed is not None:
@@ -103,8 +131,11 @@ async def write(
     return await attempt(once, blanket=not resource.version)
 
 
-def _payload(resource: pb.Resource | None) -> bytes | None:
-    return None if resource is None or resource.data is None else resource.data.value
+def _carries(stored: pb.Resource | None, resource: pb.Resource) -> bool:
+    """Return True if the resource has the very payload that is stored, in the same version."""
+    if stored is None or stored.data is None or resource.data is None or stored.id is None or resource.id is None:
+        return False
+    return stored.id.type == resource.id.type and stored.data.value == resource.data.value
 
 
 def _uid_ending(request: pb.WriteRequest, kind: Kind, key: Key) -> str:
@@ -132,6 +163,8 @@ def _check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> N
 async def _creation(
     read: Read,
     access: Access,
+    versions: Versions,
+    form: StorageVersion | None,
     units: Units,
     key: Key,
     resource: pb.Resource,
@@ -145,11 +178,13 @@ async def _creation(
     owner: pb.Id | None = None
     required: tuple[Require, ...] = ()
     if resource.owner is not None:
-        owner, required = await _found_owner(read, access, resource.owner)
+        owner, required = await _found_owner(read, access, versions, resource.owner)
     uid = ulid_now()
     if ending:
         uid = uid[: -len(ending)] + ending
     prepared = _with(resource, _new_id(resource.id, uid), owner=owner)
+    if form is not None:
+        prepared = form.created(prepared)
     check_staying(units, resource.id)
     kind = type_name(resource.id.type).unversioned
     return prepared, (*units.required, *required, Put(kind, key, prepared, ""))
@@ -180,14 +215,19 @@ def _id(resource: pb.Resource) -> ResourceId:
     return resource_id(resource.id)
 
 
-async def _found_owner(read: Read, access: Access, owner: pb.Id) -> tuple[pb.Id, tuple[Require]]:
+async def _found_owner(read: Read, access: Access, versions: Versions, owner: pb.Id) -> tuple[pb.Id, tuple[Require]]:
     """The owner with its uid: ownership is of an incarnation, not of a name.
 
     It must be there in the commit itself: what is owned by a resource that has gone would be found by nobody.
     """
     name = resource_id(owner)
     stored, _ = await read(name.type.unversioned, name.key)
-    if stored is None or stored.id is None or (owner.uid and stored.id.uid != owner.uid) or not access.shows(stored):
+    if (
+        stored is None
+        or stored.id is None
+        or (owner.uid and stored.id.uid != owner.uid)
+        or not access.shows(versions.named(name.type, stored))
+    ):
         with_uid = f" with uid {owner.uid}" if owner.uid else ""
         raise invalid(f"resource.owner: {name}{with_uid} is not there; create it first")
     uid = stored.id.uid
@@ -236,6 +276,18 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
     )
     check_marks(type, stored, updated)
     return updated
+
+
+def _merged_update(form: StorageVersion, stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
+    """As `_update`, of a kind that has converters: what is stored is updated as the writer sees it."""
+    if version_of(stored) not in form.chain:
+        # Without a way between the two, it becomes another version.
+        return form.created(_update(form.type, stored, resource))
+    carried = form.carries_on(stored, resource)
+    if carried is not None:
+        return _update(form.chain.type_of(version_of(stored)), stored, carried)
+    seen = form.seen(stored)
+    return form.updated(stored, seen, _update(form.type, seen, resource))
 
 
 def _check_owner(stored: pb.Resource, resource: pb.Resource) -> None:

@@ -14,17 +14,18 @@ from headway.service._access import Access
 from headway.service._admission import admit_fence, admit_id, admit_reference
 from headway.service._bounds import check_status, check_text, room_problem
 from headway.service._fence import check_fence, check_store
-from headway.service._read import check_version
+from headway.service._read import checked_version
 from headway.service._refusals import conflict, invalid, not_found, precondition
 from headway.service._retry import attempt
 from headway.service._tenancy import check_units
+from headway.service._versions import Versions
 from headway.storage import Backend, Put
 
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}\Z")
 
 
 async def write_status(
-    backend: Backend, registry: Registry, access: Access, request: pb.WriteStatusRequest
+    backend: Backend, registry: Registry, access: Access, versions: Versions, request: pb.WriteStatusRequest
 ) -> pb.WriteStatusResponse:
     """Store the status under its key. One that says what is stored already changes nothing and wakes nobody."""
     type, key = admit_id(registry, access, request.id, "id")
@@ -33,6 +34,7 @@ async def write_status(
     access.check_write(wanted, None)
     fence = admit_fence(access, request.fence)
     status = _admitted(registry, access, request, key[:2])
+    view = versions.view(type)
 
     def may_hear(stored: pb.Resource) -> bool:
         """Return False if it is stored in another version of the kind, which its reader alone is told."""
@@ -45,20 +47,21 @@ async def write_status(
         if stored is None or stored.id is None or stored.id.uid != wanted.uid or not may_hear(stored):
             raise not_found(f"{resource_id(wanted)} with uid {wanted.uid} is not there")
         known = stored.status.get(request.key)
+        seen = view(stored)
         try:
             if problem := room_problem(stored.status, request.key, status):
                 raise precondition(f"{resource_id(wanted)}: {problem}")
-            _check(stored, type, request)
+            seen = _checked(stored, seen, type, request)
             if known is not None:
                 _check_not_older(known, status, request)
         except GRPCError as error:
-            raise access.discreet(error, stored) from None
+            raise access.discreet(error, stored if seen is None else seen) from None
         if known is not None and _same(known, status):
             await check_fence(backend, fence)
-            return pb.WriteStatusResponse(resource=stored, position=position.message())
+            return pb.WriteStatusResponse(resource=seen, position=position.message())
         updated = _with_status(stored, request.key, status)
         position = await backend.commit((Put(type.kind, key, updated, stored.version),), fence)
-        return pb.WriteStatusResponse(resource=updated, position=position.message())
+        return pb.WriteStatusResponse(resource=view(updated), position=position.message())
 
     reply = await attempt(once, blanket=not request.version)
     assert reply.resource is not None
@@ -109,12 +112,15 @@ def _condition_problems(
         yield problem
 
 
-def _check(stored: pb.Resource, type: ResourceType[Any], request: pb.WriteStatusRequest) -> None:
-    check_version(stored, type.name.version)
+def _checked(
+    stored: pb.Resource, seen: pb.Resource | None, type: ResourceType[Any], request: pb.WriteStatusRequest
+) -> pb.Resource:
+    seen = checked_version(stored, seen, type.name.version)
     if request.version and request.version != stored.version:
         raise conflict(
             f"{resource_id(request.id)} is stored at version {stored.version}, not {request.version}; read it again"
         )
+    return seen
 
 
 def _check_not_older(known: pb.Status, status: pb.Status, request: pb.WriteStatusRequest) -> None:

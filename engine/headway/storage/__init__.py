@@ -26,6 +26,7 @@ from headway.storage._backend import read_for_commit as read_for_commit
 from headway.storage._besides import ChecksItself as ChecksItself
 from headway.storage._besides import ListsFences as ListsFences
 from headway.storage._besides import Probed as Probed
+from headway.storage._decide import version_of as version_of
 from headway.storage._errors import FenceLowered as FenceLowered
 from headway.storage._errors import LeaseEnded as LeaseEnded
 from headway.storage._errors import StillOwns as StillOwns

@@ -10,6 +10,8 @@ whose name is the claim it makes; it raises AssertionError with a sentence where
 `History` judges what many processes have seen of one store, while they wrote to it, watched it and were killed: what
 each of them sees goes through a `RecordingChannel`, or is added as facts.
 
+`check_converters` holds the converters of an app to their rules.
+
 `LiveRun` drives a live run under virtual time from synchronous code, such as the rules of a state machine.
 """
 
@@ -24,6 +26,7 @@ from headway.testing._conformance import check_backend as check_backend
 from headway.testing._conformance import claim_of as claim_of
 from headway.testing._conformance import run_backend_check as run_backend_check
 from headway.testing._conformance import verdicts as verdicts
+from headway.testing._converters import check_converters as check_converters
 from headway.testing._facts import BookmarkTold as BookmarkTold
 from headway.testing._facts import CacheSeen as CacheSeen
 from headway.testing._facts import ChangesTold as ChangesTold

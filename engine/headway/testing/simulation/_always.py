@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headway.errors import DeclarationError
-from headway.resource import Key, Kind, Resource, ResourceType, did_you_mean, pb
+from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb
+from headway.service import Versions
 from headway.testing.simulation._oracles import Finding
 from headway.testing.simulation._trace import Committed
 
@@ -22,12 +23,22 @@ class Stored:
     def __init__(self, revision: int, now: Mapping[tuple[Kind, Key], pb.Resource], types: Iterable[ResourceType[Any]]):
         self.revision = revision
         self._now = now
-        self._types = list(types)
+        self._types = types
 
     def list(self, kind: str) -> list[Resource[Any]]:
         """All resources of a kind, such as ``Team``, by name. Raises DeclarationError when there is no such type."""
         type = type_of(self._types, kind)
-        return [type.view(each) for (of, _), each in sorted(self._now.items()) if of == type.kind]
+        found = [each for (of, _), each in sorted(self._now.items(), key=lambda entry: entry[0]) if of == type.kind]
+        return [type.view(shown_as(type, each, self._types)) for each in found]
+
+
+def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> pb.Resource:
+    """Return a resource as a type, whichever version of its kind is stored, if its types have converters."""
+    if not isinstance(types, Registry) or types.chain(type.kind) is None:
+        return stored
+    seen = Versions(types).shown(type, stored)
+    assert seen is not None
+    return seen
 
 
 def type_of(types: Iterable[ResourceType[Any]], kind: str) -> ResourceType[Any]:
@@ -48,7 +59,7 @@ def always_held(
     commits: Sequence[Committed], types: Iterable[ResourceType[Any]], always: Sequence[Always]
 ) -> list[Finding]:
     """The first revision at which each of these doesn't hold."""
-    known, left = list(types), list(always)
+    left = list(always)
     now: dict[tuple[Kind, Key], pb.Resource] = {}
     findings: list[Finding] = []
     for revision, changes in itertools.groupby(commits, key=lambda each: each.revision):
@@ -59,7 +70,7 @@ def always_held(
                 now[each.kind, each.key] = each.new
         for asked in list(left):
             try:
-                asked(Stored(revision, now, known))
+                asked(Stored(revision, now, types))
             except AssertionError as error:
                 left.remove(asked)
                 name = getattr(asked, "__name__", "always")

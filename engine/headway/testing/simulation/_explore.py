@@ -69,6 +69,7 @@ def explore(
     seconds: float = 60.0,
     quiet: float | None = 120.0,
     plan: str | None = None,
+    own_services: bool = False,
 ) -> Explored:
     """Run a scenario without faults, and then again under every fault that can matter; raise `Refuted` by the first run
     that is wrong.
@@ -94,6 +95,10 @@ def explore(
         quiet: virtual seconds after which nothing may have been written; None where controllers write by the clock.
         plan: run this one alone, as a story's last line has it. So does the environment's HEADWAY_PLAN.
 
+        own_services: every process has the store open itself, as engines on one etcd have, and is served by its own
+            program: for a store on which several programs work, as in a rolling upgrade. The client is served by the
+            program of the first process's first life.
+
     Raises DeclarationError inside a Trio run, for a plan that can't be read, and for a scenario in which nothing can
     go wrong, because no controller does anything. What a scenario raises comes out, with the plan in a note.
     """
@@ -107,6 +112,7 @@ def explore(
         holds=tuple(holds),
         always=tuple(always),
         quiet=quiet,
+        own_services=own_services,
     )
     references = [_reference(setting, seed) for seed in range(_REFERENCES)]
     patient = _patient(setting)

@@ -17,7 +17,7 @@ from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
 from headway.testing.simulation import _oracles as oracles
-from headway.testing.simulation._always import Always, always_held
+from headway.testing.simulation._always import Always, always_held, shown_as
 from headway.testing.simulation._faults import Plan, Restore
 from headway.testing.simulation._oracles import Finding, Result
 from headway.testing.simulation._world import GivenUp, MakeApp, World
@@ -42,6 +42,7 @@ class Setting:
     holds: Sequence[Invariant] = ()
     always: Sequence[Always] = ()
     quiet: float | None = 900.0
+    own_services: bool = False
 
     def __post_init__(self) -> None:
         for each in self.always:
@@ -67,6 +68,7 @@ def run(setting: Setting, plan: Plan, *, most_steps: int = _STEPS_ALLOWED, patie
         outside=None if setting.outside is None else setting.outside(),
         most_steps=most_steps,
         patient=patient,
+        own_services=setting.own_services,
     )
     findings: list[Finding] = []
     with _deterministic(plan.seed):
@@ -163,6 +165,8 @@ def _result(world: World, findings: list[Finding]) -> Result:
     reserved = {type.kind for type in Registry()}
     types = {type.kind: type for type in world.types if type.kind not in reserved}
     stored = {place: each for place, each in store.now.items() if place[0] in types}
+    # As the version that was declared last, whichever is stored.
+    stored = {place: shown_as(types[place[0]], each, world.types) for place, each in stored.items()}
     end = {place: oracles.described(each, types[place[0]].view(each).data) for place, each in stored.items()}
     triggered = {
         f"{event.controller} {event.id.name}": ", ".join(map(str, event.writes))

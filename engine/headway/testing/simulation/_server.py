@@ -58,6 +58,11 @@ class Server:
         self._channel = channel
         return channel
 
+    @property
+    def is_up(self) -> bool:
+        """True if it answers."""
+        return self._channel is not None
+
     async def restart(self) -> None:
         """End, and start again."""
         self._channel, self._engine = None, None

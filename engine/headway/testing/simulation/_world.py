@@ -13,13 +13,15 @@ from trio.testing import MockClock
 
 from headway.client import Client
 from headway.controller import App
-from headway.resource import Key, Kind, Registry, ResourceType, copy_message, is_marked, pb
+from headway.resource import Key, Kind, Registry, ResourceType, copy_message, is_marked, pb, type_name
+from headway.rpc import Channel
 from headway.storage import Fence, Put
 from headway.testing.simulation import _faults as faults
 from headway.testing.simulation._always import type_of
 from headway.testing.simulation._checkpoints import Checkpoints
 from headway.testing.simulation._link import Link
 from headway.testing.simulation._oracles import Scheduled
+from headway.testing.simulation._own_services import OwnServices
 from headway.testing.simulation._process import Process
 from headway.testing.simulation._server import Server
 from headway.testing.simulation._store import SimulatedStore, asked_again
@@ -56,6 +58,7 @@ class World:
         lease_ttl: float = 15.0,
         most_steps: int = 2000,
         patient: bool = False,
+        own_services: bool = False,
         clock: MockClock | None = None,
     ) -> None:
         self._make_app = make_app
@@ -66,6 +69,7 @@ class World:
         self.outside: Any = outside
         self.lease_ttl = lease_ttl
         self.patient = patient
+        self._own_services = own_services
         self._most_steps = most_steps
         self.processes = [Process(self, f"p{at + 1}") for at in range(processes)]
         self.types: Registry = self.make_app(self.processes[0]).registry
@@ -318,8 +322,10 @@ class World:
                 continue
             if wish is None:
                 await self.client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
-            else:
-                await self.client.apply(type.view(asked_again(wish)))
+                continue
+            # As the version in which it was stored, where the program knows that.
+            stored_as = type_name(wish.id.type if wish.id is not None else None)
+            await self.client.apply((self.types.find(stored_as) or type).view(asked_again(wish)))
 
     async def overtake(self, kind: Kind, key: Key) -> bool:
         """Another writer is first, and leaves all as it is but for the version; False: there is nothing to write to."""
@@ -360,7 +366,10 @@ class World:
 
     def new_link(self, process: Process) -> Link:
         """A process begins a life: its way to the server."""
-        link = Link(self, process, self._server)
+        served_by: Channel = self._server
+        if self._own_services:
+            served_by = OwnServices(self, process.app.registry, lambda: self._server.is_up)
+        link = Link(self, process, served_by)
         self._streams.begin(process, link.script)
         return link
 

@@ -1,0 +1,184 @@
+"""The versions of a kind between which converters are declared, and payloads converted along them. Pure."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from headway._gen.google.protobuf import Any as AnyMessage
+from headway._gen.headway.resource import v1 as pb
+from headway.errors import DeclarationError
+from headway.resource._payload import Payload, decode, encode
+from headway.resource._types import ResourceType
+
+Older = TypeVar("Older", bound=Payload)
+Newer = TypeVar("Newer", bound=Payload)
+Type = ResourceType[Any]
+Function = Callable[[Any], Any]
+
+_FORM = "app.converter(TEAM_V1, TEAM_V2, up=up, down=down), with `def up(old: TeamV1) -> TeamV2`"
+
+
+class BadConversion(Exception):
+    """A converter raised, or returned something that is not a payload of its version. The cause is what it raised."""
+
+
+class Step(NamedTuple):
+    """One converter pair."""
+
+    older: Type
+    newer: Type
+    up: Function
+    down: Function
+
+
+class VersionChain:
+    """The versions of one kind with converters, from the oldest to the newest.
+
+    Attributes:
+        types: the versions, oldest first.
+        steps: the converters between them, in the same order.
+        storage: the version in which resources of the kind are stored.
+        named: the storage version as it was named; None: the newest.
+    """
+
+    def __init__(self, steps: tuple[Step, ...], named: Type | None = None) -> None:
+        self.steps = steps
+        self.named = named
+        self.types = (steps[0].older, *(step.newer for step in steps))
+        self.storage = named or self.types[-1]
+        self._places = {type.name.version: place for place, type in enumerate(self.types)}
+
+    def __contains__(self, version: str) -> bool:
+        return version in self._places
+
+    def type_of(self, version: str) -> Type:
+        """Return the type of a version that is in the chain."""
+        return self.types[self._places[version]]
+
+    def extended(self, step: Step) -> VersionChain:
+        """Return the chain with one more step at either end. Raises DeclarationError for a step anywhere else."""
+        older, newer = step.older.name, step.newer.name
+        if older.version in self._places and newer.version in self._places:
+            raise DeclarationError(
+                f"a converter from {older} to {newer}: {self} leads from one to the other already; declare one path "
+                "between two versions"
+            )
+        if older.version not in self._places and newer.version not in self._places:
+            raise DeclarationError(
+                f"a converter from {older} to {newer}: neither is in {self}, the converters of this kind so far; "
+                "declare first the one that connects them"
+            )
+        if step.older is self.types[-1]:
+            return VersionChain((*self.steps, step), self.named)
+        if step.newer is self.types[0]:
+            return VersionChain((step, *self.steps), self.named)
+        raise DeclarationError(
+            f"a converter from {older} to {newer}: the versions of a kind form one chain, and that is {self}; "
+            f"begin at {self.types[-1].name}, or end at {self.types[0].name}"
+        )
+
+    def storing(self, type: Type) -> VersionChain:
+        """Return the chain with this storage version."""
+        return VersionChain(self.steps, type)
+
+    def converted(self, payload: Any, version: str, wanted: str) -> Any:
+        """Return the payload of one version as that of another. Raises BadConversion; ``payload`` is not changed."""
+        here, there = self._places[version], self._places[wanted]
+        while here < there:
+            step = self.steps[here]
+            payload = _called(step.up, "up", step, payload, step.newer)
+            here += 1
+        while here > there:
+            here -= 1
+            step = self.steps[here]
+            payload = _called(step.down, "down", step, payload, step.older)
+        return payload
+
+    def payload_of(self, resource: pb.Resource) -> Any:
+        """Return the payload of a stored resource, in the version in which it is stored. Raises PayloadError."""
+        type = self.type_of(resource.id.type.group_version)  # type: ignore[union-attr]  # stored ids are whole
+        return decode(type.payload, b"" if resource.data is None else resource.data.value)
+
+    def __str__(self) -> str:
+        return " → ".join(str(type.name) for type in self.types)
+
+
+def _called(function: Function, side: str, step: Step, payload: Any, wanted: Type) -> Any:
+    name = f"{side}= of {step.older.name} → {step.newer.name}"
+    try:
+        made = function(payload)
+    except Exception as error:
+        raise BadConversion(f"{name} raised {type(error).__name__}: {error}") from error
+    if type(made) is not wanted.payload:
+        if inspect.iscoroutine(made):
+            made.close()
+        raise BadConversion(f"{name} returned {made!r:.120}; return a {wanted.payload.__name__}(...)")
+    return made
+
+
+def step_of(older: object, newer: object, up: object, down: object) -> Step:
+    """Return a converter pair. Raises DeclarationError, with the right form."""
+    for given in (older, newer):
+        if not isinstance(given, ResourceType):
+            raise DeclarationError(f"a converter is between two types, not {given!r}: {_FORM}")
+    assert isinstance(older, ResourceType)
+    assert isinstance(newer, ResourceType)
+    between = f"a converter from {older.name} to {newer.name}"
+    if older.kind != newer.kind:
+        raise DeclarationError(f"{between}: both must be versions of one kind, as staff.v1.Team and staff.v2.Team are")
+    if older.name == newer.name:
+        raise DeclarationError(f"{between}: the versions must differ")
+    if older.scope is not newer.scope:
+        raise DeclarationError(
+            f"{between}: scope {newer.scope.name} must be {older.scope.name}, as {older.name} has it"
+        )
+    for side, function in (("up", up), ("down", down)):
+        if problem := _function_problem(function):
+            raise DeclarationError(f"{between}: {side}={function!r} {problem}: {_FORM}")
+    return Step(older, newer, up, down)  # type: ignore[arg-type]  # checked to be callable
+
+
+def _function_problem(function: object) -> str | None:
+    if not callable(function):
+        return "must be a function"
+    called: Any = function
+    while isinstance(called, functools.partial):
+        called = called.func
+    if not inspect.isroutine(called):
+        called = type(called).__call__
+    if any(
+        is_other(called)
+        for is_other in (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    ):
+        return "must be a plain function, without async or yield"
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return "must take one argument, the payload"
+    except ValueError:
+        # A builtin without a signature.
+        pass
+    return None
+
+
+def in_version(resource: pb.Resource, type: Type, data: AnyMessage | None) -> pb.Resource:
+    """Return a stored resource as another version of its kind, with this payload. All else is shared with it."""
+    id = resource.id
+    assert id is not None
+    return pb.Resource(
+        id=pb.Id(uid=id.uid, name=id.name, type=type.message, tenancy=id.tenancy),
+        owner=resource.owner,
+        version=resource.version,
+        generation=resource.generation,
+        metadata=resource.metadata,
+        status=resource.status,
+        data=data,
+    )
+
+
+def packed(type: Type, payload: Any) -> AnyMessage:
+    """Return a payload as a resource carries it. Raises PayloadError for what can't be put into bytes."""
+    return AnyMessage(type_url=type.type_url, value=encode(payload))

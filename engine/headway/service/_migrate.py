@@ -1,0 +1,144 @@
+"""Rewrite what a store holds to the storage version of its kind, page by page, beside whoever else writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from headway.errors import PayloadError
+from headway.resource import (
+    BadConversion,
+    Key,
+    Kind,
+    Position,
+    Registry,
+    ResourceId,
+    VersionChain,
+    pb,
+    resource_id,
+    resource_key,
+    type_name,
+)
+from headway.service._storage_version import in_storage_version
+from headway.storage import Backend, Put, VersionConflict, Within, WrongUid, version_of
+
+PAGE = 500
+"""Resources that are read at once."""
+
+OPERATIONS = 32
+"""Resources that are rewritten in one commit: every store takes so many."""
+
+ATTEMPTS = 20
+"""How often a resource is read again that others write all the while."""
+
+LOSES = "its data would not be read back as it is, or has fields that this program does not know"
+BUSY = f"it was written {ATTEMPTS} times while it was to be rewritten; run the migration again"
+
+
+@dataclass(slots=True)
+class Migrated:
+    """What a migration has done.
+
+    Attributes:
+        position: where the store stands afterwards.
+        looked_at: how many resources of the kinds that have converters.
+        rewritten: how many of them were rewritten.
+        apart: how many are stored as versions that no converter reaches, by version.
+        left: those that could not be rewritten, and why.
+    """
+
+    position: Position
+    looked_at: int = 0
+    rewritten: int = 0
+    apart: Counter[str] = field(default_factory=Counter)
+    left: list[tuple[ResourceId, str]] = field(default_factory=list)
+
+
+MigrationProgress = Callable[[Kind, int, int], object]
+"""Is called after each page with a kind, how many of it were looked at, and how many of these were rewritten."""
+
+
+async def migrate(backend: Backend, registry: Registry, *, progress: MigrationProgress = lambda *_: None) -> Migrated:
+    """Rewrite every resource of a kind with converters to the kind's storage version.
+
+    Uid, generation, owner, status, metadata and marks stay as they are; the version of the resource is new. A resource
+    that changes while it is rewritten is read again, so that no write of another is lost. Cancelled and run again, it
+    goes on with what is left.
+    """
+    done = Migrated(backend.position)
+    for chain in registry.chains:
+        await _Kind(backend, chain, done).rewrite(progress)
+    done.position = backend.position
+    return done
+
+
+class _Kind:
+    """The resources of one kind."""
+
+    def __init__(self, backend: Backend, chain: VersionChain, done: Migrated) -> None:
+        self._backend = backend
+        self._chain = chain
+        self._kind = chain.storage.kind
+        self._done = done
+
+    async def rewrite(self, progress: MigrationProgress) -> None:
+        done = self._done
+        before, after = (done.looked_at, done.rewritten), None
+        while True:
+            page, _ = await self._backend.list(self._kind, Within(), after=after, limit=PAGE)
+            puts = [put for resource in page if (put := self._put(resource)) is not None]
+            for start in range(0, len(puts), OPERATIONS):
+                await self._commit(puts[start : start + OPERATIONS])
+            done.looked_at += len(page)
+            progress(self._kind, done.looked_at - before[0], done.rewritten - before[1])
+            if len(page) < PAGE:
+                return
+            after = resource_key(page[-1])
+
+    async def _commit(self, puts: Sequence[Put]) -> None:
+        try:
+            await self._backend.commit(puts)
+        except (VersionConflict, WrongUid):
+            # One of them was written to by another: each for itself.
+            for put in puts:
+                await self._commit_one(put)
+        else:
+            self._done.rewritten += len(puts)
+
+    async def _commit_one(self, put: Put) -> None:
+        again: Put | None = put
+        for _ in range(ATTEMPTS):
+            if again is None:
+                return
+            try:
+                await self._backend.commit([again])
+            except (VersionConflict, WrongUid):
+                again = await self._read_again(put.key)
+            else:
+                self._done.rewritten += 1
+                return
+        self._done.left.append((resource_id(put.resource.id), BUSY))
+
+    async def _read_again(self, key: Key) -> Put | None:
+        stored, _ = await self._backend.read(self._kind, key)
+        return None if stored is None else self._put(stored)
+
+    def _put(self, stored: pb.Resource) -> Put | None:
+        """What rewrites a resource; None where there is nothing to do, or it can't be."""
+        version = version_of(stored)
+        if version == self._chain.storage.name.version:
+            return None
+        if version not in self._chain:
+            self._done.apart[str(type_name(stored.id.type))] += 1  # type: ignore[union-attr]  # stored ids are whole
+            return None
+        try:
+            made = in_storage_version(self._chain, stored)
+        except (BadConversion, PayloadError) as error:
+            self._done.left.append((resource_id(stored.id), str(error)))
+            return None
+        if made is None:
+            self._done.left.append((resource_id(stored.id), LOSES))
+            return None
+        made.version = ""
+        return Put(self._kind, resource_key(stored), made, stored.version)

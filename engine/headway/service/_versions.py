@@ -1,0 +1,122 @@
+"""A stored resource as each version of its kind: what readers of another version than the stored one are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headway.errors import PayloadError
+from headway.events import ConversionFailed, Report, ignore
+from headway.resource import (
+    BadConversion,
+    Registry,
+    ResourceType,
+    TypeName,
+    VersionChain,
+    in_version,
+    packed,
+    pb,
+    resource_id,
+    unconverted,
+)
+from headway.storage import version_of
+
+View = Callable[[pb.Resource], pb.Resource | None]
+"""Returns a stored resource as one version of its kind; None where no converter leads there. The same one each time."""
+
+KEPT_BYTES = 16 << 20
+"""Bytes of converted payloads that are kept, twice: so many watchers of one change share one conversion."""
+
+# What an entry takes beside its payload: the resource, its id, the tuple and its place in the dict.
+_ENTRY = 600
+_REPORTED = 1024
+
+
+class Versions:
+    """The versions of the kinds of one registry. One for all services over a store, since it keeps what it converted.
+
+    Args:
+        report: is called with ConversionFailed, once for each version of a resource that can't be converted.
+    """
+
+    def __init__(self, registry: Registry, report: Report = ignore) -> None:
+        self._registry = registry
+        self._report = report
+        self._used = 0
+        # By identity, as a stored resource is never written to. Invariant: an entry holds its resource.
+        self._young: dict[tuple[int, str], tuple[pb.Resource, pb.Resource]] = {}
+        self._old: dict[tuple[int, str], tuple[pb.Resource, pb.Resource]] = {}
+        # The failures that were reported last, so that each list and reconnect doesn't report them again.
+        self._reported: dict[tuple[object, str, str], None] = {}
+
+    def chain(self, type: ResourceType[Any]) -> VersionChain | None:
+        """Return the versions that converters connect with this one; None: there are none."""
+        chain = self._registry.chain(type.kind)
+        return chain if chain is not None and type.name.version in chain else None
+
+    def view(self, type: ResourceType[Any]) -> View:
+        """Return what gives stored resources of the type's kind as this type."""
+        chain, version = self.chain(type), type.name.version
+        if chain is None:
+            return lambda stored: stored if version_of(stored) == version else None
+        return lambda stored: self._in(chain, stored, version)
+
+    def shown(self, type: ResourceType[Any], stored: pb.Resource | None) -> pb.Resource | None:
+        """Return a resource as the type, or as it is stored where no converter leads there. Nothing stays nothing."""
+        if stored is None:
+            return None
+        seen = self.view(type)(stored)
+        return stored if seen is None else seen
+
+    def named(self, name: TypeName, stored: pb.Resource) -> pb.Resource:
+        """Return a resource as the type of this name, or as it is stored where that is not possible."""
+        type = self._registry.find(name)
+        seen = None if type is None else self.view(type)(stored)
+        return stored if seen is None else seen
+
+    def views(self, stored: pb.Resource) -> list[pb.Resource]:
+        """Return a resource as its kind's storage version, then as every other one, newest first, if it has any."""
+        type = stored.id.type  # type: ignore[union-attr]  # stored ids are whole
+        chain = self._registry.chain((type.group, type.kind))  # type: ignore[union-attr]  # likewise
+        if chain is None or version_of(stored) not in chain:
+            return [stored]
+        versions = [chain.storage, *(each for each in reversed(chain.types) if each is not chain.storage)]
+        found = [self._in(chain, stored, each.name.version) for each in versions]
+        return [each for each in found if each is not None]
+
+    def _in(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> pb.Resource | None:
+        version = version_of(stored)
+        if version == wanted:
+            return stored
+        if version not in chain:
+            return None
+        place = (id(stored), wanted)
+        entry = self._young.get(place)
+        if entry is not None:
+            return entry[1]
+        entry = self._old.get(place) or (stored, self._converted(chain, stored, wanted))
+        self._young[place] = entry
+        self._used += _ENTRY + (0 if entry[1].data is None else len(entry[1].data.value))
+        if self._used > KEPT_BYTES:
+            self._old, self._young, self._used = self._young, {}, 0
+        return entry[1]
+
+    def _converted(self, chain: VersionChain, stored: pb.Resource, wanted: str) -> pb.Resource:
+        type = chain.type_of(wanted)
+        try:
+            data = packed(type, chain.converted(chain.payload_of(stored), version_of(stored), wanted))
+        except (BadConversion, PayloadError) as error:
+            self.failed(stored, wanted, error)
+            data = unconverted(str(chain.type_of(version_of(stored)).name))
+        return in_version(stored, type, data)
+
+    def failed(self, stored: pb.Resource, wanted: str, error: Exception) -> None:
+        """Report that a resource could not be converted, unless that has been reported."""
+        id = resource_id(stored.id)
+        key = (id, wanted, stored.version)
+        if key in self._reported:
+            return
+        self._reported[key] = None
+        if len(self._reported) > _REPORTED:
+            del self._reported[next(iter(self._reported))]
+        self._report(ConversionFailed(id.type, id, wanted, error))

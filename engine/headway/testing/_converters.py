@@ -1,0 +1,114 @@
+"""The rules of converters, held against payloads that are made from the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from headway.controller import App
+from headway.errors import DeclarationError
+from headway.resource import BadConversion, Registry, ResourceType, VersionChain, different_fields, equal, merged
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+Type = ResourceType[Any]
+
+
+def check_converters(
+    app: App | Registry, *, examples: int = 100, values: Mapping[type[Any], SearchStrategy[Any]] | None = None
+) -> None:
+    """Hold every converter of an app to its rules, with payloads made from the schema by Hypothesis.
+
+    1. ``up`` loses nothing: ``down(up(x)) == x``.
+    2. What is written in an older version and merged into a newer one is read back as it was written, and writing back
+       what was read changes nothing.
+    3. A converter gives the same result every time, and a payload of its version.
+
+    The payloads are the same in every run.
+
+    Args:
+        app: whose converters; a registry will do.
+        examples: how many payloads are tried for each rule.
+        values: what payloads of a class to try instead, by the class: for one in which not every value is legal.
+
+    Raises AssertionError that names the rule, the converter and the smallest payload that breaks it; DeclarationError
+    for an app without converters. Needs Hypothesis.
+    """
+    registry = app.registry if isinstance(app, App) else app
+    if not registry.chains:
+        raise DeclarationError("there are no converters to check: declare them by app.converter(...)")
+    try:
+        from headway.testing._payloads import payloads
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        text = "headway.testing.check_converters needs Hypothesis: pip install hypothesis"
+        raise ModuleNotFoundError(text, name="hypothesis") from None
+    known = dict(values or {})
+    for chain in registry.chains:
+        made = {type: payloads(type, known) for type in chain.types}
+        for older, newer in pairwise(chain.types):
+            _hold(partial(_loses_nothing, chain, older, newer), examples, made[older])
+            _hold(partial(_is_steady, chain, newer, older), examples, made[newer])
+        newest = chain.types[-1]
+        for older in chain.types[:-1]:
+            _hold(partial(_merges, chain, older, newest), examples, made[newest], made[older])
+
+
+def _hold(rule: Callable[..., object], examples: int, *strategies: SearchStrategy[Any]) -> None:
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis import strategies as st
+
+    @settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        # Without its explanations, which take seconds: the message says what is wrong.
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    )
+    @given(st.tuples(*strategies))
+    def hold(drawn: tuple[Any, ...]) -> None:
+        rule(*drawn)
+
+    hold()
+
+
+def _converted(chain: VersionChain, payload: Any, version: Type, wanted: Type) -> Any:
+    try:
+        return chain.converted(payload, version.name.version, wanted.name.version)
+    except BadConversion as error:
+        raise AssertionError(f"{error}; it was given {payload!r}") from error
+
+
+def _is_steady(chain: VersionChain, version: Type, wanted: Type, payload: Any) -> Any:
+    first, second = (_converted(chain, payload, version, wanted) for _ in range(2))
+    assert equal(first, second), (
+        f"{version.name} → {wanted.name} must give the same result every time: for {payload!r} it gave {first!r}, and "
+        f"then {second!r}"
+    )
+    return first
+
+
+def _loses_nothing(chain: VersionChain, older: Type, newer: Type, payload: Any) -> None:
+    there = _is_steady(chain, older, newer, payload)
+    back = _converted(chain, there, newer, older)
+    assert equal(back, payload), (
+        f"{older.name} → {newer.name} → {older.name} must lose nothing: {payload!r} became {there!r}, and then "
+        f"{back!r}, with another {', '.join(different_fields(payload, back))}"
+    )
+
+
+def _merges(chain: VersionChain, older: Type, newest: Type, stored: Any, wanted: Any) -> None:
+    seen = _converted(chain, stored, newest, older)
+    before = _converted(chain, seen, older, newest)
+    result = merged(before, _converted(chain, wanted, older, newest), stored)
+    read = _converted(chain, result, newest, older)
+    assert equal(read, wanted), (
+        f"what is written as {older.name} must be read back: {wanted!r}, written over {stored!r}, became {result!r}, "
+        f"which is read as {read!r}, with another {', '.join(different_fields(wanted, read))}"
+    )

@@ -1,0 +1,187 @@
+"""Migration: what is stored is rewritten to the storage version, and nothing else changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from headway.client import Client
+from headway.resource import FINALIZERS, AnyMessage, Registry, ResourceType, encode, pb, resource_key
+from headway.service import _migrate, migrate
+from headway.storage import Backend, Within, version_of
+from tests.helpers.calls import Calls, Interrupted
+from tests.helpers.declared import a_note, a_status, a_type, an_id, uid_of
+from tests.helpers.versions import ALONE, V1, V2, V3, Band, a_team, crew, roster, said, versions, without_converters
+from tests.service.test_versions import heard
+from tests.service.test_write_versions import UNKNOWN
+
+
+async def everything(backend: Backend) -> list[pb.Resource]:
+    found, _ = await backend.list(V1.kind, Within())
+    return list(found)
+
+
+async def filled(backend: Backend, count: int) -> Calls:
+    """Several resources as a program without converters stored them, with all that a resource can have."""
+    old = Calls(backend, without_converters())
+    for number in range(count):
+        await old.write(a_team(V1, roster(f"m{number}"), f"team-{number}", metadata={FINALIZERS: "hold", "n": "1"}))
+    for number in (0, 1):
+        uid = uid_of((await old.read(an_id(f"team-{number}", V1))).resource)
+        await old.write_status(an_id(f"team-{number}", V1, uid=uid), a_status())
+    await old.delete(an_id("team-0", V1))
+    await old.write(a_note())
+    return old
+
+
+async def test_everything_is_rewritten_and_only_its_payload_and_version_change(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page; what watches hears updates. Run again, there is nothing to do."""
+    monkeypatch.setattr(_migrate, "PAGE", 7)
+    monkeypatch.setattr(_migrate, "OPERATIONS", 3)
+    await filled(backend, 20)
+    before = await everything(backend)
+    calls = Calls(backend, versions())
+    seen: list[tuple[int, int]] = []
+    async with calls.watch(a_type(V1)) as items:
+        while version_of_end(await anext(items)):
+            pass
+        done = await migrate(backend, versions(), progress=lambda _, *numbers: seen.append(numbers))
+        changes = await heard(items, calls.revision)
+    assert (done.looked_at, done.rewritten, done.left, done.apart.total()) == (20, 20, [], 0)
+    assert seen == [(7, 7), (14, 14), (20, 20)]
+    assert sorted(resource_key(each.resource) for each in changes) == [resource_key(each) for each in before]
+    assert not any(each.deleted for each in changes)
+    after = await everything(backend)
+    for old, new in zip(before, after, strict=True):
+        assert version_of(new) == "v3"
+        assert (new.generation, new.status, new.metadata, new.owner) == (
+            old.generation,
+            old.status,
+            old.metadata,
+            old.owner,
+        )
+        assert uid_of(new) == uid_of(old)
+        assert [each.name for each in V3.view(new).data.members] == V1.view(old).data.names
+    stands = backend.position
+    again = await migrate(backend, versions())
+    assert (again.looked_at, again.rewritten, backend.position) == (20, 0, stands)
+
+
+def version_of_end(item: Any) -> bool:
+    return not hasattr(item, "position")
+
+
+async def test_a_migration_goes_both_ways(backend: Backend) -> None:
+    """To roll back, what the older version can hold is rewritten to it; the rest is named and left."""
+    calls = Calls(backend, versions())
+    await calls.write(a_team(V3, Band(room="B12"), "a"))
+    await calls.write(a_team(V2, crew(("ada", "")), "b"))
+    done = await migrate(backend, versions(V1))
+    assert (done.rewritten, [id.name for id, _ in done.left]) == (1, ["a"])
+    assert [version_of(each) for each in await everything(backend)] == ["v3", "v1"]
+    assert said((await calls.read(an_id("a", V3))).resource, V3).room == "B12"
+
+
+async def test_what_cannot_be_rewritten_is_left_and_named(backend: Backend) -> None:
+    """A failing converter, unknown fields and a version without a converter each cost that one resource alone."""
+    old = Calls(backend, without_converters())
+    await old.write(a_team(V1, roster(color="raise"), "a"))
+    unknown = a_team(V1, roster(), "b")
+    unknown.data = AnyMessage(type_url=V1.type_url, value=encode(roster()) + UNKNOWN)
+    await old.write(unknown)
+    await old.write(a_team(ALONE, roster(), "c"))
+    await old.write(a_team(V1, roster("ada"), "d"))
+    done = await migrate(backend, versions())
+    assert [(id.name, why) for id, why in done.left] == [
+        ("a", "up= of tests.v1.Team → tests.v2.Team raised KeyError: 'no such color'"),
+        ("b", _migrate.LOSES),
+    ]
+    assert done.apart == {"tests.v9.Team": 1}
+    assert [version_of(each) for each in await everything(backend)] == ["v1", "v1", "v9", "v3"]
+
+
+async def test_a_migration_that_is_cancelled_goes_on_when_it_is_run_again(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_migrate, "PAGE", 4)
+    await filled(backend, 10)
+    with trio.CancelScope() as scope:
+
+        def stop(*_: object) -> None:
+            scope.cancel()
+
+        await migrate(backend, versions(), progress=stop)
+    assert scope.cancelled_caught
+    assert [version_of(each) for each in await everything(backend)].count("v3") == 4
+    done = await migrate(backend, versions())
+    assert done.rewritten == 6
+
+
+@pytest.mark.parametrize("type", [V1, V2])
+async def test_a_write_that_comes_between_is_not_lost(backend: Backend, type: ResourceType[Any]) -> None:
+    """By an old program or a new one, a deletion too; the others of the same commit are rewritten."""
+    await filled(backend, 6)
+    racing = Interrupted(backend)
+    old, new = Calls(backend, without_converters()), Calls(backend, versions())
+
+    async def write() -> None:
+        payload = roster("between") if type is V1 else crew(("between", "lead"))
+        await (old if type is V1 else new).write(a_team(type, payload, "team-2"))
+        marked = await new.delete(an_id("team-3", V1))
+        assert marked.resource is not None
+        await new.write(a_team(V1, roster("m3"), "team-3", metadata={**marked.resource.metadata, FINALIZERS: ""}))
+        await new.delete(an_id("team-3", V1))
+
+    racing.before_commit = [write]
+    done = await migrate(racing, versions())
+    after = {resource_key(each)[2]: each for each in await everything(backend)}
+    assert sorted(after) == ["team-0", "team-1", "team-2", "team-4", "team-5"]
+    assert {version_of(each) for each in after.values()} == {"v3"}
+    (member,) = V3.view(after["team-2"]).data.members
+    assert (member.name, member.role) == ("between", "" if type is V1 else "lead")
+    assert done.rewritten == (5 if type is V1 else 4)
+    assert done.left == []
+
+
+async def test_what_is_written_all_the_time_is_named_in_the_end(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_migrate, "ATTEMPTS", 3)
+    await filled(backend, 2)
+    racing = Interrupted(backend)
+    old = Calls(backend, without_converters())
+    numbers = iter(range(100))
+
+    async def write() -> None:
+        await old.write(a_team(V1, roster(f"again {next(numbers)}"), "team-1"))
+
+    racing.before_commit = [write, *[_nothing], *[write] * 3]
+    done = await migrate(racing, versions())
+    assert [(id.name, why) for id, why in done.left] == [("team-1", _migrate.BUSY)]
+    assert done.rewritten == 1
+
+
+async def _nothing() -> None:
+    pass
+
+
+async def test_a_client_that_knows_one_version_lists_what_an_owner_owns(backend: Backend) -> None:
+    """The reply has the storage version; what the client does not know is read as what it does."""
+    known = versions()
+    calls = Calls(backend, known)
+    owner = await calls.stored(a_note("owner"))
+    await calls.write(a_team(V2, crew(("ada", "lead")), owner=owner.id))
+    await calls.write(a_team(ALONE, roster(), "apart", owner=owner.id))
+    small = Registry()
+    small.register(V1)
+    found = await Client(calls.channel, small).list_by_owner(a_type_view(known, owner))
+    assert [(each.name, each.type, each.data.names) for each in found] == [("one", V1, ["ada"])]
+
+
+def a_type_view(known: Registry, owner: pb.Resource) -> Any:
+    assert owner.id is not None
+    return next(type for type in known if type.message == owner.id.type).view(owner)

@@ -1,0 +1,369 @@
+"""Versions of a kind with converters: what each verb shows of what is stored as another version."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+
+from headway.errors import ConversionFailed
+from headway.events import ConversionFailed as Reported
+from headway.resource import (
+    FINALIZERS,
+    Bookmark,
+    Change,
+    Changes,
+    EndOfSnapshot,
+    Registry,
+    ResourceType,
+    SnapshotChunk,
+    StreamItem,
+    copy_message,
+    is_marked,
+    pb,
+)
+from headway.rpc import InProcessChannel
+from headway.service import OriginService, ResourceService, Versions
+from headway.storage import Backend, MemoryBackend, version_of
+from tests.helpers.calls import Calls, refused, take
+from tests.helpers.declared import NOTE, a_note, a_status, a_type, an_id, id_of, uid_of
+from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, roster, said, versions, without_converters
+from tests.service.conftest import reached
+from tests.service.test_list import within
+
+EVERYWHERE = within("*", "*")
+
+
+@pytest.fixture(params=["in process", "network"])
+async def teams(request: pytest.FixtureRequest, backend: Backend) -> AsyncIterator[Calls]:
+    """A service that knows three versions with converters, over each kind of store, called in both ways."""
+    async with reached(request.param, backend, types=versions()) as service:
+        yield service
+        assert service.unexpected == []
+
+
+def over(backend: Backend, types: Registry) -> Calls:
+    """Another program's service over the same store."""
+    return Calls(backend, types)
+
+
+async def stored_as(calls: Calls, name: str = "one") -> str:
+    stored, _ = await calls.backend.read(V1.kind, ("default", "default", name))
+    assert stored is not None
+    return version_of(stored)
+
+
+async def test_each_version_reads_every_resource_as_itself(teams: Calls) -> None:
+    """By Read and by List, whichever version it was written in; all that is no payload is the same."""
+    await teams.write(a_team(V1, roster("ada"), "a", metadata={"color": "red"}))
+    await teams.write(a_team(V2, crew(("bea", "lead")), "b"))
+    await over(teams.backend, without_converters()).write(a_team(V1, roster("cyd"), "c"))
+    assert [await stored_as(teams, name) for name in "abc"] == ["v3", "v3", "v1"]
+    for type in (V1, V2, V3):
+        found = (await teams.list_type(a_type(type), EVERYWHERE)).resources
+        names = [(data.names if type is V1 else [each.name for each in data.members]) for data in _all(found, type)]
+        assert names == [["ada"], ["bea"], ["cyd"]]
+        for each in found:
+            assert (await teams.read(an_id(id_of(each).name, type))).resource == each
+    (first, *_) = (await teams.list_type(a_type(V1), EVERYWHERE)).resources
+    (again, *_) = (await teams.list_type(a_type(V3), EVERYWHERE)).resources
+    assert (first.version, first.generation, first.metadata, uid_of(first)) == (
+        again.version,
+        again.generation,
+        {"color": "red"},
+        uid_of(again),
+    )
+    page = await teams.list_type(a_type(V2), EVERYWHERE, page_size=2)
+    rest = await teams.list_type(a_type(V2), EVERYWHERE, page_size=2, page_token=page.next_page_token)
+    assert [id_of(each).name for each in [*page.resources, *rest.resources]] == ["a", "b", "c"]
+    assert {id_of(each).type.group_version for each in [*page.resources, *rest.resources]} == {"v2"}  # type: ignore[union-attr]
+
+
+def _all(found: list[pb.Resource], type: ResourceType[Any]) -> list[Any]:
+    return [said(each, type) for each in found]
+
+
+async def test_what_is_owned_is_listed_as_the_storage_version(teams: Calls) -> None:
+    """The request names none; one that a former program stored is converted."""
+    owner = await teams.stored(a_note("owner"))
+    await over(teams.backend, without_converters()).write(a_team(V1, roster("ada"), owner=owner.id))
+    (owned,) = (await teams.list_by_owner(owner.id)).resources
+    assert [each.name for each in said(owned, V3).members] == ["ada"]
+
+
+async def test_a_version_without_converter_is_apart(teams: Calls) -> None:
+    """As without converters: left out of lists, refused by Read, and replaced by a write."""
+    await teams.write(a_team(ALONE, roster("ada")))
+    assert (await teams.list_type(a_type(V1), EVERYWHERE)).resources == []
+    await refused(teams.read(an_id("one", V1)), Status.INVALID_ARGUMENT, "tests.v9.Team", "declare a converter")
+    await teams.write(a_team(V1, roster("bea")))
+    assert (await teams.list_type(a_type(ALONE), EVERYWHERE)).resources == []
+    assert (await stored_as(teams)) == "v3"
+
+
+# --- watches ---
+
+
+async def heard(items: AsyncIterator[StreamItem], revision: int) -> list[Change]:
+    """The changes that a stream tells until it has said everything up to a revision."""
+    found: list[Change] = []
+    told = 0
+    while told < revision:
+        item = await anext(items)
+        if isinstance(item, Changes):
+            found += item.changes
+            told = found[-1].revision
+        elif isinstance(item, Bookmark):
+            told = item.position.revision
+    return found
+
+
+async def rewritten(calls: Calls) -> None:
+    """One resource goes through the versions as which several programs store it, and is deleted."""
+    for storage in (V1, V2, V3):
+        writer = over(calls.backend, versions(storage))
+        await writer.write(a_team(V1, roster("ada", color=f"from {storage.name.version}")))
+    await over(calls.backend, without_converters()).write(a_team(V1, roster("ada", color="old program")))
+    await calls.delete(an_id("one", V2))
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_watch_of_each_version_is_told_updates_and_one_deletion(teams: Calls, resumed: bool) -> None:
+    """A change of the stored version is an update, also when a stream resumes over it."""
+    begun = teams.backend.position
+    if resumed:
+        await rewritten(teams)
+    for type in (V1, V2, V3):
+        async with teams.watch(a_type(type), resume_after=begun.message() if resumed else None) as items:
+            if not resumed:
+                await take(items, 1)
+                await rewritten(teams)
+            changes = await heard(items, teams.revision)
+        colors = [_color(change.resource, type) for change in changes]
+        assert colors == ["from v1", "from v2", "from v3", "old program", "old program"]
+        assert [change.deleted for change in changes] == [False] * 4 + [True]
+        assert [change.more for change in changes] == [False] * 5
+        revisions = [change.revision for change in changes]
+        assert revisions == sorted(set(revisions))
+
+
+def _color(resource: pb.Resource, type: ResourceType[Any]) -> str:
+    data = said(resource, type)
+    return str(data.tint.name if type is V3 else data.color)
+
+
+async def test_a_snapshot_of_each_version_has_everything(teams: Calls) -> None:
+    await teams.write(a_team(V3, V3.payload(), "a"))
+    await over(teams.backend, without_converters()).write(a_team(V1, roster("ada"), "b"))
+    await teams.write(a_team(ALONE, roster(), "c"))
+    for type in (V1, V2, V3):
+        async with teams.watch(a_type(type)) as items:
+            found: list[pb.Resource] = []
+            while not isinstance(item := await anext(items), EndOfSnapshot):
+                assert isinstance(item, SnapshotChunk)
+                found += item.resources
+        assert sorted((id_of(each).name, version_of(each)) for each in found) == [
+            ("a", type.name.version),
+            ("b", type.name.version),
+        ]
+
+
+async def test_a_watch_hears_of_what_comes_from_and_goes_to_a_version_without_converter(teams: Calls) -> None:
+    """It is deleted there and created here, as without converters."""
+    async with teams.watch(a_type(V1)) as items:
+        await take(items, 1)
+        await teams.write(a_team(V2, crew(("ada", ""))))
+        await teams.write(a_team(ALONE, roster("ada")))
+        await teams.write(a_team(V3, V3.payload()))
+        changes = await heard(items, teams.revision)
+    assert [(change.deleted, said(change.resource, V1).names) for change in changes] == [
+        (False, ["ada"]),
+        (True, ["ada"]),
+        (False, []),
+    ]
+
+
+async def test_watchers_of_one_version_share_one_conversion() -> None:
+    """So it is made once, and encoded once, however many they are."""
+    backend = MemoryBackend()
+    calls = Calls(backend, versions())
+    async with calls.watch(a_type(V1)) as one, calls.watch(a_type(V1)) as two:
+        for items in (one, two):
+            await take(items, 1)
+        await calls.write(a_team(V3, V3.payload()))
+        (first,) = await heard(one, calls.revision)
+        (second,) = await heard(two, calls.revision)
+    assert first.resource is second.resource
+
+
+# --- the other verbs ---
+
+
+async def test_status_and_deletion_leave_the_stored_version_alone(teams: Calls) -> None:
+    """They are asked in any version, and answered in it."""
+    old = over(teams.backend, without_converters())
+    first = await old.stored(a_team(V1, roster("ada"), metadata={FINALIZERS: "hold"}))
+    written = (await teams.write_status(an_id("one", V2, uid=uid_of(first)), a_status())).resource
+    assert said(written, V2).members[0].name == "ada"
+    same = (await teams.write_status(an_id("one", V3, uid=uid_of(first)), a_status())).resource
+    assert said(same, V3).members[0].name == "ada"
+    marked = (await teams.delete(an_id("one", V2))).resource
+    assert marked is not None
+    assert said(marked, V2).members[0].name == "ada"
+    assert is_marked(marked.metadata)
+    assert await stored_as(teams) == "v1"
+    assert (await teams.delete(an_id("one", V3))).resource == (await teams.read(an_id("one", V3))).resource
+    bare = await teams.stored(a_team(V2, said(marked, V2), metadata={**marked.metadata, FINALIZERS: ""}))
+    assert said(bare, V2).members[0].name == "ada"
+    await teams.delete(an_id("one", V2))
+    assert (await teams.list_type(a_type(V1), EVERYWHERE)).resources == []
+
+
+async def test_a_marked_resource_is_frozen_in_every_version(teams: Calls) -> None:
+    await teams.write(a_team(V3, V3.payload(room="B12"), metadata={FINALIZERS: "hold"}))
+    marked = (await teams.delete(an_id("one", V1))).resource
+    assert marked is not None
+    await refused(
+        teams.write(a_team(V1, roster("ada"), metadata={**marked.metadata, FINALIZERS: ""})),
+        Status.INVALID_ARGUMENT,
+        "changes data",
+    )
+    await teams.write(a_team(V1, roster(), metadata={**marked.metadata, FINALIZERS: ""}))
+    assert said((await teams.read(an_id("one", V3))).resource, V3).room == "B12"
+
+
+async def test_a_client_made_for_consul_gets_a_plain_stream_of_its_version(teams: Calls) -> None:
+    """One upsert after the other, each the whole resource in the version asked for, and a deletion; no bookmarks."""
+    origin = teams.as_origin()
+    async with origin.watch(a_type(V2), bookmarks=False) as items:
+        assert isinstance(await anext(items), EndOfSnapshot)
+        await rewritten(teams)
+        changes: list[Change] = []
+        while len(changes) < 5:
+            item = await anext(items)
+            assert isinstance(item, Changes)
+            changes += item.changes
+    assert [(said(change.resource, V2).color, change.deleted) for change in changes] == [
+        ("from v1", False),
+        ("from v2", False),
+        ("from v3", False),
+        ("old program", False),
+        ("old program", True),
+    ]
+    stored = await origin.stored(a_team(V2, crew(("ada", "lead"))))
+    assert said((await origin.read(an_id("one", V1))).resource, V1).names == ["ada"]
+    assert said(stored, V2).members[0].role == "lead"
+
+
+# --- failing converters ---
+
+
+class Failing:
+    """A service whose store has one resource that can't be converted, among others."""
+
+    def __init__(self, color: str) -> None:
+        self.events: list[Reported] = []
+        backend = MemoryBackend()
+        known = versions()
+        shared = Versions(known, self._hear)
+        self.old = Calls(backend, without_converters())
+        self.calls = Calls(
+            backend,
+            known,
+            channel=InProcessChannel(
+                ResourceService(backend, known, versions=shared), OriginService(backend, known, versions=shared)
+            ),
+        )
+        self.color = color
+
+    def _hear(self, event: object) -> None:
+        assert isinstance(event, Reported)
+        self.events.append(event)
+
+
+@pytest.mark.parametrize(
+    ("color", "why"),
+    [
+        ("raise", "up= of tests.v1.Team → tests.v2.Team raised KeyError: 'no such color'"),
+        ("garbage", "up= of tests.v1.Team → tests.v2.Team returned None; return a Crew(...)"),
+    ],
+)
+async def test_a_failing_converter_costs_one_resource_its_payload(color: str, why: str) -> None:
+    """Lists and watches go on and contain it; its payload raises; an event names it once a version."""
+    failing = Failing(color)
+    calls = failing.calls
+    for name, written in (("a", ""), ("b", color), ("c", "")):
+        await failing.old.write(a_team(V1, roster(color=written), name))
+    async with calls.watch(a_type(V3)) as items:
+        there, _ = await take(items, 2)
+        assert isinstance(there, SnapshotChunk)
+        for found in (there.resources, (await calls.list_type(a_type(V3), EVERYWHERE)).resources):
+            assert [id_of(each).name for each in found] == ["a", "b", "c"]
+            assert said(found[0], V3).tint.name == said(found[2], V3).tint.name == ""
+            with pytest.raises(
+                ConversionFailed,
+                match=r"^Team b is stored as tests\.v1\.Team, and converting it to tests\.v3\.Team failed",
+            ):
+                said(found[1], V3)
+        assert [(event.id.name, event.wanted, str(event.error)) for event in failing.events] == [("b", "v3", why)]
+        await failing.old.write(a_team(V1, roster("ada", color=color), "b"))
+        await failing.old.write(a_team(V1, roster("ada"), "c"))
+        changes = await heard(items, calls.revision)
+    assert [id_of(change.resource).name for change in changes] == ["b", "c"]
+    assert len(failing.events) == 2
+    assert said((await calls.read(an_id("b", V1))).resource, V1).names == ["ada"]
+
+
+async def test_what_cannot_be_converted_can_be_written_in_its_version_released_and_deleted() -> None:
+    """A write that would have to convert it is refused; one that carries its payload back leaves that alone."""
+    failing = Failing("raise")
+    calls = failing.calls
+    stored = await failing.old.stored(a_team(V1, roster("ada", color="raise"), metadata={FINALIZERS: "hold"}))
+    await refused(calls.write(a_team(V2, crew())), Status.FAILED_PRECONDITION, "stored as version v1")
+    await calls.write_status(an_id("one", V3, uid=uid_of(stored)), a_status())
+    marked = (await calls.delete(an_id("one", V3))).resource
+    assert marked is not None
+    bare = pb.Resource(
+        id=marked.id, version=marked.version, metadata={**marked.metadata, FINALIZERS: ""}, data=marked.data
+    )
+    await calls.write(bare)
+    assert said((await calls.read(an_id("one", V1))).resource, V1).names == ["ada"]
+    assert await stored_as(calls) == "v1"
+    await calls.delete(an_id("one", V3))
+    await refused(calls.write(a_team_again(bare)), Status.INVALID_ARGUMENT, "creates nothing")
+
+
+def a_team_again(resource: pb.Resource) -> pb.Resource:
+    return pb.Resource(id=an_id("one", V3), data=resource.data)
+
+
+async def test_an_unconverted_payload_is_no_payload_of_a_kind_without_converters(in_memory: Calls) -> None:
+    failing = Failing("raise")
+    await failing.old.write(a_team(V1, roster(color="raise")))
+    (found,) = (await failing.calls.list_type(a_type(V3), EVERYWHERE)).resources
+    note = a_note()
+    note.data = found.data
+    await refused(in_memory.write(note), Status.INVALID_ARGUMENT, f"resource.data of {NOTE.name} must be")
+
+
+async def test_a_write_that_cannot_be_converted_is_refused_and_its_cause_reported() -> None:
+    """The caller is not told what the converter said: that may be the program's secret."""
+    failing = Failing("raise")
+    message = await refused(
+        failing.calls.write(a_team(V1, roster(color="raise"))), Status.INVALID_ARGUMENT, "can't be converted to"
+    )
+    assert "KeyError" not in message
+    assert ["KeyError" in str(event.error) for event in failing.events] == [True]
+
+
+async def test_a_failure_is_reported_once_though_the_store_reads_it_anew() -> None:
+    """A store on a disk makes another message of it at each read."""
+    failing = Failing("raise")
+    stored = await failing.old.stored(a_team(V1, roster(color="raise")))
+    events: list[object] = []
+    view = Versions(versions(), events.append).view(V3)
+    for _ in range(3):
+        assert view(copy_message(stored)) is not None
+    assert len(events) == 1

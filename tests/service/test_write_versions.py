@@ -1,0 +1,202 @@
+"""Write in another version of the kind than the stored one: what is stored, what survives, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+
+from headway.resource import AnyMessage, Registry, ResourceType, encode, pb
+from headway.storage import Backend, version_of
+from tests.helpers.calls import Calls, refused
+from tests.helpers.declared import an_id
+from tests.helpers.versions import (
+    ALONE,
+    V1,
+    V2,
+    V3,
+    Band,
+    Member,
+    Tint,
+    a_team,
+    crew,
+    roster,
+    said,
+    versions,
+    without_converters,
+)
+
+UNKNOWN = b"\x7a\x03new"
+"""Field 15, which no class here has."""
+
+
+@pytest.fixture
+def teams(backend: Backend) -> Calls:
+    return Calls(backend, versions())
+
+
+async def read(calls: Calls, type: ResourceType[Any]) -> Any:
+    return said((await calls.read(an_id("one", type))).resource, type)
+
+
+async def stored(calls: Calls) -> pb.Resource:
+    found, _ = await calls.backend.read(V1.kind, ("default", "default", "one"))
+    assert found is not None
+    return found
+
+
+async def test_fields_that_the_writers_version_lacks_survive(teams: Calls) -> None:
+    """Of the resource, of the elements of a list, of a message in it; and maps."""
+    band = Band(
+        members=[Member(name="ada", role="lead"), Member(name="bea", role="bass")],
+        tint=Tint(name="red", shade=7),
+        room="B12",
+        notes={"a": "b"},
+    )
+    await teams.write(a_team(V3, band))
+    answer = await teams.stored(a_team(V1, roster("bea", "cyd", color="red")))
+    assert said(answer, V1) == roster("bea", "cyd", color="red")
+    assert await read(teams, V3) == Band(
+        members=[Member(name="bea", role="bass"), Member(name="cyd")],
+        tint=Tint(name="red", shade=7),
+        room="B12",
+        notes={"a": "b"},
+    )
+    await teams.write(a_team(V2, crew(("bea", "drums"), ("cyd", ""), color="blue", room="B13")))
+    assert await read(teams, V3) == Band(
+        members=[Member(name="bea", role="drums"), Member(name="cyd")],
+        tint=Tint(name="blue", shade=7),
+        room="B13",
+        notes={"a": "b"},
+    )
+
+
+async def test_what_another_program_stored_becomes_the_storage_version_at_its_next_write(teams: Calls) -> None:
+    old = Calls(teams.backend, without_converters())
+    await old.write(a_team(V1, roster("ada", color="red")))
+    await teams.write(a_team(V2, crew(("ada", "lead"), color="red", room="B12")))
+    assert version_of(await stored(teams)) == "v3"
+    assert await read(teams, V3) == Band(members=[Member(name="ada", role="lead")], tint=Tint(name="red"), room="B12")
+
+
+@pytest.mark.parametrize("storage", [V1, V2, V3])
+@pytest.mark.parametrize("written", [V1, V2, V3])
+async def test_every_version_is_written_whatever_is_stored(
+    backend: Backend, storage: ResourceType[Any], written: ResourceType[Any]
+) -> None:
+    """Created, changed and read back, in every storage version, by what all of them can hold."""
+    calls = Calls(backend, versions(storage))
+    for names in (["ada"], ["ada", "bea"], []):
+        payload = V1.payload(names=names)
+        if written is not V1:
+            payload = written.payload(members=[Member(name=name) for name in names])
+        answer = await calls.stored(a_team(written, payload))
+        assert said(answer, written) == payload
+        assert version_of(await stored(calls)) == storage.name.version
+        assert (await read(calls, V1)).names == names
+
+
+async def test_what_the_storage_version_cannot_hold_is_refused(backend: Backend) -> None:
+    """Created and updated alike; the refusal names the fields, and nothing is stored."""
+    calls = Calls(backend, versions(V1))
+    await refused(
+        calls.write(a_team(V2, crew(("ada", "lead"), room="B12"))),
+        Status.INVALID_ARGUMENT,
+        "members, room would not be read back as written, because the resource is stored as tests.v1.Team",
+    )
+    assert calls.revision == 0
+    await calls.write(a_team(V2, crew(("ada", ""))))
+    before = await stored(calls)
+    await refused(calls.write(a_team(V2, crew(("ada", ""), room="B12"))), Status.INVALID_ARGUMENT, "room would not be")
+    assert await stored(calls) == before
+
+
+@pytest.mark.parametrize("written", [V1, V2, V3])
+async def test_a_write_that_changes_nothing_in_its_version_makes_no_generation(
+    teams: Calls, written: ResourceType[Any]
+) -> None:
+    """It makes a version, as every write does; metadata and payload each make a generation."""
+    first = await teams.stored(a_team(V3, Band(members=[Member(name="ada", role="lead")], room="B12")))
+    seen = (await teams.read(an_id("one", written))).resource
+    again = await teams.stored(a_team(written, said(seen, written)))
+    assert again.generation == first.generation
+    assert int(again.version) > int(first.version)
+    assert await read(teams, V3) == said(first, V3)
+    named = await teams.stored(a_team(written, said(seen, written), metadata={"color": "red"}))
+    assert named.generation > first.generation
+    changed = await teams.stored(a_team(V1, roster("bea")))
+    assert changed.generation > named.generation
+
+
+async def test_a_write_that_changes_nothing_moves_what_is_stored_to_the_storage_version(teams: Calls) -> None:
+    """With the same generation; unless that would lose something."""
+    old = Calls(teams.backend, without_converters())
+    first = await old.stored(a_team(V1, roster("ada")))
+    again = await teams.stored(a_team(V1, roster("ada")))
+    assert again.generation == first.generation
+    assert version_of(await stored(teams)) == "v3"
+    losing = Calls(teams.backend, losing_color())
+    await old.write(a_team(V1, roster("ada", color="red")))
+    again = await losing.stored(a_team(V1, roster("ada", color="red"), metadata={"a": "b"}))
+    assert version_of(await stored(teams)) == "v1"
+    assert said(again, V1).color == "red"
+
+
+def losing_color() -> Registry:
+    known = without_converters()
+    known.add_converter(
+        V1,
+        V2,
+        lambda old: crew(*((name, "") for name in old.names)),
+        lambda new: roster(*(member.name for member in new.members)),
+    )
+    return known
+
+
+async def test_unknown_fields_of_what_is_stored_survive(teams: Calls) -> None:
+    """A newer program of the storage version wrote them."""
+    resource = a_team(V3, Band(room="B12"))
+    resource.data = AnyMessage(type_url=V3.type_url, value=encode(Band(room="B12")) + UNKNOWN)
+    await teams.write(resource)
+    await teams.write(a_team(V1, roster("ada")))
+    data = (await stored(teams)).data
+    assert data is not None
+    assert UNKNOWN in data.value
+    assert (await read(teams, V3)).room == "B12"
+
+
+async def test_unknown_fields_are_never_converted_to_be_stored(teams: Calls) -> None:
+    """A payload that has them stays in its version, or the write is refused."""
+    resource = a_team(V1, roster("ada"))
+    assert resource.data is not None
+    resource.data.value += UNKNOWN
+    await teams.write(resource)
+    assert version_of(await stored(teams)) == "v1"
+    await refused(
+        teams.write(a_team(V2, crew(("bea", "")))), Status.FAILED_PRECONDITION, "does not know", "write version v1"
+    )
+    await teams.write(a_team(V1, roster("bea")))
+    assert version_of(await stored(teams)) == "v1"
+    await teams.write(a_team(V2, crew(("cyd", "lead"))))
+    assert version_of(await stored(teams)) == "v3"
+    again = a_team(V1, roster("dot"))
+    assert again.data is not None
+    again.data.value += UNKNOWN
+    await refused(teams.write(again), Status.FAILED_PRECONDITION, "does not know")
+
+
+async def test_a_version_that_was_read_in_one_version_of_the_kind_holds_in_another(teams: Calls) -> None:
+    """Compare and swap is about the resource, whichever version of the kind it is seen as."""
+    first = await teams.stored(a_team(V1, roster("ada")))
+    second = await teams.stored(a_team(V2, crew(("ada", "lead")), version=first.version))
+    await refused(teams.write(a_team(V3, Band(), version=first.version)), Status.ABORTED, "read it again")
+    await teams.write(a_team(V3, Band(), version=second.version))
+
+
+async def test_a_write_replaces_a_version_without_converter(teams: Calls) -> None:
+    """As before there were converters; what is stored is in the storage version."""
+    await teams.write(a_team(ALONE, roster("ada")))
+    await teams.write(a_team(V1, roster("bea")))
+    assert version_of(await stored(teams)) == "v3"
+    assert await read(teams, V1) == roster("bea")

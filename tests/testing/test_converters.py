@@ -1,0 +1,190 @@
+"""`check_converters`: what it finds, and what its payloads are."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.controller import App
+from headway.errors import DeclarationError
+from headway.resource import Condition, Hooks, Resource, ResourceType, decode, encode, equal, field, message
+from headway.testing import check_converters
+from headway.testing._payloads import payloads
+from tests.helpers.versions import Crew, Member, Roster, versions
+
+app = App("tests")
+
+
+@message(name="tests.Older")
+class Older:
+    names: list[str] = field(1)
+    color: str = field(2)
+    size: int = field(3)
+
+
+@message(name="tests.Newer")
+class Newer:
+    names: list[str] = field(1)
+    color: str = field(2)
+    size: int = field(3)
+    room: str = field(4)
+
+
+def up(old: Older) -> Newer:
+    return Newer(names=old.names, color=old.color, size=old.size)
+
+
+def down(new: Newer) -> Older:
+    return Older(names=new.names, color=new.color, size=new.size)
+
+
+def between(
+    up: Callable[[Older], Newer],
+    down: Callable[[Newer], Older],
+    validate: Callable[[Resource[Any]], None] | None = None,
+) -> App:
+    made = App("tests")
+    older = made.type("tests", "v1", "Thing", Older, hooks=Hooks(validate=validate))
+    newer = made.type("tests", "v2", "Thing", Newer, hooks=Hooks(validate=validate))
+    made.converter(older, newer, up=up, down=down)
+    return made
+
+
+def without_color(old: Older) -> Newer:
+    return Newer(names=old.names, size=old.size)
+
+
+def upper(old: Older) -> Newer:
+    return Newer(names=old.names, color=old.color.upper(), size=old.size)
+
+
+def small(old: Older) -> Newer:
+    return Newer(names=old.names, color=old.color, size=min(old.size, 2**31))
+
+
+def sorted_names(old: Older) -> Newer:
+    return Newer(names=sorted(old.names), color=old.color, size=old.size)
+
+
+def refusing(old: Older) -> Newer:
+    if len(old.names) > 1:
+        raise ValueError("too many")
+    return up(old)
+
+
+def garbage(new: Newer) -> Any:
+    return new
+
+
+def derived(new: Newer) -> Older:
+    return Older(names=new.names, color=new.room or new.color, size=new.size)
+
+
+numbers = itertools.count()
+
+
+def counting(old: Older) -> Newer:
+    return Newer(names=old.names, color=old.color, size=old.size, room=str(next(numbers)))
+
+
+LOSES = "tests.v1.Thing → tests.v2.Thing → tests.v1.Thing must lose nothing"
+BROKEN: list[tuple[Any, Any, str, str]] = [
+    (without_color, down, LOSES, "with another color"),
+    (upper, down, LOSES, "with another color"),
+    (small, down, LOSES, "with another size"),
+    (sorted_names, down, LOSES, "with another names"),
+    (refusing, down, "up= of tests.v1.Thing → tests.v2.Thing raised ValueError: too many", "it was given"),
+    (up, garbage, "down= of tests.v1.Thing → tests.v2.Thing returned", "return a Older(...)"),
+    (up, derived, "what is written as tests.v1.Thing must be read back", "with another color"),
+    (counting, down, "must give the same result every time", ""),
+]
+
+
+@pytest.mark.parametrize(("up", "down", "rule", "what"), BROKEN)
+def test_a_broken_converter_is_found(up: Any, down: Any, rule: str, what: str) -> None:
+    """The error names the rule, the converter and what is wrong."""
+    with pytest.raises(AssertionError) as caught:
+        check_converters(between(up, down))
+    assert rule in str(caught.value)
+    assert what in str(caught.value)
+
+
+def test_good_converters_pass() -> None:
+    """Also a chain of them."""
+    check_converters(between(up, down), examples=30)
+    named = st.builds(lambda name, color: Roster(names=[name], color=color), st.text(max_size=3), st.just("red"))
+    crews = st.builds(lambda name: Crew(members=[Member(name=name)], color="red"), st.text(max_size=3))
+    check_converters(versions(), examples=30, values={Roster: named, Crew: crews})
+
+
+def test_what_hooks_refuse_and_values_leave_out_is_not_tried() -> None:
+    """Neither can be stored."""
+
+    def validate(resource: Resource[Any]) -> None:
+        if len(resource.data.names) > 1:
+            raise ValueError("too many")
+
+    check_converters(between(refusing, down, validate), examples=30)
+    older = st.builds(lambda names: Older(names=names), st.lists(st.text(max_size=3), max_size=1))
+    check_converters(between(refusing, down), examples=30, values={Older: older, Newer: older.map(up)})
+    # What the newer version can hold, the older one must be able to give back.
+    with pytest.raises(AssertionError, match="raised ValueError: too many"):
+        check_converters(between(refusing, down), examples=30, values={Older: older})
+
+
+def test_an_app_without_converters_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="there are no converters to check"):
+        check_converters(App("tests"))
+
+
+class Rank(enum.IntEnum):
+    LOW = 0
+    HIGH = 5
+
+
+@message(name="tests.Everything")
+class Everything:
+    text: str = field(1)
+    raw: bytes = field(2)
+    yes: bool = field(3)
+    small: int = field(4, kind="int32")
+    large: int = field(5, kind="uint64")
+    half: float = field(6, kind="float")
+    whole: float = field(7)
+    rank: Rank = field(8)
+    at: datetime.datetime | None = field(9)
+    span: datetime.timedelta | None = field(10)
+    inner: Older = field(11)
+    many: list[Older] = field(12)
+    by_name: dict[str, Older] = field(13)
+    by_number: dict[int, Rank] = field(14)
+    maybe: str | None = field(15)
+    again: Everything | None = field(16)
+
+
+EVERYTHING = app.type("tests", "v1", "Everything", Everything)
+CONDITION: ResourceType[Condition] = app.type("tests", "v1", "Condition", Condition)
+
+
+@pytest.mark.parametrize("type", [EVERYTHING, CONDITION])
+def test_payloads_are_made_of_every_field_and_can_be_stored(type: ResourceType[Any]) -> None:
+    """Declared messages and generated ones alike; each field is set in some of them."""
+    seen: set[str] = set()
+    names = [*type.payload.__dataclass_fields__]
+
+    @settings(max_examples=40, database=None, derandomize=True, deadline=None)
+    @given(payloads(type, {}))
+    def made(payload: Any) -> None:
+        assert equal(decode(type.payload, encode(payload)), payload)
+        empty = type.payload()
+        seen.update(name for name in names if getattr(payload, name) != getattr(empty, name))
+
+    made()
+    assert seen == set(names)
