@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -13,18 +12,18 @@ import trio
 from headway._collector import gc_freezing
 from headway._compared import ComparedChannel
 from headway._endpoints import open_remote
-from headway._functions import check_plain
 from headway._groups import only_error
 from headway._loop_watch import watching_loop
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway._store_health import StoreHealth
+from headway._together import check_report, check_seconds, refuse_own_name, together
 from headway._trio import check_trio
 from headway.access import Audit, Authorizer, Guarded
-from headway.builtin import NAME, PacedChannel, builtin_app
+from headway.builtin import PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Definition, Supervisor
+from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Supervisor
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
@@ -376,41 +375,3 @@ async def _listening(
             # The server ends the watches at once. A client that reads hears first that nothing serves any longer.
             with trio.move_on_after(_LAST_STATUS, shield=True):
                 await health.wait_sent()
-
-
-def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
-    """The types of the apps, and their controllers by the names of their fences. Raises DeclarationError."""
-    registry = Registry()
-    definitions: dict[str, Definition] = {}
-    for app in apps:
-        given: object = app
-        if not isinstance(given, App):
-            raise DeclarationError(f"open_engine takes headway.App objects after the store, not {given!r}")
-        for type in app.registry:
-            if type.name not in registry or registry.resolve(type.name) is not type:
-                registry.register(type)
-        registry.add_chains(app.registry)
-        for name, definition in app.controllers.items():
-            fence_name = f"{app.name}/{name}"
-            if fence_name in definitions:
-                raise DeclarationError(f"two apps are named {app.name!r} and both have a controller {name!r}")
-            definitions[fence_name] = definition
-    return registry, definitions
-
-
-def check_seconds(name: str, given: object) -> None:
-    """Raise DeclarationError for what is no number of seconds above 0."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
-        raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
-
-
-def check_report(report: Report | None) -> None:
-    """Raise DeclarationError for a report that can't be called with an event, or that nothing would await."""
-    if report is not None:
-        check_plain("report", report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
-
-
-def refuse_own_name(apps: Sequence[App]) -> None:
-    """Raise DeclarationError for an app that is named as Headway's own."""
-    if any(app.name == NAME for app in apps):
-        raise DeclarationError(f"an app named {NAME!r} would share the fences of Headway's own controllers: rename it")

@@ -15,11 +15,12 @@ from headway._groups import leaves, only_error
 from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
+from headway._together import check_report, check_seconds, refuse_own_name, together
 from headway._trio import check_trio
 from headway.cache import Hub
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App
-from headway.engine import Engine, check_report, check_seconds, refuse_own_name, together
+from headway.engine import Engine
 from headway.errors import SchemaMismatch
 from headway.events import Report
 from headway.rpc import Channel, WithMetadata

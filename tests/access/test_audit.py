@@ -94,7 +94,8 @@ async def test_failed_authentication_names_the_token_and_why_and_never_its_text(
         (event,) = server.events
         assert isinstance(event, AuthenticationFailed)
         assert event.caller == (server.caller if caller == "named" else "unknown")
-        assert (event.why, event.path) == (why, "/headway.resource.v1.ResourceService/Read")
+        # What a connection asks first: whether its types are the server's.
+        assert (event.why, event.path) == (why, "/headway.types.v1.TypesService/List")
         assert event.peer.startswith("127.0.0.1:")
         assert "hw_" not in str(vars(event))
         assert server.counted("authentication_failures") == {"": 1.0}

@@ -48,6 +48,8 @@ async def test_c6_a_stream_of_live_changes_does_not_starve_the_backlog(
             done.set()
 
     async def change(client: headway.Client) -> None:
+        # What is there when the run begins belongs to the backlog.
+        await begun.wait()
         number = 0
         while True:
             # 11 in the time of 10 reconciles.
@@ -56,8 +58,14 @@ async def test_c6_a_stream_of_live_changes_does_not_starve_the_backlog(
                 await client.apply(pools.pool.new(f"live-{number % LIVE}", Pool(note=str(number))))
             await trio.sleep(PAUSE * 10)
 
+    begun = trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, headway.events.RunStarted) and event.controller in pools.app.controllers:
+            begun.set()
+
     pools.replace(reconcile)
-    async with headway.open_engine(backend, pools.app) as engine, trio.open_nursery() as nursery:
+    async with headway.open_engine(backend, pools.app, report=report) as engine, trio.open_nursery() as nursery:
         nursery.start_soon(change, engine.client)
         with trio.fail_after(size * (LIVE_PER_BACKLOG + 1) * PAUSE * 1.02 + 1):
             await done.wait()

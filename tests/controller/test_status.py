@@ -206,9 +206,9 @@ async def test_a_type_without_a_stream_is_primed_by_none(autojump_clock: MockClo
     async with staff.open(through=channel.over) as engine:
         await trio.sleep(5)
         problem = engine.controllers["look"].status().problem
-        assert problem.endswith("staff.v1.Team (0 resources, revision 0 of 5; UNAVAILABLE: gone fishing)")
+        assert problem.endswith("staff.v1.Team (0 resources, revision 0 of 6; UNAVAILABLE: gone fishing)")
         await trio.sleep(56)
-        assert engine.controllers["look"].status().error.endswith("revision is 0 of 5; UNAVAILABLE: gone fishing")
+        assert engine.controllers["look"].status().error.endswith("revision is 0 of 6; UNAVAILABLE: gone fishing")
 
 
 async def test_what_a_type_lags_and_refuses_is_told(autojump_clock: MockClock) -> None:  # noqa: ARG001

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import field
+from headway._together import together
 from headway.client import Client, LeaseClient
-from headway.engine import together
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService
 from headway.testing import ScriptedChannel

@@ -20,8 +20,8 @@ import trio
 
 import headway
 from headway import events, field
+from headway._together import together
 from headway.client import Client
-from headway.engine import together
 from headway.resource import Key, Position
 from headway.rpc import InProcessChannel
 from headway.service import LeaseService, ResourceService

@@ -130,8 +130,8 @@ MUTANTS = (
     Mutant(
         "a mapping that failed is dropped",
         "controller/_mapping.py",
-        "self._items.keep(item, trio.current_time() + delay)",
-        "pass",
+        "kept = self._items.keep(item, now + delay)",
+        "kept = Kept(item, now + delay)",
         "controller/test_failing_functions.py",
     ),
     # --- own writes ---
@@ -217,16 +217,9 @@ MUTANTS = (
         _FURTHER,
     ),
     Mutant(
-        "the store in memory takes a stale term",
-        "storage/_memory.py",
-        "if (fence.term, fence.number) < stored:",
-        "if False:",
-        _FURTHER,
-    ),
-    Mutant(
-        "SQLite takes a stale term",
-        "storage/_sqlite_commit.py",
-        "if (fence.term, fence.number) < (term, number):",
+        "a store takes a stale term",
+        "storage/_leases.py",
+        "if borne < stored:",
         "if False:",
         _FURTHER,
     ),

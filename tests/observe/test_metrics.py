@@ -213,7 +213,7 @@ def test_where_to_look_is_where_it_is() -> None:
     fields_there = {each.name for kind in (ControllerStatus, TypeStatus) for each in fields(kind)}
     table = GUIDE.split("## Where to look")[1].split("## Health")[0]
     rows = re.findall(r"^\| (?!what \||---)(.*?) \| (.*?) \| (.*?) \|(.*)\|$", table, re.MULTILINE)
-    assert len(rows) == 16
+    assert len(rows) == 17
     for what, named, lines, status in rows:
         assert set(re.findall(r"`(\w+)`", named)) <= there, what
         assert set(re.findall(r"`(\w+)`", status)) <= fields_there, what
@@ -323,7 +323,7 @@ async def test_a_restart_is_counted_by_what_ended_the_run(autojump_clock: MockCl
 
 def test_every_event_is_counted() -> None:
     """An event that nobody counts is one that was forgotten here."""
-    modules = (events.__name__, "headway._process_events")
+    modules = (events.__name__, "headway._process_events", "headway._network_events")
     told = {events.Reconciled, events.Primed, events.Priming}
     there = {each for each in vars(events).values() if isinstance(each, type) and each.__module__ in modules}
     assert there == told | _LABELS.keys()

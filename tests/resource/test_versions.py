@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway._together import together
 from headway.controller import App
-from headway.engine import together
 from headway.errors import DeclarationError
 from headway.resource import NAMESPACE, Registry, ResourceType, Scope, field, merged, message
 from tests.helpers.versions import (

@@ -35,7 +35,7 @@ COMMANDS = {
     "store": (
         "_store",
         "store",
-        "Check a store, copy one into another, or hold a store of your own to its promises.",
+        "Check a store, copy or migrate one, or hold a store of your own to its promises.",
     ),
     "token": ("_token", "token", "Make tokens for the file of `serve --access`."),
     "types": (

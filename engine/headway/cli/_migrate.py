@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import click
 
+from headway._together import together
 from headway.cli._app_at import apps_at
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._running import run
 from headway.cli._text import json_text, plain
-from headway.engine import together
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import Kind, Registry
 from headway.service import Migrated, migrate

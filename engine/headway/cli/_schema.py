@@ -11,6 +11,7 @@ from typing import Any, Literal
 import click
 
 from headway._compared import differences
+from headway._together import together
 from headway.cli._app_at import apps_at
 from headway.cli._connection import Target, open_connection
 from headway.cli._exits import Exit, Usage
@@ -18,7 +19,6 @@ from headway.cli._running import run
 from headway.cli._store import must_be_there, named_store
 from headway.cli._text import json_text, plain, table
 from headway.cli._types import field_words
-from headway.engine import together
 from headway.errors import DeclarationError, SchemaProblem
 from headway.resource import ResourceType, Scope, describe, is_builtin, type_name, types_pb
 from headway.storage import ListsResources, file_lists, plan_schemas, read_schemas

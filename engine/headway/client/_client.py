@@ -22,6 +22,7 @@ from headway.client._in_turns import in_turns
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
 from headway.client._registered import in_registered_versions
+from headway.client._same_content import same_content
 from headway.client._snapshot import Snapshot, read_snapshot
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
@@ -36,7 +37,6 @@ from headway.resource import (
     ResourceId,
     ResourceType,
     copy_message,
-    equal,
     is_marked,
     pb,
     position,
@@ -246,7 +246,7 @@ class Client:
                 message.metadata.setdefault(reserved, stored.metadata[reserved])
         if message.owner is None:
             message.owner = stored.owner
-        if _same_content(type, stored, message):
+        if same_content(type, stored, message):
             return current
         message.version = stored.version
         return await self._write(type, message)
@@ -391,16 +391,3 @@ class Client:
             if write:
                 self._writes.unknown(None)
             raise
-
-
-def _same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
-    if stored.metadata != wanted.metadata:
-        return False
-    if wanted.owner is not None and stored.owner is not None and not wanted.owner.uid:
-        wanted.owner.uid = stored.owner.uid
-    if wanted.owner != stored.owner:
-        return False
-    if stored.data == wanted.data:
-        return True
-    # The same message may have other bytes (the order of a map): compare what they mean.
-    return equal(type.view(stored).data, type.view(wanted).data)

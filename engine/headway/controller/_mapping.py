@@ -180,9 +180,12 @@ class RunMapping:
             self._map_change(item.type, item.applied, backlog=item.backlog)
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the change is kept
             now = trio.current_time()
-            kept = self._items.keep(item, now + self._definition.backoff.delay(0))
+            delay = self._definition.backoff.delay(0)
+            kept = self._items.keep(item, now + delay)
             self._kept.set()
-            self._fail(item.type, item.applied, error, max(kept.due - now, 0.0))
+            # It may wait with former changes of its resource, for as long as they do.
+            delay = delay if kept.changes[0] is item.applied else max(kept.due - now, 0.0)
+            self._fail(item.type, item.applied, error, delay)
         except BaseException:
             # It ends the run. The next run maps the change (C6).
             self._items.keep(item, trio.current_time())

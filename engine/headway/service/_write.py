@@ -73,14 +73,15 @@ async def write(
     elsewhere = needs_units(key)
     as_stored: Read = functools.partial(read_for_commit, backend)
     chain = versions.chain(type)
-    # Most kinds have no converters, and are stored as they are written.
-    form = None if chain is None else StorageVersion(versions, chain, type)
+    # Most kinds have no converters, and are stored as they are written. What does not decode is not converted either.
+    form = None if chain is None or undecodable is not None else StorageVersion(versions, chain, type)
 
     async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
         units = await check_units(read, key) if elsewhere else NO_UNITS
         stored, at = await read(type.kind, key)
-        check_payload_name(access, type, payload_name, versions.shown(type, stored))
+        if payload_name:
+            check_payload_name(access, type, payload_name, versions.shown(type, stored))
         if request.create_only and stored is not None:
             if believing:
                 # Only the store itself can say that a name is taken.
@@ -89,8 +90,6 @@ async def write(
             _check_created(stored, resource, ending)
             created = stored if form is None else form.shown(stored)
             return pb.WriteResponse(resource=access.answered(created, given), position=at.message())
-        if undecodable is not None and not _carries(stored, resource):
-            raise invalid(undecodable)
         if not may_mark:
             access.check_marking(named, versions.shown(type, stored))
         if stored is None:
@@ -99,10 +98,7 @@ async def write(
             )
         else:
             try:
-                if form is None or undecodable is not None:
-                    prepared = _update(type, stored, resource)
-                else:
-                    prepared = _merged_update(form, stored, resource)
+                prepared = _update(type, stored, resource) if form is None else _merged_update(form, stored, resource)
             except GRPCError as error:
                 shown = stored if form is None else versions.shown(type, stored)
                 assert shown is not None
@@ -115,6 +111,8 @@ async def write(
             operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
             if believing:
                 operations = (*units.required, *operations)
+        if undecodable is not None and not _carries(stored, resource):
+            raise invalid(undecodable)
         position = await backend.commit(operations, fence)
         answer = prepared if form is None else form.shown(prepared)
         return pb.WriteResponse(resource=access.answered(answer, given), position=position.message())

@@ -234,11 +234,8 @@ class _Settling:
         self._report(event)
         if not isinstance(event, RunStarted | RunEnded | MappingFailed) or event.controller != self._controller:
             return
-        if isinstance(event, MappingFailed):
-            # What a mapper returned and must not is in the log: it isn't asked again.
-            failed = event.retry_after > 0
-        else:
-            failed = isinstance(event, RunEnded) and not self._begun
+        failed = isinstance(event, MappingFailed) or (isinstance(event, RunEnded) and not self._begun)
+        if not isinstance(event, MappingFailed):
             self._begun = isinstance(event, RunStarted)
         if failed and not isinstance(event, RunStarted) and event.error is not None:
             self._error = event.error

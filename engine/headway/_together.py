@@ -1,0 +1,51 @@
+"""The apps of one program put together, and the checks of what `open_engine` and `open_workers` are given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from headway._functions import check_plain
+from headway.builtin import NAME
+from headway.controller import App, Definition
+from headway.errors import DeclarationError
+from headway.events import Report
+from headway.resource import Registry
+
+
+def together(apps: Sequence[App]) -> tuple[Registry, dict[str, Definition]]:
+    """The types of the apps, and their controllers by the names of their fences. Raises DeclarationError."""
+    registry = Registry()
+    definitions: dict[str, Definition] = {}
+    for app in apps:
+        given: object = app
+        if not isinstance(given, App):
+            raise DeclarationError(f"open_engine takes headway.App objects after the store, not {given!r}")
+        for type in app.registry:
+            if type.name not in registry or registry.resolve(type.name) is not type:
+                registry.register(type)
+        registry.add_chains(app.registry)
+        for name, definition in app.controllers.items():
+            fence_name = f"{app.name}/{name}"
+            if fence_name in definitions:
+                raise DeclarationError(f"two apps are named {app.name!r} and both have a controller {name!r}")
+            definitions[fence_name] = definition
+    return registry, definitions
+
+
+def check_seconds(name: str, given: object) -> None:
+    """Raise DeclarationError for what is no number of seconds above 0."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
+        raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
+
+
+def check_report(report: Report | None) -> None:
+    """Raise DeclarationError for a report that can't be called with an event, or that nothing would await."""
+    if report is not None:
+        check_plain("report", report, 1, "an event", "open_engine(..., report=headway.observe.log_report())")
+
+
+def refuse_own_name(apps: Sequence[App]) -> None:
+    """Raise DeclarationError for an app that is named as Headway's own."""
+    if any(app.name == NAME for app in apps):
+        raise DeclarationError(f"an app named {NAME!r} would share the fences of Headway's own controllers: rename it")
