@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import trio
-
+from headway._turns import give_way
 from headway.resource import (
     EndOfSnapshot,
     Position,
@@ -90,7 +89,7 @@ async def _keep(resources: Sequence[pb.Resource], wanted: Callable[[pb.Resource]
         if wanted(resource):
             kept.add(resource)
         if index % TURN == 0:
-            await trio.lowlevel.checkpoint()
+            await give_way()
 
 
 async def list_by_owner(

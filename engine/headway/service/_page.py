@@ -8,8 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable
 
-import trio
-
+from headway._turns import give_way
 from headway.resource import Key, Kind, Position, pb, quoted, resource_key
 from headway.service._bounds import MAX_PAGE, MAX_TOKEN, check_text
 from headway.service._list_reply import TURN, Kept
@@ -65,7 +64,7 @@ class Pages:
             position = position or here
             for index, resource in enumerate(stored, 1):
                 if index % TURN == 0:
-                    await trio.lowlevel.checkpoint()
+                    await give_way()
                 if wanted(resource):
                     if size and page and (len(page) == size or kept.is_full()):
                         return self._token(resource_key(page[-1]), position), position

@@ -6,8 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import trio
-
+from headway._turns import give_way
 from headway.resource import Key, Kind, pb, resource_key
 from headway.storage._backend import Within
 from headway.storage._tables import ResourceTables
@@ -34,7 +33,7 @@ async def list_within(
         found += more
         if after is None:
             return found
-        await trio.lowlevel.checkpoint()
+        await give_way()
 
 
 async def list_owned(tables: ResourceTables, uid: str) -> Sequence[pb.Resource]:
@@ -56,7 +55,7 @@ async def in_order(
     runs: list[list[tuple[Any, int]]] = []
     for begin in range(0, len(resources), TURN):
         if begin:
-            await trio.lowlevel.checkpoint()
+            await give_way()
         keyed = [(key(each), begin + index) for index, each in enumerate(resources[begin : begin + TURN])]
         runs.append(sorted(keyed if matches is None else [each for each in keyed if matches(each[0])]))
     if len(runs) == 1:
@@ -65,5 +64,5 @@ async def in_order(
     for _, place in heapq.merge(*runs):
         ordered.append(resources[place])
         if len(ordered) % TURN == 0:
-            await trio.lowlevel.checkpoint()
+            await give_way()
     return ordered

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import trio
 
+from headway._turns import give_way
 from headway.errors import HeadwayError
 from headway.resource import (
     Bookmark,
@@ -56,7 +57,7 @@ class ListSnapshot:
             if shown:
                 return shown
             # What is looked for may be far behind what is not: others run meanwhile.
-            await trio.lowlevel.checkpoint()
+            await give_way()
 
 
 class Pulse:
