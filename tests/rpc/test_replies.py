@@ -16,7 +16,7 @@ from headway import rpc
 from headway.resource import encode, field, message
 from headway.rpc import Limits, Services
 from tests.rpc.hostile_bytes import REQUEST
-from tests.rpc.test_limits import tcp
+from tests.rpc.raw_kit import tcp
 
 GIVE = "/test.Replies/Give"
 PATIENCE = 20.0

@@ -12,8 +12,8 @@ from grpclib.const import Status
 from headway import rpc
 from headway.rpc import Limits, _frames, _pool
 from tests.rpc.forward_kit import forwarded
+from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import ECHO, WAIT, Text, served
-from tests.rpc.test_limits import HEADERS, connected
 
 
 async def test_metadata_that_the_upstream_would_not_take_ends_that_call_alone() -> None:
