@@ -9,8 +9,8 @@ import trio
 
 from tests.cli.terminal import Terminal, address
 from tests.rpc.hostile_bytes import PREFACE
+from tests.rpc.raw_kit import until_closed
 from tests.rpc.serving_kit import serving
-from tests.rpc.test_limits import until_closed
 from tests.rpc.test_strangers import SETTINGS, silent
 
 

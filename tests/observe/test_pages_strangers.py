@@ -21,8 +21,8 @@ from headway.observe._page_server import App, Message, PageServer, Receive, Send
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
 from tests.rpc.hostile_bytes import PREFACE
+from tests.rpc.raw_kit import tcp, until_closed
 from tests.rpc.serving_kit import serving
-from tests.rpc.test_limits import tcp, until_closed
 from tests.rpc.test_strangers import strangers
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"

@@ -22,9 +22,9 @@ from headway.rpc._inbox import Inbox
 from headway.rpc._protocol import _CALLS_AT_ONCE
 from headway.rpc._server_stream import _CALL, ServerStream
 from tests.rpc.hostile_kit import resident
+from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import ECHO, Text, served
 from tests.rpc.serving_kit import serving
-from tests.rpc.test_limits import HEADERS, Raw, connected
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -21,8 +21,8 @@ from headway.rpc import Limits
 from headway.rpc._calls import Calls
 from headway.rpc._remote import CHANNEL_LIMITS
 from headway.service import WATCH_LIST
+from tests.rpc.raw_kit import HEADERS, Raw
 from tests.rpc.rpc_kit import DECODERS, THING, Served, Text, app, served
-from tests.rpc.test_limits import HEADERS, Raw
 from tests.rpc.test_slow_watchers import everything
 
 INTERVAL, TIMEOUT = 0.4, 0.3

@@ -20,8 +20,8 @@ from headway.events import ConnectionEnded
 from headway.rpc import InProcessChannel, Limits, Rate
 from tests.helpers.go_client import assert_none_failed, run_go_client
 from tests.rpc.floods import FLOODS, following, opening
+from tests.rpc.raw_kit import until_closed
 from tests.rpc.rpc_kit import THING, Text, app, certificates, served
-from tests.rpc.test_limits import until_closed
 from tests.rpc.tls_records import TlsPeer
 
 _SECONDS = float(os.environ.get("HEADWAY_FLOOD_SECONDS", "3"))

@@ -21,7 +21,7 @@ from headway.rpc import Limits, Rate
 from headway.rpc._frames import FrameAccount, FrameCutter, FrameTooLarge
 from headway.rpc._headers import malformed_request, malformed_response, malformed_trailers
 from headway.rpc._limits import Flooded
-from tests.rpc.hostile_bytes import PREFACE, REQUEST
+from tests.rpc.hostile_bytes import PREFACE, REQUEST, raw_frame
 
 LIMITS = Limits(resets=Rate(20, 1), pings=Rate(20, 1), settings=Rate(20, 1), others=Rate(40, 1))
 
@@ -167,3 +167,25 @@ def test_malformed_answers_are_found(wrong: tuple[str, str]) -> None:
     assert malformed_trailers([("grpc-message", ""), wrong]) is not None
     assert malformed_response([(":status", "200"), ("date", ""), wrong]) is not None
     assert malformed_response([("date", "")]) == ":status is missing or empty"
+
+
+def test_a_client_takes_long_headers_of_answers() -> None:
+    """A caller can make the message of a status long, and others share its connection."""
+    account = FrameAccount(Limits(others=Rate(20, 0)), 0.0, client_side=True)
+    for _ in range(100):
+        account.sent_headers()
+        account.receive(raw_frame(12_000, 1, 5, 1, b"x" * 12_000), 0.0)
+
+
+def test_a_client_counts_what_its_server_charges() -> None:
+    """Answers pay back, so that a connection with usual calls is never without an allowance."""
+    account = FrameAccount(Limits(), 0.0, client_side=True)
+    for _ in range(10_000):
+        account.sent_headers()
+        account.owe(0.0, 200)
+        account.receive(raw_frame(20, 1, 4, 1, b"x" * 20), 0.0)
+    assert account.is_solvent(0.0)
+    for _ in range(50):
+        account.owe(0.0, 16_000)
+    assert not account.is_solvent(0.0)
+    assert account.is_solvent(100.0)

@@ -18,8 +18,8 @@ from hyperframe.frame import PingFrame
 
 from headway import rpc
 from headway.rpc import Limits
+from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import COUNT, FLOOD, Served, certificates, served
-from tests.rpc.test_limits import HEADERS, Raw, connected
 from tests.rpc.test_stock_clients import in_thread
 
 PING = PingFrame(0, opaque_data=b"12345678").serialize()

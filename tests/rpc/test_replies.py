@@ -20,8 +20,8 @@ from headway.rpc import InProcessChannel, Limits, Services
 from headway.rpc._services import RequestCodec
 from headway.service import _list_reply
 from tests.rpc.hostile_bytes import REQUEST
+from tests.rpc.raw_kit import tcp
 from tests.rpc.rpc_kit import ECHO, THING, Text, app, served
-from tests.rpc.test_limits import tcp
 
 LIST = "/headway.resource.v1.ResourceService/List"
 GIVE = "/test.Replies/Give"

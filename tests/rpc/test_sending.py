@@ -25,8 +25,8 @@ from headway.rpc._health import HealthCheckRequest
 from headway.rpc._sending import WindowQueue
 from headway.rpc._signal import Signal
 from tests.rpc.hostile_bytes import PREFACE
+from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import FLOOD, Text, served
-from tests.rpc.test_limits import HEADERS, Raw, connected
 
 WATCH = "/grpc.health.v1.Health/Watch"
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway import rpc
-from headway.rpc import Limits, _pool
+from headway.rpc import Limits, _frames, _pool
 from tests.rpc.forward_kit import forwarded
+from tests.rpc.raw_kit import HEADERS, connected
 from tests.rpc.rpc_kit import ECHO, WAIT, Text, served
 
 
@@ -54,4 +57,61 @@ async def test_cancelled_calls_cost_nobody_else_the_connection(monkeypatch: pyte
             await it.echo.until_waiting(1)
         assert it.server.connections == 4
         assert it.echo.cancelled == 30
+        it.echo.release.set()
+
+
+# What the server takes of a connection that carries nothing, and what the forwarder lets it charge.
+TIGHT = Limits(others=rpc.Rate(200, 0))
+OWED = rpc.Rate(100, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "metadata"),
+    [(ECHO, {"x-large": "x" * 15_000}), ("/none/" + "\U0001f600" * 1000, {})],
+    ids=["metadata", "path"],
+)
+async def test_headers_that_are_long_to_decode_cost_nobody_else_the_connection(
+    path: str, metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server charges a connection for them. A forwarder's is charged for those of all of its clients."""
+    monkeypatch.setattr(_frames, "_OWED", OWED)
+    async with forwarded(limits=TIGHT) as (it, where), trio.open_nursery() as nursery:
+        async with rpc.open_channel(where) as channel:
+            nursery.start_soon(channel.unary, WAIT, Text(), Text)
+            await it.echo.until_waiting(1)
+            for _ in range(4):
+                # One client alone is held to its own allowance.
+                async with rpc.open_channel(where) as other:
+                    for _ in range(4):
+                        with contextlib.suppress(GRPCError):
+                            await other.unary(path, Text(), Text, metadata=metadata)
+            it.echo.release.set()
+            await it.echo.until_waiting(0)
+            assert (await channel.unary(ECHO, Text(text="a"), Text)).text == "a"
+        assert it.server.connections > 1
+
+
+async def test_little_content_of_many_costs_nobody_else_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client's pieces of a byte are within its allowance; together they are more than the forwarder's."""
+    monkeypatch.setattr(_frames, "_OWED", OWED)
+    async with (
+        forwarded(limits=TIGHT) as (it, where),
+        rpc.open_channel(where) as channel,
+        contextlib.AsyncExitStack() as stack,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(channel.unary, WAIT, Text(), Text)
+        await it.echo.until_waiting(1)
+        clients = [await stack.enter_async_context(connected(where)) for _ in range(4)]
+        for raw in clients:
+            for id in range(1, 20, 2):
+                raw.h2.send_headers(id, HEADERS)
+            await raw.flush()
+        for _ in range(10):
+            for raw in clients:
+                for id in range(1, 20, 2):
+                    raw.h2.send_data(id, b"\0")
+                await raw.flush()
+            await trio.testing.wait_all_tasks_blocked()
+        assert it.echo.waiting == 1
         it.echo.release.set()

@@ -19,8 +19,8 @@ from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, StreamI
 from headway.rpc import Limits, MessageParser
 from headway.service import WATCH_LIST, WatchDecoder
 from tests.rpc.hostile_kit import resident, steps_while_idle
+from tests.rpc.raw_kit import HEADERS, Raw, tcp
 from tests.rpc.rpc_kit import DECODERS, THING, Served, Text, app, served
-from tests.rpc.test_limits import HEADERS, Raw, tcp
 
 PER_WATCHER = 256 << 10
 """Bytes that a watcher may cost which doesn't read: docs/guides/network.md says so."""

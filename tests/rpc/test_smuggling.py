@@ -11,8 +11,8 @@ from hpack import Encoder
 from headway import rpc
 from headway.rpc._headers import malformed_request
 from tests.rpc.hostile_bytes import REQUEST, raw_frame
+from tests.rpc.raw_kit import HEADERS, Raw, connected
 from tests.rpc.rpc_kit import ECHO, WAIT, Text, served
-from tests.rpc.test_limits import HEADERS, Raw, connected
 
 BODY = rpc.framed(b"\x0a\x01a")
 SIZE = str(len(BODY))

@@ -23,9 +23,9 @@ from headway.rpc import Limits
 from tests.cli.served import TEAM, Team
 from tests.cli.served import app as staff
 from tests.rpc.hostile_bytes import PREFACE
+from tests.rpc.raw_kit import tcp, until_closed
 from tests.rpc.rpc_kit import ECHO, FAIL, Text, certificates, served
 from tests.rpc.serving_kit import serving
-from tests.rpc.test_limits import tcp, until_closed
 
 KIB, MIB = 1 << 10, 1 << 20
 # The beginning of a TLS record that holds the beginning of a ClientHello.

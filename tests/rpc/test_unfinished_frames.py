@@ -17,8 +17,8 @@ from headway.rpc._budget import Budget
 from headway.rpc._frames import FrameCutter
 from headway.rpc._protocol import Http2Protocol
 from tests.rpc.hostile_bytes import PREFACE, raw_frame
+from tests.rpc.raw_kit import tcp, until_closed
 from tests.rpc.rpc_kit import served
-from tests.rpc.test_limits import tcp, until_closed
 
 KIB = 1 << 10
 BEGIN = PREFACE + SettingsFrame(0).serialize()

@@ -39,6 +39,22 @@ class Longest(trio.abc.Instrument):
             self.seconds = max(self.seconds, time.thread_time() - self._began)
 
 
+class Crowded(trio.abc.Instrument):
+    """The number of turns of the loop in which at least so many steps of the server's calls were made."""
+
+    def __init__(self, least: int) -> None:
+        self.turns = 0
+        self._least = least
+        self._steps = 0
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._steps += task.name == "rpc call"
+
+    def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 - Trio's
+        self.turns += self._steps >= self._least
+        self._steps = 0
+
+
 class Anybody:
     """Allows everything, as rules do: one question for each resource."""
 
@@ -189,3 +205,16 @@ async def test_a_call_computes_for_at_most_20_ms_in_one_turn(calls: Calls, reque
         if best <= BOUND:
             break
     assert 0 < best <= BOUND
+
+
+@pytest.mark.parametrize("request_", ["List", "WatchList"])
+async def test_of_many_long_calls_one_goes_on_in_each_turn(calls: Calls, request_: str) -> None:
+    """Otherwise each step of a short call would wait for a slice of every long one."""
+    crowded = Crowded(3)
+    async with trio.open_nursery() as nursery:
+        trio.lowlevel.add_instrument(crowded)
+        for _ in range(4):
+            nursery.start_soon(REQUESTS[request_], calls)
+    trio.lowlevel.remove_instrument(crowded)
+    # All of them begin, and end, within a few turns.
+    assert crowded.turns < 15

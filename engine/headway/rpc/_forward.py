@@ -22,6 +22,7 @@ from h2.exceptions import ProtocolError
 from headway import events
 from headway.rpc._addresses import Address, addresses
 from headway.rpc._errors import NotBegun
+from headway.rpc._frames import LITTLE
 from headway.rpc._limits import KIB, Limits
 from headway.rpc._loop import Carrier, open_carrier
 from headway.rpc._plain_text import has_secret, plain_text_host, readable
@@ -57,6 +58,8 @@ _MOST_HOPS = 8
 # How often a call that the upstream certainly has not begun is sent again.
 _ATTEMPTS = 3
 _PREFIX = 5
+# Seconds for which little of a request waits for more of it, where the upstream takes no more small frames.
+_PATIENCE = 1.0
 
 
 class Forwarder:
@@ -107,7 +110,7 @@ async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:
     async def pass_request() -> None:
         nonlocal failure
         try:
-            while data := await stream.http2.buffer.take():
+            while data := await _worth_sending(stream, call):
                 await call.stream.send_data(data)
                 stream.http2.buffer.done(len(data))
             await call.stream.end()
@@ -131,6 +134,16 @@ async def _pass_both(stream: ServerStream, call: RemoteCall) -> None:
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+async def _worth_sending(stream: ServerStream, call: RemoteCall) -> bytes:
+    """Return some of the request. Little of it waits for more while the upstream would end the connection for it."""
+    request = stream.http2.buffer
+    data = await request.take()
+    while data and len(data) < LITTLE and not request.finished and not call.is_solvent:
+        with trio.move_on_after(_PATIENCE):
+            data += await request.take()
+    return data
 
 
 async def _pass_reply(stream: ServerStream, call: RemoteCall) -> None:

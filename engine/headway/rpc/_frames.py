@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.rpc._limits import Allowance, Flooded, Limits
+from headway.rpc._limits import Allowance, Flooded, Limits, Rate
 
 _HEADER = 9
 _PREFACE = 24
@@ -14,6 +14,11 @@ _DECODED = 256
 _NEW_KEYS = 8
 # What traffic pays back, in frames: a frame with a message or with headers as much as `_MOST`, a smaller one less.
 _MOST, _WORTH = 4.0, 16
+LITTLE = _WORTH
+"""Bytes of content that pay for their frame."""
+# What a client lets a server charge its connection for frames that carry nothing: half of what a server takes before it
+# ends the connection, and with it the calls of everybody else on it.
+_OWED = Rate(2500, 100)
 
 
 class FrameTooLarge(Exception):
@@ -105,6 +110,8 @@ class FrameAccount:
         # Huffman's code makes a header longer at the worst by so much.
         self._most_headers = 4 * limits.header_size
         self.block = 0
+        # What the other end charges this one.
+        self._owed = Allowance(_OWED, now)
 
     def receive(self, frame: bytes, now: float) -> None:
         """Charge for a frame before it is handled. Raises Flooded when the peer has sent too many of its kind."""
@@ -112,6 +119,8 @@ class FrameAccount:
         if kind == _DATA:
             if not (self._client_side and length):
                 self._others.spend(now, "frames without content")
+            else:
+                self._owed.earn(min(length / _WORTH, _MOST))
         elif kind in (_HEADERS, _CONTINUATION):
             self._header_block(flags, length, now)
         elif kind == _PING and not flags & _ACK:
@@ -125,9 +134,11 @@ class FrameAccount:
         self.block += length
         if self.block > self._most_headers:
             raise Flooded(f"header block of more than {self._most_headers} bytes")
-        self._others.spend(now, "frames without content", 1 + length / _DECODED)
+        # What a server answers may be long because of another caller who shares the connection.
+        self._others.spend(now, "frames without content", 1 if self._client_side else 1 + length / _DECODED)
         if flags & _END_HEADERS:
             self.block = 0
+            self._owed.earn(_MOST)
 
     def receive_empty_records(self, count: int, now: float) -> None:
         """Charge for TLS records without content, such as those that change the keys. Raises Flooded."""
@@ -144,6 +155,14 @@ class FrameAccount:
     def took(self, size: int) -> None:
         """Pay back for content that a call has received."""
         self._others.earn(min(size / _WORTH, _MOST))
+
+    def is_solvent(self, now: float) -> bool:
+        """Return True if a server would take more from this client that carries nothing."""
+        return self._owed.left(now) > 0
+
+    def owe(self, now: float, size: int = 0) -> None:
+        """Note what a server charges for a frame without content from this client, with so many bytes of headers."""
+        self._owed.charge(now, 1 + size / _DECODED)
 
     def sent_headers(self) -> None:
         """Pay back for headers that this end has sent: its answer, or a call of its own."""

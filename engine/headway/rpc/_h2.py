@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import trio
 from h2.connection import H2Connection
+from h2.errors import ErrorCodes
 from hpack import Decoder, HPACKDecodingError
 
-from headway.rpc._frames import FrameAccount
+from headway.rpc._frames import LITTLE, FrameAccount
 
 # To the least size that the table has had, and to the one that it has now (RFC 7541, section 4.2).
 _RESIZES = 2
@@ -49,13 +51,24 @@ class CountingH2(H2Connection):
 
     def send_headers(self, stream_id: int, headers: Any, end_stream: bool = False, *priority: Any, **more: Any) -> None:
         """h2's."""
+        before = len(self._data_to_send)
         super().send_headers(stream_id, headers, end_stream, *priority, **more)
         self.account.sent_headers()
+        if self.config.client_side:
+            self.account.owe(trio.current_time(), len(self._data_to_send) - before)
 
     def send_data(self, stream_id: int, data: Any, end_stream: bool = False, pad_length: int | None = None) -> None:
         """h2's."""
         super().send_data(stream_id, data, end_stream, pad_length)
         self.account.sent_data(len(data))
+        if len(data) < LITTLE and self.config.client_side:
+            self.account.owe(trio.current_time())
+
+    def reset_stream(self, stream_id: int, error_code: ErrorCodes | int = 0) -> None:
+        """h2's."""
+        super().reset_stream(stream_id, error_code)
+        if self.config.client_side:
+            self.account.owe(trio.current_time())
 
     def forget_header_block(self) -> None:
         """Throw away the frames of a header block that has begun and not ended."""

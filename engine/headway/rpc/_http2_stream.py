@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import trio
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.protocol import Connection, EventsProcessor, Stream
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.exceptions import TooManyStreamsError
 
+from headway._turns import give_way
 from headway.rpc._budget import Budget
 from headway.rpc._inbox import Inbox
 from headway.rpc._signal import Signal
@@ -104,7 +104,7 @@ class Http2Stream(Stream):
             while True:
                 if sent >= turn:
                     turn = sent + _SENT_AT_ONCE
-                    await trio.lowlevel.checkpoint()
+                    await give_way()
                 await connection.write_ready.wait()
                 window = h2.local_flow_control_window(id)
                 if window <= 0:

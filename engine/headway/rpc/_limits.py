@@ -112,6 +112,11 @@ class Allowance:
             raise Flooded(f"too many {what}")
         self._left = left - cost
 
+    def charge(self, now: float, cost: float) -> None:
+        """Use up ``cost``, and owe what is not left."""
+        self._left = self.left(now) - cost
+        self._at = now
+
     def earn(self, amount: float) -> None:
         """Give back so much of what has been used up."""
         self._left = min(self._rate.burst, self._left + amount)

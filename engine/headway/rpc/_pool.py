@@ -108,7 +108,9 @@ class _Line:
 
     def has_room(self, most: int) -> bool:
         announced: int = self.protocol.connection.h2.remote_settings.max_concurrent_streams
-        return not self.gone and self.calls + 1 <= min(most, announced, self._resets.left(trio.current_time()))
+        if self.gone or not self.protocol.is_solvent:
+            return False
+        return self.calls + 1 <= min(most, announced, self._resets.left(trio.current_time()))
 
     def release(self, call: RemoteCall) -> None:
         """A call is over, or cancelled by this."""

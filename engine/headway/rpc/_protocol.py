@@ -189,6 +189,11 @@ class Http2Protocol(H2Protocol):
         limit: int | None = self.connection.h2.remote_settings.max_header_list_size
         return limit
 
+    @property
+    def is_solvent(self) -> bool:
+        """True if the server takes more frames without content and long headers, as far as this client knows."""
+        return self._account.is_solvent(trio.current_time())
+
     def data_received(self, data: bytes) -> None:
         """Take what has arrived, as much of it as there is time for at once."""
         if self.connection.is_closing():

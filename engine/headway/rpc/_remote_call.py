@@ -173,6 +173,11 @@ class RemoteCall:
         return headers
 
     @property
+    def is_solvent(self) -> bool:
+        """True if the server takes more frames with little content on this connection."""
+        return self._protocol.is_solvent
+
+    @property
     def stream(self) -> Http2Stream:
         """The stream beneath."""
         return self._stream

@@ -15,6 +15,7 @@ from grpclib.metadata import Deadline
 from grpclib.server import Stream
 from h2.errors import ErrorCodes
 
+from headway._turns import give_way
 from headway.rpc._budget import Budget
 from headway.rpc._errors import MESSAGE_LIMIT, NOT_BEGUN, Oversized
 from headway.rpc._http2_stream import Http2Stream
@@ -205,7 +206,7 @@ class ServerStream(Stream[Any, Any]):
         else:
             for piece in parts:
                 await self.send_data(piece)
-                await trio.lowlevel.checkpoint()
+                await give_way()
 
     async def send_data(self, data: bytes) -> None:
         """Send what stands in a stream after the headers. Waits while the client doesn't read."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import trio
-
+from headway._turns import give_way
 from headway.resource import (
     EndOfSnapshot,
     Position,
@@ -89,7 +88,7 @@ async def _keep(resources: Sequence[pb.Resource], wanted: View, kept: Kept) -> N
         if (seen := wanted(resource)) is not None:
             kept.add(seen)
         if index % TURN == 0:
-            await trio.lowlevel.checkpoint()
+            await give_way()
 
 
 async def list_by_owner(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway._turns import give_way
 from headway.resource import encode, pb
 from headway.rpc import PIECE, Encoded
 
@@ -82,9 +82,9 @@ class Kept:
                 pieces.append(b"".join(held))
                 held, size = [], 0
                 hold(total)
-                await trio.lowlevel.checkpoint()
+                await give_way()
             elif index % TURN == 0:
-                await trio.lowlevel.checkpoint()
+                await give_way()
         reply.resources = []
         pieces.append(b"".join([*held, encode(reply)]))
         return Encoded(pieces)

@@ -7,8 +7,7 @@ import binascii
 import hashlib
 import json
 
-import trio
-
+from headway._turns import give_way
 from headway.resource import Key, Kind, Position, quoted, resource_key
 from headway.service._bounds import MAX_PAGE, MAX_TOKEN, check_text
 from headway.service._list_reply import TURN, Kept
@@ -63,7 +62,7 @@ class Pages:
             position = position or here
             for index, resource in enumerate(stored, 1):
                 if index % TURN == 0:
-                    await trio.lowlevel.checkpoint()
+                    await give_way()
                 if (seen := wanted(resource)) is not None:
                     if size and page and (len(page) == size or kept.is_full()):
                         return self._token(resource_key(page[-1]), position), position

@@ -6,8 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import trio
-
+from headway._turns import give_way
 from headway.resource import Key, Kind, pb, resource_key
 from headway.storage._backend import Within
 from headway.storage._cut import Cut
@@ -31,7 +30,7 @@ async def list_within(
         found += more
         if after is None:
             return found
-        await trio.lowlevel.checkpoint()
+        await give_way()
 
 
 async def list_owned(tables: ResourceTables, uid: str) -> Sequence[pb.Resource]:
@@ -46,7 +45,7 @@ async def _read(cut: Cut, within: Within) -> list[pb.Resource]:
         found += taken if within.everything else [each for each in taken if within.matches(resource_key(each))]
         if not cut:
             return found
-        await trio.lowlevel.checkpoint()
+        await give_way()
 
 
 async def in_order(resources: Sequence[pb.Resource], key: Callable[[pb.Resource], Any]) -> list[pb.Resource]:
@@ -54,7 +53,7 @@ async def in_order(resources: Sequence[pb.Resource], key: Callable[[pb.Resource]
     runs: list[list[pb.Resource]] = []
     for begin in range(0, len(resources), TURN):
         if begin:
-            await trio.lowlevel.checkpoint()
+            await give_way()
         run = sorted(resources[begin : begin + TURN], key=key)
         if runs and key(runs[-1][-1]) <= key(run[0]):
             runs[-1] += run
@@ -66,5 +65,5 @@ async def in_order(resources: Sequence[pb.Resource], key: Callable[[pb.Resource]
     for each in heapq.merge(*runs, key=key):
         ordered.append(each)
         if len(ordered) % TURN == 0:
-            await trio.lowlevel.checkpoint()
+            await give_way()
     return ordered

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import outcome
 import trio
 
+from headway._turns import give_way
 from headway.errors import HeadwayError
 from headway.resource import (
     Bookmark,
@@ -53,7 +54,7 @@ class CutSnapshot:
                 matches = self._within.matches
                 self._taken += [each for each in taken if matches(resource_key(each))]
                 # What is looked for may be far behind what is not: others run meanwhile.
-                await trio.lowlevel.checkpoint()
+                await give_way()
         chunk, self._taken = self._taken[:SNAPSHOT_CHUNK], self._taken[SNAPSHOT_CHUNK:]
         return chunk
 
