@@ -73,7 +73,8 @@ ends: .venv/ready ## the tests of the network with the oldest grpclib and h2 tha
 	PYTHONPATH=$(CURDIR)/.venv/oldest $(BIN)/pytest -n 3 --dist worksteal -m 'not deep' tests/rpc tests/test_private_names.py
 
 # The tests of what builds on Python's own private names, and of what its versions do in other ways.
-PYTHONS ?= $(firstword $(foreach minor,14 13 12,$(shell command -v python3.$(minor))))
+# A name on the path may lead to no Python that runs, as with version managers.
+PYTHONS ?= $(firstword $(foreach minor,14 13 12,$(shell python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null)))
 pythons: ## the same with other Pythons, the newest that is found (PYTHONS="python3.12 /opt/python3.13")
 	@[ -n '$(PYTHONS)' ] || echo 'no newer Python: name one by PYTHONS=…'
 	@for python in $(PYTHONS); do \
