@@ -80,6 +80,7 @@ pythons: ## the same with other Pythons, the newest that is found (PYTHONS="pyth
 	@for python in $(PYTHONS); do \
 	  where=.venv/$$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])') && echo "$$where" && \
 	  { [ -d $$where ] || $$python -m venv $$where; } && \
+	  $$where/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' && \
 	  $$where/bin/pip install --quiet --disable-pip-version-check --editable . --group dev && \
 	  $$where/bin/pytest -n 3 --dist worksteal -m 'not deep' -p no:cacheprovider \
 	    tests/rpc tests/observe tests/resource tests/test_engine.py tests/test_shutdown.py tests/test_private_names.py || exit 1; \
