@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from headway._together import together
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import NAMESPACE, Registry, ResourceType, Scope, field, merged, message
+from headway.resource import (
+    NAMESPACE,
+    BadConversion,
+    Registry,
+    ResourceType,
+    Scope,
+    VersionChain,
+    field,
+    merged,
+    message,
+)
 from tests.helpers.versions import (
     ALONE,
     V1,
@@ -141,6 +151,46 @@ def test_apps_that_share_types_share_their_converters() -> None:
     first.store_as(V2)
     with pytest.raises(DeclarationError, match=r"stored as tests\.v2\.Team already"):
         together([first, second])
+
+
+async def later(old: Any) -> Any:
+    return old
+
+
+def ends(_: Any) -> Any:
+    raise SystemExit(3)
+
+
+def interrupted(_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("upward", "text"),
+    [
+        (ends, r"up= of tests\.v1\.Team → tests\.v2\.Team raised SystemExit: 3$"),
+        (lambda old: later(old), "which nothing awaits: it must be a plain function, and call none that is async"),
+        (lambda old: lazy(old), "which nothing iterates: it must return its answer, without a `yield`"),
+    ],
+)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_whatever_a_converter_does_is_a_failed_conversion(upward: Any, text: str) -> None:
+    chain = chain_of(upward)
+    with pytest.raises(BadConversion, match=text):
+        chain.converted(Roster(), "v1", "v2")
+
+
+def test_an_interrupt_goes_through_a_converter() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        chain_of(interrupted).converted(Roster(), "v1", "v2")
+
+
+def chain_of(upward: Any) -> VersionChain:
+    known = without_converters()
+    known.add_converter(V1, V2, upward, down)
+    chain = known.chain(V1.kind)
+    assert chain is not None
+    return chain
 
 
 # --- the merge ---
