@@ -22,6 +22,7 @@ from headway.resource import (
     field,
     merged,
     message,
+    pb,
 )
 from tests.helpers.versions import (
     ALONE,
@@ -36,6 +37,7 @@ from tests.helpers.versions import (
     crew,
     down,
     down_again,
+    roster,
     up,
     up_again,
     versions,
@@ -306,3 +308,106 @@ def test_a_changed_element_keeps_what_its_writer_could_not_see() -> None:
     after = Hall(seats=[Seat(name="b", row=5), Seat(name="c", row=2)])
     stored = Hall(seats=[Seat(name="a", row=1, paid=10), Seat(name="b", row=2, paid=20)])
     assert merged(before, after, stored) == Hall(seats=[Seat(name="b", row=5, paid=20), Seat(name="c", row=2)])
+
+
+def visible(new: Crew) -> Roster:
+    return Roster(names=[each.name for each in new.members if each.role != "hidden"], color=new.color)
+
+
+HIDING: list[tuple[str, str, str]] = [
+    ("a:lead z:hidden", "a b", "a:lead z:hidden b:"),
+    ("z:hidden a:lead", "a b", "z:hidden a:lead b:"),
+    ("a:lead z:hidden b:bass", "n a b", "n: a:lead z:hidden b:bass"),
+    ("a:lead z:hidden b:bass", "b", "b:bass z:hidden"),
+    ("a:lead z:hidden b:bass", "b a", "b:bass a:lead z:hidden"),
+    ("a:lead z:hidden", "c", "c: z:hidden"),
+    ("a:lead z:hidden", "", "z:hidden"),
+    ("y:hidden z:hidden", "a", "y:hidden z:hidden a:"),
+    ("z:hidden z:", "b", "z:hidden b:"),
+]
+
+
+@pytest.mark.parametrize(("there", "names", "expected"), HIDING)
+def test_elements_that_the_writer_never_saw_stay(there: str, names: str, expected: str) -> None:
+    """Each behind the element that it stood behind, and nobody loses a role because of them."""
+    stored = crew(*(_pair(each) for each in there.split()))
+    result = merged(up(visible(stored)), up(roster(*names.split())), stored)
+    assert " ".join(f"{each.name}:{each.role}" for each in result.members) == expected
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, role = text.partition(":")
+    return name, role
+
+
+hiding_crews = st.builds(
+    lambda members: crew(*members),
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "lead", "hidden"])), max_size=5),
+)
+
+
+@given(stored=hiding_crews, names=st.lists(st.sampled_from("abc"), max_size=4))
+def test_no_write_loses_an_element_that_its_writer_never_saw(stored: Crew, names: list[str]) -> None:
+    """Either all hidden elements are there, or the result reads differently, for which the write is refused."""
+    result = merged(up(visible(stored)), up(roster(*names)), stored)
+    if visible(result) == roster(*names):
+        assert _hidden(result) == _hidden(stored)
+
+
+def _hidden(stored: Crew) -> list[str]:
+    return sorted(each.name for each in stored.members if each.role == "hidden")
+
+
+def test_values_of_a_list_that_the_writer_never_saw_stay() -> None:
+    """The writer of one value does not remove the others."""
+    assert merged(Choice(numbers=[1]), Choice(numbers=[5]), Choice(numbers=[1, 2, 3])).numbers == [5, 2, 3]
+    assert merged(Choice(numbers=[3]), Choice(numbers=[5]), Choice(numbers=[1, 2, 3])).numbers == [1, 2, 5]
+
+
+def test_elements_that_cannot_be_told_apart_are_not_replaced() -> None:
+    """The result has all of them, so it does not read back as written."""
+    halls = Hall(seats=[Seat(row=1, paid=1), Seat(row=2, paid=2)])
+    result = merged(Hall(seats=[Seat(row=1)]), Hall(seats=[Seat(row=7)]), halls)
+    assert [(each.row, each.paid) for each in result.seats] == [(1, 1), (2, 2), (7, 0)]
+
+
+def test_an_entry_that_the_writer_never_saw_is_not_replaced_by_a_new_one() -> None:
+    """The result does not read back as written then."""
+    result = merged(Band(), Band(notes={"hidden": "new", "a": "1"}), Band(notes={"hidden": "5"}))
+    assert result.notes == {"hidden": "5", "a": "1"}
+
+
+Event = pb.WatchEvent
+
+
+def upsert(version: str) -> pb.WatchEvent:
+    return Event(upsert=pb.WatchEventUpsert(resource=pb.Resource(version=version)))
+
+
+def delete(version: str) -> pb.WatchEvent:
+    return Event(delete=pb.WatchEventDelete(resource=pb.Resource(version=version)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stored", "expected"),
+    [
+        (upsert("a"), upsert("b"), delete("c"), upsert("b")),
+        (upsert("a"), delete("b"), upsert("c"), delete("b")),
+        (upsert("a"), delete("b"), delete("c"), delete("b")),
+        (Event(), upsert("b"), delete("c"), upsert("b")),
+        (upsert("a"), Event(), upsert("c"), Event()),
+    ],
+)
+def test_a_oneof_keeps_one_arm(before: Any, after: Any, stored: Any, expected: Any) -> None:
+    """The arms are merged if all three have the same one; otherwise the writer's counts."""
+    assert merged(before, after, stored) == expected
+
+
+def test_the_same_arm_of_a_oneof_is_merged() -> None:
+    stored = upsert("a")
+    assert stored.upsert is not None
+    assert stored.upsert.resource is not None
+    stored.upsert.resource.generation = "kept"
+    result = merged(upsert("a"), upsert("b"), stored).upsert
+    assert result is not None
+    assert result.resource == pb.Resource(version="b", generation="kept")
