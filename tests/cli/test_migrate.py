@@ -54,7 +54,7 @@ async def test_what_cannot_be_migrated_is_wrong_usage(terminal: Terminal) -> Non
     """No store is made; a store that is copied into is no store yet, and one that is open is held by another."""
     for app, url, problem in (
         (APP, "sqlite:none.db", "there is no store at sqlite:none.db"),
-        (APP, "memory:", "is empty for whoever opens it"),
+        (APP, "memory:", "is a new, empty store"),
         (APP, "none.db", "names no store"),
         ("tests.cli.versioned:unconverted", "sqlite:none.db", "declares no converter"),
         ("tests.cli.versioned:nothing", "sqlite:none.db", "has no 'nothing'"),

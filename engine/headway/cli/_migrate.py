@@ -41,7 +41,9 @@ def migrate_command(app: str, url: str, output: Literal["text", "json"]) -> None
     if not registry.chains:
         raise Usage(f"{app} declares no converter, so there is nothing to rewrite")
     if url == "memory:":
-        raise Usage('--store: "memory:" is empty for whoever opens it, and gone afterwards')
+        raise Usage(
+            '--store: "memory:" is a new, empty store for each process; give the URL of a lasting store, such as sqlite:PATH'
+        )
     try:
         opening = open_store(url)
     except InvalidArgument as error:
