@@ -163,7 +163,9 @@ async def test_a_resource_is_removed_in_another_version_than_it_was_released_in(
     store = MemoryBackend()
     old = Calls(store, without_converters())
     made = await old.stored(a_team(V1, roster("ada"), metadata={"finalizers": "a"}))
-    marked = copy_message((await old.delete(id_of(made))).resource)
+    left = (await old.delete(id_of(made))).resource
+    assert left is not None
+    marked = copy_message(left)
     del marked.metadata["finalizers"]
     await old.write(marked)
     assert (await migrate(store, versions())).rewritten == 1

@@ -227,9 +227,11 @@ async def test_a_write_that_would_remove_what_it_cannot_see_is_refused(backend: 
     assert await read(calls, V2) == crew(("ada", "lead"), ("ada", "bass"), ("bea", ""))
 
 
-def hiding(
-    down: Callable[[Crew], Roster] = lambda new: roster(*(each.name for each in new.members if each.role != "hidden")),
-) -> Registry:
+def visible(new: Crew) -> Roster:
+    return roster(*(member.name for member in new.members if member.role != "hidden"))
+
+
+def hiding(down: Callable[[Crew], Roster] = visible) -> Registry:
     known = without_converters()
     known.add_converter(V1, V2, lambda old: crew(*((name, "") for name in old.names)), down)
     return known

@@ -42,7 +42,7 @@ def migrate_command(app: str, url: str, output: Literal["text", "json"]) -> None
         raise Usage(f"{app} declares no converter, so there is nothing to rewrite")
     if url == "memory:":
         raise Usage(
-            '--store: "memory:" is a new, empty store for each process; give the URL of a lasting store, such as sqlite:PATH'
+            '--store: "memory:" is a new, empty store for each process; give a lasting one, such as sqlite:PATH'
         )
     try:
         opening = open_store(url)

@@ -200,7 +200,7 @@ async def must_be_there(argument: str, url: str) -> None:
 def named_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
     if url == "memory:":
         raise Usage(
-            f'{argument}: "memory:" is a new, empty store for each process; give the URL of a lasting store, such as sqlite:PATH'
+            f'{argument}: "memory:" is a new, empty store for each process; give a lasting one, such as sqlite:PATH'
         )
     try:
         return open_store(url)
