@@ -9,10 +9,12 @@ from trio.testing import MockClock
 import headway
 from headway.events import Reconciled
 from headway.resource import DELETION_TIMESTAMP, TOMBSTONE, copy_message
+from headway.service import migrate
 from headway.storage import MemoryBackend
 from tests.builtin.test_reaper import Crashing, engine_on, everything, settle
 from tests.helpers.calls import Calls
 from tests.helpers.declared import CHILD, HOOKED, NOTE, PLANET, REGION, Note, id_of, registry
+from tests.helpers.versions import V1, V3, a_team, roster, versions, without_converters
 
 
 async def held(client: headway.Client, type: headway.ResourceType[Note] = NOTE) -> headway.Resource[Note]:
@@ -153,6 +155,24 @@ async def test_a_type_that_no_program_here_knows_waits_for_one_that_does(autojum
     async with engine_on(autojump_clock, store, NOTE) as engine:
         await trio.sleep(5)
         assert await engine.client.list(NOTE) == []
+        assert await engine.client.list(TOMBSTONE) == []
+
+
+async def test_a_resource_is_removed_in_another_version_than_it_was_released_in(autojump_clock: MockClock) -> None:
+    """After a migration, a program may no longer declare the version that the removal names."""
+    store = MemoryBackend()
+    old = Calls(store, without_converters())
+    made = await old.stored(a_team(V1, roster("ada"), metadata={"finalizers": "a"}))
+    left = (await old.delete(id_of(made))).resource
+    assert left is not None
+    marked = copy_message(left)
+    del marked.metadata["finalizers"]
+    await old.write(marked)
+    assert (await migrate(store, versions())).rewritten == 1
+    async with engine_on(autojump_clock, store, V3) as engine:
+        assert len(await engine.client.list(V3)) == 1
+        await trio.sleep(30)
+        assert await engine.client.list(V3) == []
         assert await engine.client.list(TOMBSTONE) == []
 
 

@@ -6,7 +6,7 @@ import json
 import os
 
 from headway.resource import Changes
-from headway.storage import EtcdBackend, SqliteBackend, version_of
+from headway.storage import EtcdBackend, SqliteBackend, read_schemas, record_schemas, version_of
 from headway.storage._unfinished import mark_unfinished
 from tests.cli.terminal import Terminal
 from tests.helpers.calls import Calls, take
@@ -54,7 +54,7 @@ async def test_what_cannot_be_migrated_is_wrong_usage(terminal: Terminal) -> Non
     """No store is made; a store that is copied into is no store yet, and one that is open is held by another."""
     for app, url, problem in (
         (APP, "sqlite:none.db", "there is no store at sqlite:none.db"),
-        (APP, "memory:", "is empty for whoever opens it"),
+        (APP, "memory:", "is a new, empty store"),
         (APP, "none.db", "names no store"),
         ("tests.cli.versioned:unconverted", "sqlite:none.db", "declares no converter"),
         ("tests.cli.versioned:nothing", "sqlite:none.db", "has no 'nothing'"),
@@ -69,6 +69,30 @@ async def test_what_cannot_be_migrated_is_wrong_usage(terminal: Terminal) -> Non
         assert done.returncode == 5
     done = await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")
     assert "was not finished" in done.stderr
+
+
+async def test_a_program_that_would_misread_the_store_is_refused(terminal: Terminal) -> None:
+    """Every difference is named, and nothing is rewritten."""
+    await filled(failing=False)
+    async with SqliteBackend("staff.db") as store:
+        await record_schemas(store, without_converters())
+        before = store.position.revision
+    done = await terminal("store", "migrate", "tests.cli.versioned:misreading", "--store", "sqlite:staff.db")
+    assert done.returncode == 1
+    assert "the store has other schemas than this program" in done.stderr
+    assert "tests.v1.Team.color (field 1): expected list of string as stored" in done.stderr
+    async with SqliteBackend("staff.db") as store:
+        assert store.position.revision == before
+
+
+async def test_the_store_remembers_the_versions_that_it_is_migrated_to(terminal: Terminal) -> None:
+    """So a later program cannot misread what the migration wrote."""
+    await filled(failing=False)
+    async with SqliteBackend("staff.db") as store:
+        assert await read_schemas(store) == {}
+    assert (await terminal("store", "migrate", APP, "--store", "sqlite:staff.db")).returncode == 0
+    async with SqliteBackend("staff.db") as store:
+        assert set(await read_schemas(store)) == {"tests.v1.Team", "tests.v2.Team", "tests.v3.Team", "tests.v9.Team"}
 
 
 async def test_on_etcd_it_works_beside_a_server_that_has_the_store_open(terminal: Terminal) -> None:

@@ -69,7 +69,7 @@ async def test_no_store_is_made_where_one_is_to_be_read(command: tuple[str], ter
     rest = ("sqlite:to.db",) if command == ("copy",) else ()
     for url, problem in (
         ("sqlite:none.db", "there is no store at sqlite:none.db"),
-        ("memory:", "is empty for whoever opens it"),
+        ("memory:", "is a new, empty store"),
         ("none.db", "names no store"),
     ):
         done = await terminal("store", *command, url, *rest)

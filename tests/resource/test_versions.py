@@ -1,4 +1,4 @@
-"""Converters: their declaration, chains of them, and the merge of a change into what its writer could not see."""
+"""Converters: their declaration, chains of them, and what becomes of those that fail."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import functools
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headway._together import together
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import NAMESPACE, Registry, ResourceType, Scope, field, merged, message
+from headway.resource import (
+    NAMESPACE,
+    BadConversion,
+    Registry,
+    ResourceType,
+    Scope,
+    VersionChain,
+)
 from tests.helpers.versions import (
     ALONE,
     V1,
     V2,
     V3,
-    Band,
     Crew,
-    Member,
     Roster,
-    Tint,
-    crew,
     down,
     down_again,
     up,
@@ -143,116 +144,46 @@ def test_apps_that_share_types_share_their_converters() -> None:
         together([first, second])
 
 
-# --- the merge ---
+async def later(old: Any) -> Any:
+    return old
 
 
-@message
-class Choice:
-    left: str | None = field(1)
-    nested: Tint | None = field(2)
-    crews: dict[str, Crew] = field(3)
-    numbers: list[int] = field(4)
+def ends(_: Any) -> Any:
+    raise SystemExit(3)
 
 
-def lead(name: str, role: str = "") -> Member:
-    return Member(name=name, role=role)
+def interrupted(_: Any) -> Any:
+    raise KeyboardInterrupt
 
 
-STORED = [lead("ada", "lead"), lead("bea", "bass"), lead("cyd", "drums")]
-NAMES: list[tuple[list[str], list[tuple[str, str]]]] = [
-    (["ada", "bea", "cyd"], [("ada", "lead"), ("bea", "bass"), ("cyd", "drums")]),
-    (["cyd", "ada"], [("cyd", "drums"), ("ada", "lead")]),
-    (["dot", "ada", "bea", "cyd"], [("dot", ""), ("ada", "lead"), ("bea", "bass"), ("cyd", "drums")]),
-    (["dot", "bea", "cyd"], [("dot", ""), ("bea", "bass"), ("cyd", "drums")]),
-    (["ada", "ada"], [("ada", "lead"), ("ada", "")]),
-    ([], []),
-]
-
-
-@pytest.mark.parametrize(("names", "expected"), NAMES)
-def test_elements_of_a_list_keep_what_the_writer_could_not_see(
-    names: list[str], expected: list[tuple[str, str]]
-) -> None:
-    """What one was is never given to another: nobody inherits a role."""
-    before = Crew(members=[lead(each.name) for each in STORED])
-    after = Crew(members=[lead(name) for name in names])
-    result = merged(before, after, Crew(members=STORED, room="B12"))
-    assert [(each.name, each.role) for each in result.members] == expected
-    assert result.room == "B12"
-
-
-def test_a_changed_element_is_known_by_its_first_field() -> None:
-    before = Crew(members=[Member(name="ada", role="a"), Member(role="nameless")])
-    after = Crew(members=[Member(name="ada", role="b"), Member(role="changed")])
-    first, second = (Choice(crews={"x": each}) for each in (before, after))
-    stored = Choice(crews={"x": Crew(members=before.members, room="B12"), "y": Crew(room="C1")}, left="kept")
-    wanted = {"x": Crew(members=after.members, room="B12"), "y": stored.crews["y"]}
-    assert merged(first, second, stored) == Choice(crews=wanted, left="kept")
-
-
-def test_entries_of_a_map_go_and_come_alone() -> None:
-    before, after = Band(notes={"a": "1", "b": "2"}), Band(notes={"b": "3", "c": "4"})
-    stored = Band(notes={"a": "1", "b": "2", "hidden": "5"}, room="B12")
-    assert merged(before, after, stored) == Band(notes={"b": "3", "c": "4", "hidden": "5"}, room="B12")
-
-
-def test_a_message_that_comes_or_goes_is_taken_over_whole() -> None:
-    tint = Tint(name="red", shade=7)
-    assert merged(Choice(), Choice(nested=Tint(name="red")), Choice(nested=None)).nested == Tint(name="red")
-    assert merged(Choice(nested=Tint(name="red")), Choice(), Choice(nested=tint)).nested is None
-    kept = merged(Choice(nested=Tint(name="red")), Choice(nested=Tint(name="blue")), Choice(nested=tint))
-    assert kept.nested == Tint(name="blue", shade=7)
-
-
-texts = st.sampled_from(["", "a", "b"])
-crews = st.builds(
-    lambda members, color, room: crew(*members, color=color, room=room),
-    st.lists(st.tuples(texts, texts), max_size=4),
-    texts,
-    texts,
+@pytest.mark.parametrize(
+    ("upward", "text"),
+    [
+        (ends, r"up= of tests\.v1\.Team → tests\.v2\.Team raised SystemExit: 3$"),
+        (lambda old: later(old), "which nothing awaits: it must be a plain function, and call none that is async"),
+        (lambda old: lazy(old), "which nothing iterates: it must return its answer, without a `yield`"),
+    ],
 )
-rosters = st.builds(lambda names, color: Roster(names=names, color=color), st.lists(texts, max_size=4), texts)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_whatever_a_converter_does_is_a_failed_conversion(upward: Any, text: str) -> None:
+    chain = chain_of(upward)
+    with pytest.raises(BadConversion, match=text):
+        chain.converted(Roster(), "v1", "v2")
 
 
-@given(stored=crews, wanted=rosters)
-def test_a_merged_change_reads_back_as_it_was_written(stored: Crew, wanted: Roster) -> None:
-    """And no change leaves all as it is: the laws of a lens."""
-    seen = up(down(stored))
-    assert merged(seen, seen, stored) == stored
-    result = merged(seen, up(wanted), stored)
-    assert down(result) == wanted
-    assert result.room == stored.room
-    roles = {(each.name, each.role) for each in stored.members} | {(name, "") for name in wanted.names}
-    assert {(each.name, each.role) for each in result.members} <= roles
+def test_an_interrupt_goes_through_a_converter() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        chain_of(interrupted).converted(Roster(), "v1", "v2")
 
 
-def test_a_merge_changes_none_of_its_arguments() -> None:
-    before, after = crew(("ada", "")), crew(("ada", ""), ("bea", ""))
-    stored = crew(("ada", "lead"), room="B12")
-    merged(before, after, stored).members[0].role = "changed"
-    assert stored == crew(("ada", "lead"), room="B12")
+def chain_of(upward: Any) -> VersionChain:
+    known = without_converters()
+    known.add_converter(V1, V2, upward, down)
+    chain = known.chain(V1.kind)
+    assert chain is not None
+    return chain
 
 
 def test_a_registry_without_converters_has_no_chain() -> None:
     assert Registry().chain(V1.kind) is None
     assert versions().chain(OTHER.kind) is None
-
-
-@message
-class Seat:
-    name: str = field(1)
-    row: int = field(2)
-    paid: int = field(3)
-
-
-@message
-class Hall:
-    seats: list[Seat] = field(1)
-
-
-def test_a_changed_element_keeps_what_its_writer_could_not_see() -> None:
-    """One that has another first field is a new one, in whatever place it stands."""
-    before = Hall(seats=[Seat(name="a", row=1), Seat(name="b", row=2)])
-    after = Hall(seats=[Seat(name="b", row=5), Seat(name="c", row=2)])
-    stored = Hall(seats=[Seat(name="a", row=1, paid=10), Seat(name="b", row=2, paid=20)])
-    assert merged(before, after, stored) == Hall(seats=[Seat(name="b", row=5, paid=20), Seat(name="c", row=2)])

@@ -29,7 +29,7 @@ from headway.service import OriginService, ResourceService, Versions
 from headway.storage import Backend, MemoryBackend, version_of
 from tests.helpers.calls import Calls, refused, take
 from tests.helpers.declared import NOTE, a_note, a_status, a_type, an_id, id_of, uid_of
-from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, roster, said, versions, without_converters
+from tests.helpers.versions import ALONE, V1, V2, V3, a_team, crew, down, roster, said, versions, without_converters
 from tests.service.conftest import reached
 from tests.service.test_list import within
 
@@ -316,6 +316,21 @@ async def test_a_failing_converter_costs_one_resource_its_payload(color: str, wh
     assert said((await calls.read(an_id("b", V1))).resource, V1).names == ["ada"]
 
 
+def ends(_: Any) -> Any:
+    raise SystemExit(3)
+
+
+async def test_a_converter_that_exits_does_not_end_the_server(backend: Backend) -> None:
+    """It costs the resource its payload, and a write is refused."""
+    known = without_converters()
+    known.add_converter(V1, V2, ends, down)
+    await over(backend, without_converters()).write(a_team(V1, roster("ada")))
+    calls = Calls(backend, known)
+    with pytest.raises(ConversionFailed):
+        said((await calls.read(an_id("one", V2))).resource, V2)
+    await refused(calls.write(a_team(V1, roster("bea"), "two")), Status.INVALID_ARGUMENT, "can't be converted to")
+
+
 async def test_what_cannot_be_converted_can_be_written_in_its_version_released_and_deleted() -> None:
     """A write that would have to convert it is refused; one that carries its payload back leaves that alone."""
     failing = Failing("raise")
@@ -346,6 +361,16 @@ async def test_an_unconverted_payload_is_no_payload_of_a_kind_without_converters
     note = a_note()
     note.data = found.data
     await refused(in_memory.write(note), Status.INVALID_ARGUMENT, f"resource.data of {NOTE.name} must be")
+
+
+async def test_an_unconverted_payload_is_no_payload_of_a_version_without_converters() -> None:
+    """Of a kind whose other versions have converters: it was never read from there, and would be stored as data."""
+    failing = Failing("raise")
+    await failing.old.write(a_team(V1, roster(color="raise")))
+    (found,) = (await failing.calls.list_type(a_type(V3), EVERYWHERE)).resources
+    apart = a_team(ALONE, roster(), "two")
+    apart.data = found.data
+    await refused(failing.calls.write(apart), Status.INVALID_ARGUMENT, f"resource.data of {ALONE.name} must be")
 
 
 async def test_a_write_that_cannot_be_converted_is_refused_and_its_cause_reported() -> None:

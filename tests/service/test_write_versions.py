@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from tests.helpers.versions import (
     V2,
     V3,
     Band,
+    Crew,
     Member,
+    Roster,
     Tint,
     a_team,
     crew,
@@ -200,3 +203,35 @@ async def test_a_write_replaces_a_version_without_converter(teams: Calls) -> Non
     await teams.write(a_team(V1, roster("bea")))
     assert version_of(await stored(teams)) == "v3"
     assert await read(teams, V1) == roster("bea")
+
+
+async def test_a_write_keeps_elements_that_its_version_hides(backend: Backend) -> None:
+    """A converter may leave elements of a list out; nobody who cannot see them removes them, or the others' roles."""
+    calls = Calls(backend, hiding())
+    await calls.write(a_team(V2, crew(("ada", "lead"), ("zoe", "hidden"))))
+    assert await read(calls, V1) == roster("ada")
+    await calls.write(a_team(V1, roster("ada", "bea")))
+    assert await read(calls, V2) == crew(("ada", "lead"), ("zoe", "hidden"), ("bea", ""))
+    await calls.write(a_team(V1, roster()))
+    assert await read(calls, V2) == crew(("zoe", "hidden"))
+
+
+async def test_a_write_that_would_remove_what_it_cannot_see_is_refused(backend: Backend) -> None:
+    """Two elements are one to the writer: nothing says which of them it removes."""
+    calls = Calls(backend, hiding(lambda new: roster(*dict.fromkeys(each.name for each in new.members))))
+    await calls.write(a_team(V2, crew(("ada", "lead"), ("ada", "bass"))))
+    before = await stored(calls)
+    await refused(calls.write(a_team(V1, roster())), Status.INVALID_ARGUMENT, "names would not be read back as written")
+    assert await stored(calls) == before
+    await calls.write(a_team(V1, roster("ada", "bea")))
+    assert await read(calls, V2) == crew(("ada", "lead"), ("ada", "bass"), ("bea", ""))
+
+
+def visible(new: Crew) -> Roster:
+    return roster(*(member.name for member in new.members if member.role != "hidden"))
+
+
+def hiding(down: Callable[[Crew], Roster] = visible) -> Registry:
+    known = without_converters()
+    known.add_converter(V1, V2, lambda old: crew(*((name, "") for name in old.names)), down)
+    return known

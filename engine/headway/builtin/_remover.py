@@ -12,8 +12,8 @@ from typing import Any
 import trio
 
 from headway.controller import RequeueAfter, Runtime, requeue_after
-from headway.errors import Conflict, FailedPrecondition
-from headway.resource import Resource, ResourceType, Tombstone, resource_id
+from headway.errors import Conflict, FailedPrecondition, InvalidArgument
+from headway.resource import Kind, Resource, ResourceId, ResourceType, Tombstone, resource_id
 
 GRACE = 1.0
 """Seconds that the owner of the last finalizer has to delete the resource itself, as clients made for Consul do."""
@@ -29,7 +29,9 @@ class Remover:
     """Removes what tombstones say. ``types`` are all that the engine knows."""
 
     def __init__(self, types: Iterable[ResourceType[Any]]) -> None:
-        self._known = {type.name: type for type in types}
+        self._versions: dict[Kind, list[ResourceType[Any]]] = {}
+        for type in types:
+            self._versions.setdefault(type.kind, []).append(type)
         # When each may be removed, by Trio's clock. A process that starts waits anew.
         self._due: dict[str, float] = {}
 
@@ -43,11 +45,10 @@ class Remover:
         due = self._due.setdefault(pending.name, now + GRACE)
         if due > now:
             return requeue_after(due - now)
-        id = resource_id(pending.data.owner)
-        type = self._known.get(id.type)
-        if type is None:
+        try:
+            resource = await self._read(rt, resource_id(pending.data.owner))
+        except InvalidArgument:
             return requeue_after(LOOK_AGAIN_RARELY)
-        resource = await rt.client.get(type, id)
         try:
             if resource is None or not resource.is_deleting or resource.finalizers:
                 await rt.client.delete(pending)
@@ -59,3 +60,20 @@ class Remover:
         except FailedPrecondition:
             return requeue_after(LOOK_AGAIN_RARELY)
         return None
+
+    async def _read(self, rt: Runtime, id: ResourceId) -> Resource[Any] | None:
+        """Return a resource in any version of its kind. Raises InvalidArgument if this program knows none that fits.
+
+        Since the tombstone was stored, the resource may have become another version, and its former one is perhaps no
+        longer declared.
+        """
+        versions = self._versions.get(id.type.unversioned, [])
+        for type in sorted(versions, key=lambda each: each.name != id.type):
+            try:
+                return await rt.client.get(
+                    type, type.id(id.name, partition=id.partition, namespace=id.namespace, uid=id.uid)
+                )
+            except InvalidArgument:
+                # It is stored as a version that no converter connects with this one.
+                continue
+        raise InvalidArgument(f"no version of {id.type} that this program declares can be read")

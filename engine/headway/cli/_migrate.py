@@ -17,7 +17,7 @@ from headway.cli._text import json_text, plain
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource import Kind, Registry
 from headway.service import Migrated, migrate
-from headway.storage import Backend, etcd_address, open_store, refuse_unfinished, store_exists
+from headway.storage import Backend, etcd_address, open_store, record_schemas, refuse_unfinished, store_exists
 
 
 @click.command("migrate")
@@ -30,8 +30,9 @@ def migrate_command(app: str, url: str, output: Literal["text", "json"]) -> None
     """Rewrite what the store holds to the storage versions of the types of APP (module:attribute).
 
     Concerns the types that have converters. Generations, statuses, finalizers and deletion marks stay as they are. It
-    can be stopped and run again. On etcd it works beside running servers; a SQLite store must not be open elsewhere.
-    Ends with 7 when a resource could not be rewritten.
+    can be stopped and run again. An APP that would misread the store is refused, as it is by a server. On etcd it works
+    beside running servers; a SQLite store must not be open elsewhere. Ends with 7 when a resource could not be
+    rewritten.
     """
     try:
         registry, _ = together(apps_at(app))
@@ -40,7 +41,9 @@ def migrate_command(app: str, url: str, output: Literal["text", "json"]) -> None
     if not registry.chains:
         raise Usage(f"{app} declares no converter, so there is nothing to rewrite")
     if url == "memory:":
-        raise Usage('--store: "memory:" is empty for whoever opens it, and gone afterwards')
+        raise Usage(
+            '--store: "memory:" is a new, empty store for each process; give a lasting one, such as sqlite:PATH'
+        )
     try:
         opening = open_store(url)
     except InvalidArgument as error:
@@ -53,6 +56,8 @@ async def _migrate(url: str, opening: AbstractAsyncContextManager[Backend], regi
         raise Usage(f"--store: there is no store at {etcd_address(url) if url.startswith('etcd:') else url}")
     async with opening as backend:
         await refuse_unfinished(backend)
+        # As an engine does: data that the program would misread would be converted, and so be lost for good.
+        await record_schemas(backend, registry)
         done = await migrate(backend, registry, progress=_progress if output == "text" else lambda *_: None)
     if output == "json":
         click.echo(json_text(_object(done), indent=2))

@@ -199,7 +199,9 @@ async def must_be_there(argument: str, url: str) -> None:
 
 def named_store(argument: str, url: str) -> AbstractAsyncContextManager[Backend]:
     if url == "memory:":
-        raise Usage(f'{argument}: "memory:" is empty for whoever opens it, and gone afterwards')
+        raise Usage(
+            f'{argument}: "memory:" is a new, empty store for each process; give a lasting one, such as sqlite:PATH'
+        )
     try:
         return open_store(url)
     except InvalidArgument as error:

@@ -16,13 +16,22 @@ P = TypeVar("P", bound=Payload)
 def merged(before: P, after: P, stored: P) -> P:
     """Return ``stored`` with the fields in which ``after`` differs from ``before``.
 
-    Fields that are messages are merged field by field, maps entry by entry. The fields of a oneof are taken together.
-    An element of a list is the stored one if the writer left it as it was. A changed element is merged with the stored
-    one whose field with the lowest number is the same; an element without such a one is new.
+    Fields that are messages are merged field by field, maps entry by entry. A oneof is merged if the same field of it
+    is set in all three messages; otherwise it is as in ``after``. An element of a list is the stored one if the writer
+    left it as it was. A changed element is merged with the stored one whose field with the lowest number is the same;
+    an element without such a one is new. Elements and entries of ``stored`` that ``before`` lacks stay.
+
+    The caller must compare what its writer would read with what was written: where the elements of a list cannot be
+    told apart, or the writer added an entry whose key is stored already, the result is what is stored, and more.
     """
     result = copy_message(stored)
     for names in _units(type(stored)):
         if all(_same(getattr(before, name), getattr(after, name)) for name in names):
+            continue
+        if len({_arm(message, names) for message in (before, after, stored)}) > 1:
+            # Merged one by one, the arms of two messages could both be set.
+            for name in names:
+                setattr(result, name, _copied(getattr(after, name)))
             continue
         for name in names:
             there = getattr(stored, name)
@@ -62,6 +71,11 @@ def _units(cls: type[Any]) -> Iterator[tuple[str, ...]]:
         yield tuple(sorted(arm.name for arm in arms))
 
 
+def _arm(message: Payload, names: tuple[str, ...]) -> str | None:
+    """Return the name of the arm of a oneof that is set. A single field is not compared by this."""
+    return next((name for name in names if getattr(message, name) is not None), None) if len(names) > 1 else None
+
+
 def _elements(value: Any) -> Sequence[Any]:
     if isinstance(value, dict):
         return [*value.values()]
@@ -92,19 +106,19 @@ def _merged_value(before: Any, after: Any, stored: Any) -> Any:
 
 
 def _merged_map(before: dict[Any, Any], after: dict[Any, Any], stored: dict[Any, Any]) -> dict[Any, Any]:
+    # Entries that the writer never saw stay, also where it adds one of the same key: the result then does not read back
+    # as it was written, and nothing is lost silently.
     result = {key: _copied(value) for key, value in stored.items() if key in after or key not in before}
     for key, value in after.items():
         if key in before and key in stored:
             result[key] = _merged_value(before[key], value, stored[key])
-        elif key not in before or not _same(before[key], value):
+        elif (key not in before and key not in stored) or (key in before and not _same(before[key], value)):
             result[key] = _copied(value)
     return result
 
 
 def _merged_list(before: list[Any], after: list[Any], stored: list[Any]) -> list[Any]:
-    if len(before) != len(stored):
-        # The converter makes more elements, or fewer: nothing says which is which.
-        return [_copied(each) for each in after]
+    pairs, unseen = _pairs(before, stored)
     found: list[int | None] = [None] * len(after)
     unused = set(range(len(before)))
     for place, each in enumerate(after):
@@ -114,10 +128,49 @@ def _merged_list(before: list[Any], after: list[Any], stored: list[Any]) -> list
             unused.discard(place)
     _match(before, after, found, unused, _content)
     _match(before, after, found, unused, _identity)
-    return [
-        _copied(each) if at is None else _merged_value(before[at], each, stored[at])
-        for each, at in zip(after, found, strict=True)
-    ]
+    made: list[Any] = []
+    kept: dict[int, int] = {}
+    for place, (each, at) in enumerate(zip(after, found, strict=True)):
+        there = None if at is None else pairs[at]
+        if at is None or there is None:
+            made.append(_copied(each))
+        else:
+            kept[there] = place
+            made.append(_merged_value(before[at], each, stored[there]))
+    return _with_unseen(made, kept, stored, unseen) if unseen else made
+
+
+def _pairs(before: list[Any], stored: list[Any]) -> tuple[list[int | None], set[int]]:
+    """Return the place in ``stored`` of each element that the writer saw, and the places of those it never saw."""
+    if len(before) == len(stored):
+        return [*range(len(stored))], set()
+    # The converter left elements out, or made more. One that has no counterpart is taken for one that the writer never
+    # saw: it stays, and if that is wrong the result does not read back as it was written.
+    pairs: list[int | None] = [None] * len(before)
+    unseen = set(range(len(stored)))
+    _match(stored, before, pairs, unseen, _content)
+    _match(stored, before, pairs, unseen, _identity)
+    return pairs, unseen
+
+
+def _with_unseen(made: list[Any], kept: dict[int, int], stored: list[Any], unseen: set[int]) -> list[Any]:
+    """Return the written elements with those that the writer never saw.
+
+    Each stands behind the element that it stood behind. If that one was removed, it stands behind as many written
+    elements as it did before.
+    """
+    behind: list[list[Any]] = [[] for _ in range(len(made) + 1)]
+    slot = seen = 0
+    for there, each in enumerate(stored):
+        if there in unseen:
+            behind[slot].append(_copied(each))
+        else:
+            seen += 1
+            slot = kept[there] + 1 if there in kept else min(seen, len(made))
+    result = behind[0]
+    for each, others in zip(made, behind[1:], strict=True):
+        result += [each, *others]
+    return result
 
 
 def _match(
@@ -127,7 +180,10 @@ def _match(
     unused: set[int],
     key: Callable[[Any], Hashable],
 ) -> None:
-    """For each element that has none yet, find the first unused one with the same key; None is the key of nothing."""
+    """For each element that has none yet, find the first unused one with the same key.
+
+    An element whose key is None matches none.
+    """
     places: dict[Hashable, list[int]] = {}
     for at in sorted(unused, reverse=True):
         if (of := key(before[at])) is not None:

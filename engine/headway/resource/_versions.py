@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from headway._functions import answer_problem
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
 from headway.errors import DeclarationError
@@ -110,11 +111,15 @@ def _called(function: Function, side: str, step: Step, payload: Any, wanted: Typ
     name = f"{side}= of {step.older.name} → {step.newer.name}"
     try:
         made = function(payload)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # `SystemExit` in a converter must not end the server, which serves others too. `trio.Cancelled` cannot come
+        # from here, since a converter is a plain function and awaits nothing.
         raise BadConversion(f"{name} raised {type(error).__name__}: {error}") from error
     if type(made) is not wanted.payload:
-        if inspect.iscoroutine(made):
-            made.close()
+        if problem := answer_problem(made):
+            raise BadConversion(f"{name}: {problem}")
         raise BadConversion(f"{name} returned {made!r:.120}; return a {wanted.payload.__name__}(...)")
     return made
 

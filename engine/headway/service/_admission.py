@@ -173,7 +173,8 @@ def admit_resource(
         check_statuses(resource.status)
     payload_name = ""
     if resource.data is not None and resource.data.type_url != type.type_url:
-        if is_unconverted(resource) and registry.chain(type.kind) is not None:
+        chain = registry.chain(type.kind)
+        if is_unconverted(resource) and chain is not None and type.name.version in chain:
             # Its writer could not read the payload, which stays as it is stored; hooks could not read it either.
             return Admitted(type, key, resource, resource, borne, "", None)
         name = _short(resource.data.type_url)

@@ -1,4 +1,4 @@
-"""Rewrite what a store holds to the storage version of its kind, page by page, beside whoever else writes."""
+"""Rewrite what a store holds to the storage version of its kind, page by page, while others write to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPERATIONS = 32
 """Resources that are rewritten in one commit: every store takes so many."""
 
 ATTEMPTS = 20
-"""How often a resource is read again that others write all the while."""
+"""How often a resource is read again because another writer has changed it."""
 
 LOSES = "its data would not be read back as it is, or has fields that this program does not know"
 BUSY = f"it was written {ATTEMPTS} times while it was to be rewritten; run the migration again"

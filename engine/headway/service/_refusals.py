@@ -72,7 +72,7 @@ def conflict(message: str) -> GRPCError:
 
 
 def taken(message: str) -> GRPCError:
-    """What was to be created is there already."""
+    """The resource already exists."""
     return GRPCError(Status.ALREADY_EXISTS, message)
 
 

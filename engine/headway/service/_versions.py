@@ -62,7 +62,7 @@ class Versions:
         return lambda stored: self._in(chain, stored, version)
 
     def shown(self, type: ResourceType[Any], stored: pb.Resource | None) -> pb.Resource | None:
-        """Return a resource as the type, or as it is stored where no converter leads there. Nothing stays nothing."""
+        """Return a resource as the type, or as it is stored where no converter leads there. None returns None."""
         if stored is None:
             return None
         seen = self.view(type)(stored)

@@ -24,7 +24,9 @@ def check_converters(
 
     1. ``up`` loses nothing: ``down(up(x)) == x``.
     2. What is written in an older version and merged into a newer one is read back as it was written, and writing back
-       what was read changes nothing.
+       what was read changes nothing. Elements of lists that ``down`` leaves out stay in the merge. A converter breaks
+       this rule if the elements that it keeps cannot be found again by their field with the lowest number: servers
+       refuse such writes.
     3. A converter gives the same result every time, and a payload of its version.
 
     The payloads are the same in every run.
@@ -110,5 +112,6 @@ def _merges(chain: VersionChain, older: Type, newest: Type, stored: Any, wanted:
     read = _converted(chain, result, newest, older)
     assert equal(read, wanted), (
         f"what is written as {older.name} must be read back: {wanted!r}, written over {stored!r}, became {result!r}, "
-        f"which is read as {read!r}, with another {', '.join(different_fields(wanted, read))}"
+        f"which is read as {read!r}, with another {', '.join(different_fields(wanted, read))}; "
+        "servers refuse such a write"
     )
