@@ -20,6 +20,7 @@ from headway.resource import (
     is_marked,
     pb,
     resource_id,
+    same_owner,
     type_name,
     uid_ending,
 )
@@ -290,9 +291,8 @@ def _merged_update(form: StorageVersion, stored: pb.Resource, resource: pb.Resou
 
 def _check_owner(stored: pb.Resource, resource: pb.Resource) -> None:
     given, kept = resource.owner, stored.owner
-    if given is not None and kept is not None and not given.uid:
-        given = _with_uid(given, kept.uid)
-    if given != kept:
+    # Unowned or named as it is stored, as most are, it is compared at once.
+    if given != kept and not same_owner(given, kept):
         raise invalid(
             f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(kept)}, not {_owner(given)}"
         )
