@@ -61,9 +61,19 @@ class StorageVersion(NamedTuple):
         return shown
 
     def carries_on(self, stored: pb.Resource, resource: pb.Resource) -> pb.Resource | None:
-        """Return a write with the payload as it is stored, if its writer could not see that; else None."""
+        """Return a write with the payload as it is stored, if its writer could not see that; else None.
+
+        Refuses a writer who says so of what can be seen: no hook has judged such a write.
+        """
         if not is_unconverted(resource):
             return None
+        seen = self.versions.view(self.type)(stored)
+        assert seen is not None
+        if not is_unconverted(seen):
+            raise precondition(
+                f"resource.data of {resource_id(resource.id)} could not be converted, and what is stored now can be "
+                f"read as {self.type.name}: read it again"
+            )
         return in_version(resource, self.chain.type_of(version_of(stored)), stored.data)
 
     def seen(self, stored: pb.Resource) -> pb.Resource:
