@@ -31,6 +31,7 @@ from headway.service._bounds import check_text
 from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
+from headway.service._read import checked_version
 from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal, taken
 from headway.service._removal import removal_after
 from headway.service._retry import attempt
@@ -92,7 +93,11 @@ async def write(
                 raise taken("")
             await check_fence(backend, fence)
             _check_created(stored, resource, ending)
-            created = stored if form is None else form.shown(stored)
+            seen = versions.view(type)(stored)
+            try:
+                created = checked_version(stored, seen, type.name.version)
+            except GRPCError as error:
+                raise access.discreet(error, stored) from None
             return pb.WriteResponse(resource=access.answered(created, given), position=at.message())
         if not may_mark:
             access.check_marking(named, versions.shown(type, stored))
