@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import Resource, ResourceId, TypeName
+from headway.resource import AnyMessage, Resource, ResourceId, TypeName
 from headway.service import Decision
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, refused
@@ -55,6 +55,9 @@ async def test_every_verb_serves_a_caller_whose_rights_name_another_version_than
     assert said(written, V2) == crew(("ada", ""))
     assert written is not None
     assert "mine" in written.status
+    garbage = a_team(V2, crew(), version="999")
+    garbage.data = AnyMessage(type_url=V2.type_url, value=b"\xff")
+    await refused(calls.write(garbage), Status.ABORTED, "is stored at version", "read it again")
     changed = await calls.stored(a_team(V2, crew(("ada", "lead"))))
     again = (await calls.write_status(id_of(changed), a_status("7" + ULID[1:]))).resource
     assert said(again, V2) == crew(("ada", "lead"))
