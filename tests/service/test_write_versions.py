@@ -280,7 +280,7 @@ async def test_a_conversion_that_cannot_be_read_back_is_refused_without_what_it_
     old: ResourceType[Nest] = ResourceType("tests", "v1", "Nest", Nest)
     new: ResourceType[Nest] = ResourceType("tests", "v2", "Nest", Nest)
 
-    def deep(_: Nest) -> Nest:
+    def deep(given: Nest) -> Nest:  # noqa: ARG001 - a converter's
         nest = Nest(name="secret")
         for _ in range(120):
             nest = Nest(inner=nest)
