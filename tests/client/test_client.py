@@ -18,6 +18,7 @@ from headway.resource import (
     ResourceId,
     pb,
 )
+from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted
 from tests.helpers.declared import (
     CHILD,
@@ -33,6 +34,7 @@ from tests.helpers.declared import (
     an_id,
     registry,
 )
+from tests.helpers.versions import V1, V2, V3, roster, versions
 
 READY = Condition(type="ready", state=ConditionState.TRUE)
 
@@ -138,6 +140,21 @@ async def test_apply_writes_only_what_differs(client: Client, calls: Calls) -> N
         assert applied.uid == first.uid
         assert calls.revision == here + number
     assert applied.owner == boss.id
+
+
+async def test_apply_takes_an_owner_in_another_version_of_its_kind_for_the_same_one() -> None:
+    """It makes no commit, and writes to what is owned by it."""
+    known = versions()
+    calls = Calls(MemoryBackend(), known)
+    client = Client(calls.channel, known)
+    owner = await client.write(V1.new("boss", roster("ada")))
+    first = await client.apply(NOTE.new("one", Note(text="a"), owner=owner))
+    here = calls.revision
+    for seen in (await client.read(V3, "boss"), V2.id("boss")):
+        assert await client.apply(NOTE.new("one", Note(text="a"), owner=seen)) == first
+    assert calls.revision == here
+    changed = await client.apply(NOTE.new("one", Note(text="b"), owner=await client.read(V2, "boss")))
+    assert (changed.data.text, changed.owner) == ("b", owner.id)
 
 
 async def test_apply_leaves_finalizers_and_mark_alone(client: Client, calls: Calls) -> None:

@@ -14,6 +14,7 @@ from headway.service import FENCED
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, refused
 from tests.helpers.declared import CHILD, NOTE_V2, a_note, an_id, id_of, text_of, uid_of
+from tests.helpers.versions import ALONE, V1, V3, a_team, roster, said, versions
 from tests.service.conftest import reached
 from tests.service.test_discretion import SECRET, WriteOnly
 
@@ -105,3 +106,21 @@ async def test_who_may_not_read_is_told_no_more_than_that_the_name_is_taken(how:
     async with reached(how, backend, WriteOnly("name")) as calls:
         said = await refused(create(calls, a_note("one")), Status.ALREADY_EXISTS)
         assert said == "Note one already exists; read it, or use Write without create_only to replace it"
+
+
+async def test_a_creation_sent_again_is_not_answered_as_another_version() -> None:
+    """Another writer has replaced it by a version without a converter; one with a converter is converted."""
+    calls = Calls(MemoryBackend(), versions())
+    await create(calls, a_team(V1, roster("ada")), "token")
+    await calls.write(a_team(V3, V3.payload()))
+    assert said(await create(calls, a_team(V1, roster("ada")), "token"), V1) == roster()
+    await calls.write(a_team(ALONE, roster(SECRET)))
+    again = create(calls, a_team(V1, roster("ada")), "token")
+    await refused(again, Status.INVALID_ARGUMENT, "stored as tests.v9.Team", "asked for as version 'v1'")
+    blind = Calls(calls.backend, versions(), WriteOnly("name"))
+    told = await refused(create(blind, a_team(V1, roster("ada")), "token"), Status.INVALID_ARGUMENT)
+    assert told == "Team one: what is stored forbids it, and may not be read by you"
+    await create(calls, a_note("two"), "token")
+    await calls.write(a_note("two", "", NOTE_V2))
+    again = create(calls, a_note("two"), "token")
+    await refused(again, Status.INVALID_ARGUMENT, "stored as tests.v2.Note", "asked for as version 'v1'")

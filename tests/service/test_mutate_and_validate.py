@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from grpclib.const import Status
 
-from headway.resource import DELETION_TIMESTAMP, pb
+from headway.resource import DELETION_TIMESTAMP, AnyMessage, copy_message, pb, resource_key
+from headway.storage import MemoryBackend, Put
 from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import HOOKED, NOTE_V2, ULID, a_note, a_status, an_id, id_of, text_of
+from tests.helpers.versions import ALONE, V1, V2, a_team, crew, roster, versions
 from tests.service.wrong_resources import wrong_resources
 
 
@@ -50,3 +52,34 @@ async def test_what_depends_on_the_store_is_not_asked(calls: Calls) -> None:
     assert reply.resource.owner is not None
     assert reply.resource.owner.uid == ""
     assert reply.resource.version == "7"
+
+
+async def test_a_payload_that_could_not_be_converted_is_refused() -> None:
+    """Nothing can be said of it, as of one that does not decode."""
+    calls = Calls(MemoryBackend(), versions())
+    for type in (V1, ALONE):
+        resource = a_team(type, roster())
+        resource.data = AnyMessage(type_url="type.googleapis.com/headway.resource.v1.Unconverted")
+        await refused(calls.mutate_and_validate(resource), Status.INVALID_ARGUMENT, "could not be converted")
+
+
+async def test_an_older_name_of_the_payload_is_judged_as_by_write() -> None:
+    """By what is stored as the version of the request: another version's older name is none of this one's."""
+    calls = Calls(MemoryBackend(), versions())
+    stored = a_team(V1, roster("ada"))
+    assert stored.id is not None
+    assert stored.data is not None
+    stored.id.uid, stored.generation, stored.id.tenancy = ULID, ULID, V1.tenancy
+    stored.data.type_url = "type.googleapis.com/older.Roster"
+    await calls.backend.commit((Put(V1.kind, resource_key(stored), stored, ""),))
+    resource = a_team(V2, crew(("ada", "")))
+    assert resource.data is not None
+    resource.data.type_url = "type.googleapis.com/older.Roster"
+    said = "resource.data of tests.v2.Team must be tests.v2.Crew, not older.Roster"
+    await refused(calls.mutate_and_validate(copy_message(resource)), Status.INVALID_ARGUMENT, said)
+    await refused(calls.write(resource), Status.INVALID_ARGUMENT, said)
+    assert stored.data.type_url == "type.googleapis.com/older.Roster"
+    same = a_team(V1, roster("ada"))
+    same.data = stored.data
+    await calls.mutate_and_validate(copy_message(same))
+    await calls.write(copy_message(same))

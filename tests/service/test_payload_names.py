@@ -8,10 +8,21 @@ import pytest
 from grpclib.const import Status
 
 from headway.client import Client
-from headway.resource import FINALIZERS, Registry, ResourceType, copy_message, encode, field, message, pb
-from headway.storage import Backend
+from headway.resource import (
+    FINALIZERS,
+    AnyMessage,
+    Registry,
+    ResourceType,
+    copy_message,
+    encode,
+    field,
+    message,
+    pb,
+    resource_key,
+)
+from headway.storage import Backend, MemoryBackend, Put
 from tests.helpers.calls import Calls, over_the_network, refused
-from tests.helpers.declared import a_status
+from tests.helpers.declared import ULID, a_status
 from tests.service.test_discretion import WriteOnly
 
 
@@ -125,3 +136,47 @@ async def test_a_client_changes_what_was_stored_under_an_older_name(calls: Calls
     applied.finalizers = set()
     await client.write(applied)
     assert await client.delete(applied) is None
+
+
+GARBAGE = b"\x0a\x30" + b"\xff" * 48
+
+
+@pytest.mark.parametrize("name", ["__main__.Crew", f"{__name__}.Team", "staff.v1.Team"])
+async def test_what_does_not_decode_is_released_under_whatever_name_it_is_stored(name: str) -> None:
+    """Its writer gives back what it read, and the present name of the payload is no change of the data."""
+    calls = Calls(MemoryBackend(), registry(PRESENT))
+    await put(calls, f"type.googleapis.com/{name}", GARBAGE)
+    marked = (await calls.delete(PRESENT.id("core").message())).resource
+    assert marked is not None
+    assert marked.data is not None
+    assert marked.data.value == GARBAGE
+    for left in ("two", ""):
+        marked = copy_message(marked)
+        marked.metadata[FINALIZERS] = left
+        marked = await calls.stored(marked)
+    assert (await calls.delete(PRESENT.id("core").message())).resource is None
+
+
+async def put(calls: Calls, type_url: str, data: bytes) -> pb.Resource:
+    """Store what no Write of this program stores."""
+    resource = PRESENT.new("core", Team(), metadata={FINALIZERS: "one two"}).message()
+    assert resource.id is not None
+    resource.id.uid, resource.generation, resource.id.tenancy = ULID, ULID, PRESENT.tenancy
+    resource.data = AnyMessage(type_url=type_url, value=data)
+    await calls.backend.commit((Put(PRESENT.kind, resource_key(resource), resource, ""),))
+    return await core(calls)
+
+
+async def test_a_stale_version_under_an_older_name_is_a_conflict() -> None:
+    """The first of two writers has stored the present name; the second shall read again, as after any lost race."""
+    calls = Calls(MemoryBackend(), registry(PRESENT))
+    first = await put(calls, OLD_URL, encode(Team(members=["ada"])))
+    second, blanket = copy_message(first), copy_message(first)
+    await calls.write(first)
+    await refused(calls.write(second), Status.ABORTED, "is stored at version 2, not 1; read it again")
+    blanket.version = ""
+    await refused(calls.write(blanket), Status.INVALID_ARGUMENT, SAID)
+    gone = copy_message(second)
+    assert gone.id is not None
+    gone.id.name, gone.id.uid = "gone", ""
+    await refused(calls.write(gone), Status.ABORTED, "is not there, so it can't be at version")

@@ -14,6 +14,7 @@ from tests.helpers.calls import Calls, refused
 from tests.helpers.declared import HOOKED, NOTE, NOTE_V2, a_note, id_of, registry, text_of
 from tests.service.conftest import reached
 from tests.service.test_access import Guard
+from tests.service.test_discretion import WriteOnly
 
 GARBAGE = b"\x0a\x30" + b"\xff" * 48
 
@@ -114,3 +115,32 @@ async def test_an_authorizer_that_reads_payloads_shows_no_garbage_and_everything
     calls = Calls(plain.backend, registry(), ByPayload())
     assert await calls.names(NOTE) == ["good"]
     assert calls.unexpected == []
+
+
+async def test_a_stale_version_of_what_does_not_decode_is_a_conflict(calls: Calls) -> None:
+    """Another writer has mended the payload meanwhile, or replaced it by the other version of the type."""
+    stale = await put(calls, garbage(metadata={"finalizers": "hold"}))
+    for mended in (a_note("one", "a"), a_note("one", "b", NOTE_V2)):
+        await calls.write(mended)
+        await refused(calls.write(copy_message(stale)), Status.ABORTED, "is stored at version", "read it again")
+    gone = garbage("gone", version="7")
+    await refused(calls.write(gone), Status.ABORTED, "Note gone is not there, so it can't be at version '7'")
+
+
+async def test_a_guess_of_stored_bytes_is_not_confirmed_to_a_caller_who_may_not_read() -> None:
+    """The right bytes are refused as wrong ones are, and as bytes for a name that is free."""
+    calls = Calls(MemoryBackend(), registry())
+    stored = await put(calls, garbage())
+    blind = Calls(calls.backend, registry(), WriteOnly("name"))
+    for uid in ("", id_of(stored).uid):
+        told = set()
+        for name, data in (("one", GARBAGE), ("one", GARBAGE[:-1] + b"\xfe"), ("free", GARBAGE)):
+            if uid and name == "free":
+                continue
+            guess = garbage(name, data=data)
+            assert guess.id is not None
+            guess.id.uid = uid
+            said = await refused(blind.write(guess), Status.INVALID_ARGUMENT)
+            told.add(said.replace(name, "it").replace("\\xfe", "\\xff"))
+        assert len(told) == 1, told
+    assert (await calls.read(id_of(stored))).resource == stored

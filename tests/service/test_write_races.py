@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from grpclib.const import Status
 
-from headway.resource import pb
+from headway.resource import AnyMessage, Key, Kind, Position, ResourceType, copy_message, pb
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls, Interrupted, at, refused
 from tests.helpers.declared import CHILD, NOTE, a_note, an_id, registry, text_of, uid_of
+from tests.helpers.versions import V1, V2, V3, Member, a_team, said, versions
 
 
 async def test_a_writes_position_is_that_of_its_own_commit(calls: Calls) -> None:
@@ -121,3 +123,32 @@ async def test_a_write_that_has_begun_to_commit_is_not_cancelled_half_way(calls:
         await calls.write(a_note())
     assert scope.cancelled_caught
     assert await calls.names(NOTE) == []
+
+
+class Believing(MemoryBackend):
+    """A store whose optimistic reads answer with what was stored a moment ago."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.believed: pb.Resource | None = None
+
+    async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
+        stored, position = await self.read(kind, key)
+        return self.believed or stored, position
+
+
+@pytest.mark.parametrize("type", [V1, V2, V3])
+async def test_what_is_believed_to_not_decode_is_decided_again(type: ResourceType[Any]) -> None:
+    """Another writer has mended the payload meanwhile: the write is merged with that."""
+    backend = Believing()
+    calls = Calls(backend, versions())
+    mended = await calls.stored(a_team(V3, V3.payload(notes={"a": "b"})))
+    believed = copy_message(mended)
+    believed.version = "0"
+    believed.data = AnyMessage(type_url=V3.type_url, value=b"\xff")
+    backend.believed = believed
+    payload = type.payload(names=["ada"]) if type is V1 else type.payload(members=[Member(name="ada")])
+    assert said(await calls.stored(a_team(type, payload)), type) == payload
+    backend.believed = None
+    kept = said((await calls.read(an_id("one", V3))).resource, V3)
+    assert ([each.name for each in kept.members], kept.notes) == (["ada"], {} if type is V3 else {"a": "b"})

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 
-from headway.resource import AnyMessage, Registry, ResourceType, encode, pb
-from headway.storage import Backend, version_of
+from headway.resource import AnyMessage, Registry, ResourceType, encode, field, message, pb, resource_key
+from headway.storage import Backend, Put, version_of
 from tests.helpers.calls import Calls, refused
-from tests.helpers.declared import an_id
+from tests.helpers.declared import NOTE, ULID, a_note, an_id, uid_of
 from tests.helpers.versions import (
     ALONE,
     V1,
@@ -29,6 +29,7 @@ from tests.helpers.versions import (
     versions,
     without_converters,
 )
+from tests.service.test_discretion import WriteOnly
 
 UNKNOWN = b"\x7a\x03new"
 """Field 15, which no class here has."""
@@ -235,3 +236,155 @@ def hiding(down: Callable[[Crew], Roster] = visible) -> Registry:
     known = without_converters()
     known.add_converter(V1, V2, lambda old: crew(*((name, "") for name in old.names)), down)
     return known
+
+
+# --- payloads that do not decode, and payloads that could not be converted ---
+
+
+async def put_garbage(calls: Calls, type: ResourceType[Any], **metadata: str) -> pb.Resource:
+    """Store what no Write stores, as an older program or another writer of the store has."""
+    resource = a_team(type, type.payload(), metadata=metadata)
+    assert resource.id is not None
+    resource.id.uid, resource.generation, resource.id.tenancy = ULID, ULID, V1.tenancy
+    resource.data = AnyMessage(type_url=type.type_url, value=b"\x0a\x0asecret\xff\xff\xff\xff")
+    await calls.backend.commit((Put(type.kind, resource_key(resource), resource, ""),))
+    return await stored(calls)
+
+
+@pytest.mark.parametrize("storage", [None, V1])
+@pytest.mark.parametrize(("there", "payload"), [(V1, roster("ada")), (V3, Band(members=[Member(name="ada")]))])
+async def test_what_does_not_decode_is_replaced_by_a_write_in_its_version(
+    backend: Backend, storage: ResourceType[Any] | None, there: ResourceType[Any], payload: Any
+) -> None:
+    """A write in another version is told so; the new payload is stored in the storage version."""
+    calls = Calls(backend, versions(storage))
+    garbage = await put_garbage(calls, there)
+    other = V3 if there is V1 else V1
+    await refused(
+        calls.write(a_team(other, other.payload())),
+        Status.FAILED_PRECONDITION,
+        f"stored as version {there.name.version}",
+        "write it as that version",
+    )
+    mended = await calls.stored(a_team(there, payload, version=garbage.version))
+    assert said(mended, there) == payload
+    assert mended.generation > garbage.generation
+    assert version_of(await stored(calls)) == ("v3" if storage is None else "v1")
+    assert (await read(calls, V1)).names == ["ada"]
+    assert calls.unexpected == []
+
+
+async def test_what_does_not_decode_is_frozen_while_it_is_marked(teams: Calls) -> None:
+    await put_garbage(teams, V3, finalizers="hold")
+    marked = (await teams.delete(an_id("one", V3))).resource
+    assert marked is not None
+    await refused(
+        teams.write(a_team(V3, Band(), metadata={**marked.metadata, "finalizers": ""})),
+        Status.INVALID_ARGUMENT,
+        "changes data",
+    )
+
+
+@pytest.mark.parametrize("type", [V1, V2, V3])
+async def test_no_refusal_tells_stored_bytes_to_a_caller_who_may_not_read(
+    backend: Backend, type: ResourceType[Any]
+) -> None:
+    calls = Calls(backend, versions())
+    garbage = await put_garbage(calls, V3)
+    blind = Calls(backend, versions(), WriteOnly("name"))
+    resource = a_team(type, type.payload())
+    assert resource.id is not None
+    resource.id.uid = ULID
+    if type is V3:
+        await blind.write(resource)
+        assert await read(calls, V3) == Band()
+    else:
+        said = await refused(blind.write(resource), Status.FAILED_PRECONDITION)
+        assert said == "Team one: what is stored forbids it, and may not be read by you"
+        assert await stored(calls) == garbage
+
+
+@message(name="tests.Nest")
+class Nest:
+    inner: Nest | None = field(1)
+    name: str = field(2)
+
+
+async def test_a_conversion_that_cannot_be_read_back_is_refused_without_what_it_says(backend: Backend) -> None:
+    """Its converter nests deeper than any message may, which shows only as the result is decoded."""
+    old: ResourceType[Nest] = ResourceType("tests", "v1", "Nest", Nest)
+    new: ResourceType[Nest] = ResourceType("tests", "v2", "Nest", Nest)
+
+    def deep(given: Nest) -> Nest:  # noqa: ARG001 - a converter's
+        nest = Nest(name="secret")
+        for _ in range(120):
+            nest = Nest(inner=nest)
+        return nest
+
+    plain, known = Registry(), Registry()
+    for each in (plain, known):
+        each.register(old)
+        each.register(new)
+    known.add_converter(old, new, deep, deep)
+    await Calls(backend, plain).write(a_team(old, Nest(name="ada")))
+    calls, blind = Calls(backend, known), Calls(backend, known, WriteOnly("name"))
+    resource = a_team(new, Nest())
+    uid = (await calls.read(an_id("one", old))).resource.id.uid  # type: ignore[union-attr]  # it is there
+    await refused(calls.write(a_team(new, Nest())), Status.FAILED_PRECONDITION, "stored as version v1, and converting")
+    resource.id.uid = uid  # type: ignore[union-attr]  # it has one
+    told = await refused(blind.write(resource), Status.FAILED_PRECONDITION)
+    assert told == "Nest one: what is stored forbids it, and may not be read by you"
+
+
+def unconverted(type: ResourceType[Any], **metadata: str) -> pb.Resource:
+    """A write by a writer who says that it could not read the payload."""
+    resource = a_team(type, type.payload(), metadata=metadata)
+    resource.data = AnyMessage(type_url="type.googleapis.com/headway.resource.v1.Unconverted", value=b"tests.v1.Team")
+    return resource
+
+
+@pytest.mark.parametrize("type", [V1, V2, V3])
+async def test_a_payload_that_converts_is_not_carried_on_unread(backend: Backend, type: ResourceType[Any]) -> None:
+    """Hooks see no such payload, so a writer could get anything past them."""
+    calls = Calls(backend, versions(V2))
+    await calls.write(a_team(V2, crew(("ada", "lead"))))
+    before = await stored(calls)
+    await refused(
+        calls.write(unconverted(type, bad="1")), Status.FAILED_PRECONDITION, f"as {type.name}", "read it again"
+    )
+    assert await stored(calls) == before
+    await put_garbage_over(calls, V2)
+    if type is V2:
+        await refused(calls.write(unconverted(type)), Status.FAILED_PRECONDITION, "read it again")
+    else:
+        assert (await calls.stored(unconverted(type, color="red"))).metadata == {"color": "red"}
+
+
+async def put_garbage_over(calls: Calls, type: ResourceType[Any]) -> None:
+    await calls.delete(an_id("one", type))
+    await put_garbage(calls, type)
+
+
+async def test_an_unconverted_payload_is_none_of_a_version_without_converter(teams: Calls) -> None:
+    """Of the same kind as versions that have converters."""
+    await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "could not be converted")
+    await teams.write(a_team(ALONE, roster("ada")))
+    await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "could not be converted")
+    assert await read(teams, ALONE) == roster("ada")
+
+
+# --- owners ---
+
+
+async def test_an_owner_is_the_same_one_in_every_version_of_its_kind(teams: Calls) -> None:
+    """A writer names the version that it knows; another incarnation, name or kind is another owner."""
+    owner = await teams.stored(a_team(V1, roster("ada")))
+    child = await teams.stored(a_note("child", owner=owner.id))
+    for type in (V1, V2, V3):
+        for uid in ("", uid_of(owner)):
+            written = await teams.stored(a_note("child", type.name.version, owner=an_id("one", type, uid=uid)))
+            assert written.owner == child.owner
+    for other in (an_id("one", V2, uid=ULID), an_id("two", V2), an_id("one", NOTE), None):
+        await refused(
+            teams.write(a_note("child", owner=other)), Status.INVALID_ARGUMENT, "owner can only be set at creation"
+        )

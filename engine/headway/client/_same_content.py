@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.resource import ResourceType, equal, pb
+from headway.resource import ResourceType, equal, pb, same_owner
 
 
 def same_content(type: ResourceType[Any], stored: pb.Resource, wanted: pb.Resource) -> bool:
     """Return True if a write of what is wanted would change nothing. An owner without a uid is the stored one."""
     if stored.metadata != wanted.metadata:
         return False
-    if wanted.owner is not None and stored.owner is not None and not wanted.owner.uid:
-        wanted.owner.uid = stored.owner.uid
-    if wanted.owner != stored.owner:
+    if not same_owner(wanted.owner, stored.owner):
         return False
     if stored.data == wanted.data:
         return True

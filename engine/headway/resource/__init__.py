@@ -32,6 +32,7 @@ from headway.resource._ids import ResourceId as ResourceId
 from headway.resource._ids import TypeName as TypeName
 from headway.resource._ids import resource_id as resource_id
 from headway.resource._ids import resource_key as resource_key
+from headway.resource._ids import same_owner as same_owner
 from headway.resource._ids import type_name as type_name
 from headway.resource._markers import DELETION_TIMESTAMP as DELETION_TIMESTAMP
 from headway.resource._markers import FINALIZERS as FINALIZERS

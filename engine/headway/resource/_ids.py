@@ -85,6 +85,18 @@ class ResourceId(NamedTuple):
         )
 
 
+def same_owner(given: pb.Id | None, stored: pb.Id | None) -> bool:
+    """Return True if an id names the owner that is stored, in whatever version of its kind; without a uid, by name."""
+    if given is None or stored is None:
+        return given is stored
+    return (
+        given.uid in ("", stored.uid)
+        and given.name == stored.name
+        and type_name(given.type).unversioned == type_name(stored.type).unversioned
+        and given.tenancy == stored.tenancy
+    )
+
+
 def resource_id(message: pb.Id | None) -> ResourceId:
     """The id in a wire message; absent parts are empty."""
     if message is None:

@@ -79,10 +79,11 @@ def _changed_parts(type: ResourceType[Any], stored: pb.Resource, updated: pb.Res
 
 
 def _same_data(type: ResourceType[Any], stored: pb.Resource, updated: pb.Resource) -> bool:
-    if stored.data == updated.data:
-        return True
     if stored.data is None or updated.data is None:
-        return False
+        return stored.data is updated.data
+    if stored.data.value == updated.data.value:
+        # Perhaps under an older name of the payload, which a write replaces.
+        return True
     # A message that was read and written back may have other bytes than its first writer gave it.
     try:
         return equal(decode(type.payload, stored.data.value), decode(type.payload, updated.data.value))

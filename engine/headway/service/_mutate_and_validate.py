@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.resource import Registry, is_marked, pb
+from headway.resource import Registry, is_marked, is_unconverted, pb, resource_id
 from headway.service._access import Access
 from headway.service._admission import admit_resource, check_payload_name
 from headway.service._marks import check_mark
@@ -25,15 +25,19 @@ async def mutate_and_validate(
         raise invalid(admitted.undecodable)
     type, key, resource = admitted.type, admitted.key, admitted.resource
     assert resource.id is not None
+    if is_unconverted(resource):
+        raise invalid(f"resource.data of {resource_id(resource.id)} could not be converted, so it can't be validated")
+    marks = is_marked(resource.metadata)
+    may_mark = not marks or access.may_delete(resource.id)
     try:
         units = await check_units(backend.read, key)
-        if admitted.payload_name:
+        if admitted.payload_name or not may_mark:
             stored, _ = await backend.read(type.kind, key)
-            check_payload_name(access, type, admitted.payload_name, stored)
-        if is_marked(resource.metadata):
-            if not access.may_delete(resource.id):
-                stored, _ = await backend.read(type.kind, key)
-                access.check_marking(resource.id, versions.shown(type, stored))
+            seen = versions.shown(type, stored)
+            check_payload_name(access, type, admitted.payload_name, seen)
+            if not may_mark:
+                access.check_marking(resource.id, seen)
+        if marks:
             check_mark(resource)
     except STORE_ERRORS as error:
         raise refusal(error) from error

@@ -61,9 +61,19 @@ class StorageVersion(NamedTuple):
         return shown
 
     def carries_on(self, stored: pb.Resource, resource: pb.Resource) -> pb.Resource | None:
-        """Return a write with the payload as it is stored, if its writer could not see that; else None."""
+        """Return a write with the payload as it is stored, if its writer could not see that; else None.
+
+        Refuses a writer who says so of what can be seen: no hook has judged such a write.
+        """
         if not is_unconverted(resource):
             return None
+        seen = self.versions.view(self.type)(stored)
+        assert seen is not None
+        if not is_unconverted(seen):
+            raise precondition(
+                f"resource.data of {resource_id(resource.id)} could not be converted, and what is stored now can be "
+                f"read as {self.type.name}: read it again"
+            )
         return in_version(resource, self.chain.type_of(version_of(stored)), stored.data)
 
     def seen(self, stored: pb.Resource) -> pb.Resource:
@@ -71,18 +81,28 @@ class StorageVersion(NamedTuple):
         seen = self.versions.view(self.type)(stored)
         assert seen is not None
         if is_unconverted(seen):
-            raise precondition(
-                f"{resource_id(seen.id)} is stored as version {version_of(stored)}, and converting it failed, so that "
-                "this write can't be merged with it: write it as that version, or delete it"
-            )
+            raise self._unseen(stored)
         return seen
+
+    def _unseen(self, stored: pb.Resource) -> GRPCError:
+        return precondition(
+            f"{resource_id(stored.id)} is stored as version {version_of(stored)}, and converting it failed, so that "
+            "this write can't be merged with it: write it as that version, or delete it"
+        )
 
     def updated(self, stored: pb.Resource, seen: pb.Resource, updated: pb.Resource) -> pb.Resource:
         """Return what is stored after an update, in place of what the writer has made of what it saw.
 
-        With the same payload and metadata the generation is the same.
+        With the same payload and metadata the generation is the same. A payload that does not decode is replaced.
         """
-        before, given = self._payload(seen), self._payload(updated)
+        try:
+            before = self._payload(seen)
+        except PayloadError:
+            # Its words would tell what is stored.
+            if seen is not stored:
+                raise self._unseen(stored) from None
+            return self.created(updated)
+        given = self._payload(updated)
         unchanged = equal(before, given)
         made = self._unchanged(stored, updated) if unchanged else self._changed(stored, updated, given)
         if unchanged and updated.metadata == stored.metadata:

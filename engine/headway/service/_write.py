@@ -18,8 +18,10 @@ from headway.resource import (
     ResourceType,
     copy_message,
     is_marked,
+    is_unconverted,
     pb,
     resource_id,
+    same_owner,
     type_name,
     uid_ending,
 )
@@ -29,6 +31,7 @@ from headway.service._bounds import check_text
 from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
+from headway.service._read import checked_version
 from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal, taken
 from headway.service._removal import removal_after
 from headway.service._retry import attempt
@@ -73,37 +76,58 @@ async def write(
     elsewhere = needs_units(key)
     as_stored: Read = functools.partial(read_for_commit, backend)
     chain = versions.chain(type)
+    if chain is None and is_unconverted(resource):
+        raise invalid(f"resource.data of {_id(resource)} could not be converted, and {type.name} has no converter")
     # Most kinds have no converters, and are stored as they are written. What does not decode is not converted either.
     form = None if chain is None or undecodable is not None else StorageVersion(versions, chain, type)
+
+    def check_payload(stored: pb.Resource | None) -> None:
+        """Refuse a payload that may only be given back as it is stored, unless it is what the caller has read there."""
+        if stored is None and resource.version:
+            # The creation is refused for that: its writer shall read again.
+            return
+        if payload_name:
+            check_payload_name(access, type, payload_name, versions.shown(type, stored))
+        # To a caller who may not read it, it would confirm a guess of what is stored.
+        if undecodable is not None and not (_carries(stored, resource) and access.may_read(named)):
+            raise invalid(undecodable)
 
     async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
         units = await check_units(read, key) if elsewhere else NO_UNITS
         stored, at = await read(type.kind, key)
-        if payload_name:
-            check_payload_name(access, type, payload_name, versions.shown(type, stored))
         if request.create_only and stored is not None:
             if believing:
                 # Only the store itself can say that a name is taken.
                 raise taken("")
             await check_fence(backend, fence)
             _check_created(stored, resource, ending)
-            created = stored if form is None else form.shown(stored)
+            seen = versions.view(type)(stored)
+            try:
+                created = checked_version(stored, seen, type.name.version)
+            except GRPCError as error:
+                raise access.discreet(error, stored) from None
             return pb.WriteResponse(resource=access.answered(created, given), position=at.message())
         if not may_mark:
             access.check_marking(named, versions.shown(type, stored))
         if stored is None:
+            check_payload(None)
             prepared, operations = await _creation(
                 read, access, versions, form, units, key, resource, recreates=recreates, ending=ending
             )
         else:
             try:
+                # First of all: a writer who has read something else shall read again.
+                _check_current(stored, resource)
+                check_payload(stored)
                 prepared = _update(type, stored, resource) if form is None else _merged_update(form, stored, resource)
             except GRPCError as error:
-                shown = stored if form is None else versions.shown(type, stored)
+                # Also where nothing is converted, rights are those of the version that the caller names.
+                shown = versions.shown(type, stored)
                 assert shown is not None
                 if not access.shows(shown) and stored.id is not None and named.uid != stored.id.uid:
                     # The answer for a name that is free, so that a guess doesn't tell that this one is taken.
+                    check_payload(None)
                     await _creation(read, access, versions, form, units, key, resource, recreates=recreates)
                 raise access.discreet(error, shown) from None
             if not is_marked(prepared.metadata):
@@ -111,8 +135,6 @@ async def write(
             operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
             if believing:
                 operations = (*units.required, *operations)
-        if undecodable is not None and not _carries(stored, resource):
-            raise invalid(undecodable)
         position = await backend.commit(operations, fence)
         answer = prepared if form is None else form.shown(prepared)
         return pb.WriteResponse(resource=access.answered(answer, given), position=position.message())
@@ -239,8 +261,8 @@ def _with_uid(id: pb.Id, uid: str) -> pb.Id:
     return known
 
 
-def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
-    """The resource as it will replace what is stored."""
+def _check_current(stored: pb.Resource, resource: pb.Resource) -> None:
+    """Refuse a writer who names another incarnation than the stored one, or another version of it."""
     assert resource.id is not None
     assert stored.id is not None
     if resource.id.uid and resource.id.uid != stored.id.uid:
@@ -249,6 +271,12 @@ def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource)
         )
     if resource.version and resource.version != stored.version:
         raise conflict(f"{_id(resource)} is stored at version {stored.version}, not {resource.version}; read it again")
+
+
+def _update(type: ResourceType[Any], stored: pb.Resource, resource: pb.Resource) -> pb.Resource:
+    """The resource as it will replace what is stored."""
+    assert resource.id is not None
+    assert stored.id is not None
     if resource.status and resource.status != stored.status:
         changed = sorted(key for key in resource.status if resource.status[key] != stored.status.get(key))
         changed += sorted(key for key in stored.status if key not in resource.status)
@@ -290,9 +318,8 @@ def _merged_update(form: StorageVersion, stored: pb.Resource, resource: pb.Resou
 
 def _check_owner(stored: pb.Resource, resource: pb.Resource) -> None:
     given, kept = resource.owner, stored.owner
-    if given is not None and kept is not None and not given.uid:
-        given = _with_uid(given, kept.uid)
-    if given != kept:
+    # Unowned or named as it is stored, as most are, it is compared at once.
+    if given != kept and not same_owner(given, kept):
         raise invalid(
             f"{resource_id(resource.id)}: owner can only be set at creation: it is {_owner(kept)}, not {_owner(given)}"
         )

@@ -35,19 +35,19 @@ async def write_status(
     fence = admit_fence(access, request.fence)
     status = _admitted(registry, access, request, key[:2])
     view = versions.view(type)
-
-    def may_hear(stored: pb.Resource) -> bool:
-        """Return False if it is stored in another version of the kind, which its reader alone is told."""
-        return type.name.version == stored.id.type.group_version or access.shows(stored)  # type: ignore[union-attr]  # stored ids are whole
+    absent = f"{resource_id(wanted)} with uid {wanted.uid} is not there"
 
     async def once() -> pb.WriteStatusResponse:
         check_store(backend, request.store_id)
         await check_units(backend.read, key)
         stored, position = await backend.read(type.kind, key)
-        if stored is None or stored.id is None or stored.id.uid != wanted.uid or not may_hear(stored):
-            raise not_found(f"{resource_id(wanted)} with uid {wanted.uid} is not there")
-        known = stored.status.get(request.key)
+        if stored is None or stored.id is None or stored.id.uid != wanted.uid:
+            raise not_found(absent)
         seen = view(stored)
+        if seen is None and not access.shows(stored):
+            # Only its reader is told that it is stored in a version to which no converter leads.
+            raise not_found(absent)
+        known = stored.status.get(request.key)
         try:
             if problem := room_problem(stored.status, request.key, status):
                 raise precondition(f"{resource_id(wanted)}: {problem}")
