@@ -23,13 +23,23 @@ from headway.resource import (
     type_name,
     uid_ending,
 )
+from headway.rpc import HandlerFault
 from headway.service._access import Access
 from headway.service._admission import admit_resource, check_payload_name
 from headway.service._bounds import check_text
 from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
-from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal, taken
+from headway.service._refusals import (
+    NOTHING_WRITTEN,
+    STORE_ERRORS,
+    WrongIncarnation,
+    conflict,
+    invalid,
+    precondition,
+    refusal,
+    taken,
+)
 from headway.service._removal import removal_after
 from headway.service._retry import attempt
 from headway.service._storage_version import StorageVersion
@@ -62,7 +72,11 @@ async def write(
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul, for a caller who may read
     what is called so.
     """
-    admitted = admit_resource(registry, access, request.resource, request.fence)
+    try:
+        admitted = admit_resource(registry, access, request.resource, request.fence)
+    except HandlerFault as fault:
+        # The store hasn't been asked yet. Without this word INTERNAL leaves open what became of a write.
+        raise HandlerFault(f"{NOTHING_WRITTEN}{fault.message}", fault.cause) from fault.cause
     type, key, resource, given, fence, payload_name, undecodable = admitted
     named = resource.id
     assert named is not None
