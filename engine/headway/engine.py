@@ -23,7 +23,7 @@ from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Supervisor
+from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Supervisor, sealed
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
@@ -207,7 +207,7 @@ async def open_engine(
 
         report = log_report()
     opened = open_store(store) if isinstance(store, str) else store
-    async with gc_freezing(gc_freeze) as freeze, opened as backend:
+    async with sealed(apps), gc_freezing(gc_freeze) as freeze, opened as backend:
         if freeze is not None:
             report = freeze.hearing(report)
         watches = ExitStack()

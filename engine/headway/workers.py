@@ -19,7 +19,7 @@ from headway._together import check_report, check_seconds, refuse_own_name, toge
 from headway._trio import check_trio
 from headway.cache import Hub
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App
+from headway.controller import LEASE_TTL, STALL_LIMIT, App, sealed
 from headway.engine import Engine
 from headway.errors import SchemaMismatch
 from headway.events import Report
@@ -100,7 +100,7 @@ async def open_workers(
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
         opened = nullcontext(endpoints)
-    async with gc_freezing(gc_freeze) as freeze, opened as bare:
+    async with sealed(apps), gc_freezing(gc_freeze) as freeze, opened as bare:
         if freeze is not None:
             report = freeze.hearing(report)
         watches = ExitStack()

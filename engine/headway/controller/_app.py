@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypedDict, TypeVar, overload
 
 from typing_extensions import Unpack
@@ -86,6 +87,15 @@ class App:
         self.name = name
         self.registry = Registry()
         self.controllers: dict[str, Definition] = {}
+        # How many engines and workers have it open now.
+        self._open = 0
+
+    def _check_closed(self, what: str) -> None:
+        """Refuse a declaration that those who have the app open would never hear of."""
+        if self._open:
+            raise DeclarationError(
+                f"app {self.name!r} is open, and {what} would be left out without a word: declare it before open_engine"
+            )
 
     def type(
         self,
@@ -110,6 +120,7 @@ class App:
 
         Raises DeclarationError, with the right form, when a part of it is wrong, and when the name is taken.
         """
+        self._check_closed(f"type {group}.{version}.{kind}")
         declared: ResourceType[T] = ResourceType(
             group, version, kind, payload, scope=scope, hooks=hooks, columns=columns
         )
@@ -138,6 +149,7 @@ class App:
 
         Raises DeclarationError, with the right form. `headway.testing.check_converters` tests the functions.
         """
+        self._check_closed("this converter")
         self.registry.add_converter(older, newer, up, down)
 
     def store_as(self, type: ResourceType[Any]) -> None:
@@ -146,6 +158,7 @@ class App:
         For the first step of an upgrade, while other processes on the store know only the older version. Raises
         DeclarationError for a version without a converter, and for a second storage version of one kind.
         """
+        self._check_closed("this storage version")
         self.registry.store_as(type)
 
     @overload
@@ -336,8 +349,21 @@ class App:
         )
 
     def _add(self, definition: Definition) -> None:
+        self._check_closed(f"controller {definition.name!r}")
         check(definition, self.name, self.registry, self.controllers)
         self.controllers[definition.name] = definition
+
+
+@asynccontextmanager
+async def sealed(apps: Sequence[App]) -> AsyncIterator[None]:
+    """Refuse further declarations of these apps until the block ends; several blocks may have one app open at once."""
+    for app in apps:
+        app._open += 1
+    try:
+        yield
+    finally:
+        for app in apps:
+            app._open -= 1
 
 
 def _name_of(function: object) -> str:
