@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -103,6 +104,25 @@ async def test_apps_must_be_apps(given: object) -> None:
     """Something else after the store is refused with what was given."""
     with pytest.raises(DeclarationError, match=r"open_engine takes headway\.App objects after the store"):
         async with headway.open_engine("memory:", given):  # type: ignore[arg-type]  # that is the point
+            pass
+
+
+@pytest.mark.parametrize(
+    ("says", "given"),
+    [
+        ("open_engine takes a store first.* not None", {"store": None}),
+        ("open_engine takes a store first.* not <headway", {"store": headway.App("staff")}),
+        (r"listen='127.0.0.1:0' must be a list of addresses, such as listen=\['127", {"listen": "127.0.0.1:0"}),
+        (r"listen=\[7070\] must be a list", {"listen": [7070], "insecure": True}),
+        ("gc_freeze='no' must be True or False", {"gc_freeze": "no"}),
+        ("check_isolation='yes' must be True or False", {"check_isolation": "yes"}),
+        ("insecure='no' must be True or False", {"insecure": "no"}),
+    ],
+)
+async def test_what_an_engine_can_not_be_opened_with_is_named(says: str, given: dict[str, Any]) -> None:
+    """With what is right."""
+    with pytest.raises(DeclarationError, match=says):
+        async with headway.open_engine(**{"store": "memory:", **given}):
             pass
 
 

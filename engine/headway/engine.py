@@ -17,7 +17,15 @@ from headway._loop_watch import watching_loop
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway._store_health import StoreHealth
-from headway._together import check_report, check_seconds, refuse_own_name, together
+from headway._together import (
+    check_flag,
+    check_listen,
+    check_report,
+    check_seconds,
+    check_store,
+    refuse_own_name,
+    together,
+)
 from headway._trio import check_trio
 from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import PacedChannel, builtin_app
@@ -188,7 +196,11 @@ async def open_engine(
     check_trio("headway.open_engine")
     registry, definitions = together(apps)
     refuse_own_name(apps)
+    check_store(store)
     check_report(report)
+    check_listen(listen)
+    for flag, value in (("insecure", insecure), ("gc_freeze", gc_freeze), ("check_isolation", check_isolation)):
+        check_flag(flag, value)
     check_seconds("stall_limit", stall_limit)
     check_seconds("shutdown_bound", shutdown_bound)
     check_seconds("lease_ttl", lease_ttl)

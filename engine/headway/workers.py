@@ -15,7 +15,7 @@ from headway._groups import leaves, only_error
 from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
-from headway._together import check_report, check_seconds, refuse_own_name, together
+from headway._together import check_flag, check_report, check_seconds, refuse_own_name, together
 from headway._trio import check_trio
 from headway.cache import Hub
 from headway.client import Client
@@ -82,6 +82,8 @@ async def open_workers(
     registry, definitions = together(apps)
     refuse_own_name(apps)
     check_report(report)
+    check_flag("insecure", insecure)
+    check_flag("gc_freeze", gc_freeze)
     name = worker_name(process)
     for field, seconds in (("stall_limit", stall_limit), ("shutdown_bound", shutdown_bound), ("lease_ttl", lease_ttl)):
         check_seconds(field, seconds)

@@ -13,6 +13,7 @@ from headway.client._arguments import (
     check_conditions,
     check_position,
     check_resource,
+    check_type,
     id_of,
     milliseconds,
     tenancy_within,
@@ -136,6 +137,7 @@ class Client:
         beginning of a watch does; a caller who may list and not watch gets it as one reply, of at most 64 MiB, and
         reads a larger one by `pages`.
         """
+        check_type(type)
         request = pb.ListRequest(
             type=type.name.message(),
             tenancy=tenancy_within(type, partition, namespace),
@@ -171,6 +173,7 @@ class Client:
         """``async for page in client.pages(TEAM): ...``: as `list`, in lists of up to ``size``, each read when it is
         wanted. What is there all the while comes exactly once; what comes or goes meanwhile may come or not.
         """
+        check_type(type)
         request = pb.ListRequest(
             type=type.name.message(),
             tenancy=tenancy_within(type, partition, namespace),
@@ -329,6 +332,7 @@ class Client:
         """
         if progress_interval is None:
             progress_interval = 0.0 if self._channel.settles_writes else 1.0
+        check_type(type)
         request = pb.WatchListRequest(
             type=type.name.message(),
             tenancy=tenancy_within(type, partition, namespace),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict, TypeVar, overload
@@ -10,6 +11,7 @@ from typing_extensions import Unpack
 
 from headway.cache import CachedType, Index, Projected, Projection, Query
 from headway.controller._checks import (
+    FORM,
     check,
     check_backoff,
     check_lived_type,
@@ -179,8 +181,8 @@ class App:
     ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
     def controller(
         self,
-        *,
-        manages: CachedType[Any],
+        *bare: object,
+        manages: Any = None,
         when: When[Any] | None = None,
         watches: Watches | None = None,
         indexes: Sequence[Index[Any, Any]] = (),
@@ -196,6 +198,7 @@ class App:
         backoff: Backoff | None = None,
         placement: Placement = "singleton",
         name: str = "",
+        **unknown: object,
     ) -> Callable[[Reconciler[Any]], Reconciler[Any]]:
         """Declare a controller; decorates its reconciler, an async function of a Runtime and a Request.
 
@@ -222,8 +225,12 @@ class App:
         What is given is copied: changing it afterwards changes nothing. Raises DeclarationError, with the right form.
         """
 
+        if bare:
+            raise DeclarationError(f"app.controller takes no {bare[0]!r}: say what it manages. The form is:{FORM}")
+
         def declare(reconcile: Reconciler[Any]) -> Reconciler[Any]:
             named = name or _name_of(reconcile)
+            check_options(named, unknown, (*ControllerOptions.__annotations__, "manages", "when"), FORM)
             check_backoff(named, backoff)
             self._add(
                 Definition(
@@ -274,6 +281,9 @@ class App:
             problem = function_problem("the daemon", function, 2)
             if finalizer and isinstance(type, Projection):
                 problem = f"finalizer=True writes to the resource, and {type!r} is only read: give it the whole type"
+            flag: object = finalizer
+            if not isinstance(flag, bool):
+                problem = f"finalizer must be True or False, not {flag!r}"
             if problem:
                 raise refuse(named, problem, _DAEMON_FORM)
             check_backoff(named, options.get("backoff"))
@@ -304,7 +314,7 @@ class App:
             given: object = jitter
             for problem in (
                 function_problem("the timer", function, 2),
-                seconds_problem("every", every),
+                seconds_problem("every", every) or (f"every={every} would never come" if math.isinf(every) else None),
                 None
                 if isinstance(given, int | float) and 0 <= given < 1
                 else f"jitter must be a part, from 0 to below 1, not {given!r}",

@@ -169,7 +169,8 @@ def _check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> N
     """Refuse a creation whose name is taken, unless what bears it is this very creation's, sent before."""
     assert stored.id is not None
     if not (ending and stored.id.uid.endswith(ending)):
-        raise taken(f"{_id(resource)} already exists; read it, or use Write without create_only to replace it")
+        replace = "replace it by a Write without create_only (in Python client.write)"
+        raise taken(f"{_id(resource)} already exists; read it, or {replace}")
 
 
 async def _creation(
