@@ -118,6 +118,7 @@ class Engine:
         nothing here. Keys that only wait for a time that they asked for don't count; a key that keeps failing does, so
         put this under a deadline (`trio.fail_after`).
         """
+        check_trio("wait_settled")
         while True:
             await trio.lowlevel.checkpoint()
             # Every run begins with a commit, so that at revision 0 none has begun yet.

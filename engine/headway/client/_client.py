@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import trio
 from grpclib import GRPCError
 
+from headway._trio import check_trio
 from headway.client._arguments import (
     check_conditions,
     check_position,
@@ -374,6 +375,7 @@ class Client:
         return error
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
+        check_trio("a client of Headway")
         if self._allow is not None:
             self._allow(method, request)
         try:
