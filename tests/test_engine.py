@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,6 +18,7 @@ import headway
 from headway import DeclarationError
 from headway.events import Reconciled
 from headway.testing import Fault
+from tests.helpers.resources import Team
 from tests.helpers.rig import Rig
 
 
@@ -104,12 +107,67 @@ async def test_apps_must_be_apps(given: object) -> None:
             pass
 
 
+@pytest.mark.parametrize(
+    ("says", "given"),
+    [
+        ("open_engine takes a store first.* not None", {"store": None}),
+        ("open_engine takes a store first.* not <headway", {"store": headway.App("staff")}),
+        (r"listen='127.0.0.1:0' must be a list of addresses, such as listen=\['127", {"listen": "127.0.0.1:0"}),
+        (r"listen=\[7070\] must be a list", {"listen": [7070], "insecure": True}),
+        ("gc_freeze='no' must be True or False", {"gc_freeze": "no"}),
+        ("check_isolation='yes' must be True or False", {"check_isolation": "yes"}),
+        ("insecure='no' must be True or False", {"insecure": "no"}),
+    ],
+)
+async def test_what_an_engine_can_not_be_opened_with_is_named(says: str, given: dict[str, Any]) -> None:
+    """With what is right."""
+    with pytest.raises(DeclarationError, match=says):
+        async with headway.open_engine(**{"store": "memory:", **given}):
+            pass
+
+
 async def test_two_apps_of_one_name_can_not_share_a_controllers_name(autojump_clock: MockClock) -> None:
     """Their fences would be one: refused before anything is opened."""
     one, other = Rig(autojump_clock), Rig(autojump_clock)
     with pytest.raises(DeclarationError):
         async with headway.open_engine("memory:", one.pools.app, other.pools.app):
             pass
+
+
+async def test_what_is_declared_while_an_app_is_open_is_refused(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """It would never run. Before, between and after, and in another app, everything may be declared."""
+    app = headway.App("staff")
+    team = app.type("staff", "v1", "Team", Team)
+    later = app.type("staff", "v2", "Team", Team)
+
+    async def reconcile(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        """Do nothing."""
+
+    late: list[tuple[str, Callable[[], object]]] = [
+        ("controller 'late'", lambda: app.controller(manages=team, name="late")(reconcile)),
+        ("controller 'alive'", lambda: app.daemon(team, name="alive")(reconcile)),  # type: ignore[arg-type]  # as well
+        ("controller 'often'", lambda: app.timer(team, every=5, name="often")(reconcile)),  # type: ignore[arg-type]
+        ("this converter", lambda: app.converter(team, later, up=lambda each: each, down=lambda each: each)),
+        ("this storage version", lambda: app.store_as(team)),
+        ("type staff.v1.Late", lambda: app.type("staff", "v1", "Late", Team)),
+    ]
+    for number in range(2):
+        async with headway.open_engine("memory:", app):
+            async with headway.open_engine("memory:", app):
+                pass
+            for what, declare in late:
+                with pytest.raises(DeclarationError, match=f"app 'staff' is open, and {what} .* before open_engine"):
+                    declare()
+            headway.App("other").type("staff", "v1", "Late", Team)
+        with pytest.raises(headway.errors.StoreUnusable):
+            async with headway.open_engine("sqlite:/nowhere/at/all.db", app):
+                pass
+        app.controller(manages=team, name=f"between-{number}")(reconcile)
+    assert list(app.controllers) == ["between-0", "between-1"]
+    for _, declare in late:
+        declare()
 
 
 async def test_an_engine_without_controllers_is_settled(autojump_clock: MockClock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 from headway._functions import check_plain
 from headway.builtin import NAME
@@ -37,6 +38,26 @@ def check_seconds(name: str, given: object) -> None:
     """Raise DeclarationError for what is no number of seconds above 0."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not (0 < given < math.inf):
         raise DeclarationError(f"{name}={given!r} must be a number of seconds above 0, such as {name}=10")
+
+
+def check_flag(name: str, given: object) -> None:
+    """Raise DeclarationError for what is neither True nor False."""
+    if not isinstance(given, bool):
+        raise DeclarationError(f"{name}={given!r} must be True or False")
+
+
+def check_store(given: object) -> None:
+    """Raise DeclarationError for what is no store, such as an app before the store."""
+    if not isinstance(given, str | AbstractAsyncContextManager):
+        raise DeclarationError(
+            f"open_engine takes a store first, such as 'memory:' or 'sqlite:staff.db', not {given!r}"
+        )
+
+
+def check_listen(given: object) -> None:
+    """Raise DeclarationError for what is no list of addresses."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        raise DeclarationError(f"listen={given!r} must be a list of addresses, such as listen=['127.0.0.1:9000']")
 
 
 def check_report(report: Report | None) -> None:

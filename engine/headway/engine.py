@@ -17,13 +17,21 @@ from headway._loop_watch import watching_loop
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
 from headway._store_health import StoreHealth
-from headway._together import check_report, check_seconds, refuse_own_name, together
+from headway._together import (
+    check_flag,
+    check_listen,
+    check_report,
+    check_seconds,
+    check_store,
+    refuse_own_name,
+    together,
+)
 from headway._trio import check_trio
 from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import PacedChannel, builtin_app
 from headway.cache import Hub, Isolation
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Supervisor
+from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Supervisor, sealed
 from headway.errors import DeclarationError
 from headway.events import HandlerFailed, Report
 from headway.resource import Registry
@@ -110,6 +118,7 @@ class Engine:
         nothing here. Keys that only wait for a time that they asked for don't count; a key that keeps failing does, so
         put this under a deadline (`trio.fail_after`).
         """
+        check_trio("wait_settled")
         while True:
             await trio.lowlevel.checkpoint()
             # Every run begins with a commit, so that at revision 0 none has begun yet.
@@ -188,7 +197,11 @@ async def open_engine(
     check_trio("headway.open_engine")
     registry, definitions = together(apps)
     refuse_own_name(apps)
+    check_store(store)
     check_report(report)
+    check_listen(listen)
+    for flag, value in (("insecure", insecure), ("gc_freeze", gc_freeze), ("check_isolation", check_isolation)):
+        check_flag(flag, value)
     check_seconds("stall_limit", stall_limit)
     check_seconds("shutdown_bound", shutdown_bound)
     check_seconds("lease_ttl", lease_ttl)
@@ -207,7 +220,7 @@ async def open_engine(
 
         report = log_report()
     opened = open_store(store) if isinstance(store, str) else store
-    async with gc_freezing(gc_freeze) as freeze, opened as backend:
+    async with sealed(apps), gc_freezing(gc_freeze) as freeze, opened as backend:
         if freeze is not None:
             report = freeze.hearing(report)
         watches = ExitStack()

@@ -22,7 +22,7 @@ class DeclarationError(CallerError, TypeError):
 
 
 class NotOnTrio(CallerError, RuntimeError):
-    """Headway was called outside of Trio, such as under ``asyncio.run``. Nothing was opened."""
+    """Headway was called outside of Trio, such as under ``asyncio.run``. Nothing was opened, read or written."""
 
 
 class PayloadError(CallerError, ValueError):

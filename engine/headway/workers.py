@@ -15,11 +15,11 @@ from headway._groups import leaves, only_error
 from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._shutdown import ShutdownWatch
-from headway._together import check_report, check_seconds, refuse_own_name, together
+from headway._together import check_flag, check_report, check_seconds, refuse_own_name, together
 from headway._trio import check_trio
 from headway.cache import Hub
 from headway.client import Client
-from headway.controller import LEASE_TTL, STALL_LIMIT, App
+from headway.controller import LEASE_TTL, STALL_LIMIT, App, sealed
 from headway.engine import Engine
 from headway.errors import SchemaMismatch
 from headway.events import Report
@@ -82,6 +82,8 @@ async def open_workers(
     registry, definitions = together(apps)
     refuse_own_name(apps)
     check_report(report)
+    check_flag("insecure", insecure)
+    check_flag("gc_freeze", gc_freeze)
     name = worker_name(process)
     for field, seconds in (("stall_limit", stall_limit), ("shutdown_bound", shutdown_bound), ("lease_ttl", lease_ttl)):
         check_seconds(field, seconds)
@@ -100,7 +102,7 @@ async def open_workers(
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
         opened = nullcontext(endpoints)
-    async with gc_freezing(gc_freeze) as freeze, opened as bare:
+    async with sealed(apps), gc_freezing(gc_freeze) as freeze, opened as bare:
         if freeze is not None:
             report = freeze.hearing(report)
         watches = ExitStack()

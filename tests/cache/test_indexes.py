@@ -206,6 +206,14 @@ def test_a_value_that_cant_be_a_key_is_a_failure_of_its_resource(declare: Any, v
     assert failures.heard == [("odd", ADA), ("odd", GRACE)]
 
 
+def test_values_that_are_none_at_all_are_named() -> None:
+    """A function of several values has forgotten its return: Python says only that None can't be iterated."""
+    nothing: Any = None
+    table, failures = table_of(index_many(TEAM, "odd", lambda _: nothing), painted("ada", 1, None))
+    assert table.failed == {ADA}
+    assert "it returned None: return a list of values" in str(failures.errors[0])
+
+
 # --- apply against rebuild ---------------------------------------------------
 
 states = st.lists(

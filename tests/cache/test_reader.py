@@ -88,6 +88,8 @@ def test_a_type_that_isnt_declared_is_not_watched() -> None:
         reader.list(ACCOUNT)
     with pytest.raises(NotWatched):
         reader.revision(ACCOUNT)
+    with pytest.raises(InvalidArgument, match=r"read by a type, as .*, not by 'Team'"):
+        reader.list("Team")  # type: ignore[arg-type]  # what is tested
 
 
 def test_an_index_that_isnt_declared_is_not_watched() -> None:

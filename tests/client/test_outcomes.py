@@ -129,6 +129,19 @@ async def test_every_status_has_an_error_of_its_own(way: str, status: Status) ->
     assert heard.acknowledgements == []
 
 
+@pytest.mark.parametrize("way", ["list", "read", "get", "watch"])
+def test_what_is_no_type_is_refused_by_name(way: str) -> None:
+    """Such as a type's name."""
+    client = Client(Failing(None), registry())
+    asked: Any = getattr(client, way)
+
+    async def ask() -> None:
+        await (asked("Note") if way in ("list", "watch") else asked("Note", "one"))
+
+    with pytest.raises(errors.InvalidArgument, match=r"as app\.type\(\.\.\.\) returned it, not 'Note'"):
+        trio.run(ask)
+
+
 def test_a_fenced_write_has_an_error_of_its_own() -> None:
     """It looks like any failed precondition but for its words."""
     error = client_error(GRPCError(Status.FAILED_PRECONDITION, f"{FENCED}by term 3"), write=True)

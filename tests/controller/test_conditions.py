@@ -176,13 +176,32 @@ async def test_a_block_that_can_not_write_raises_what_it_had_raised(autojump_clo
     assert "could not be written" in error.__notes__[0]
 
 
-@pytest.mark.parametrize(("type", "state"), [("", True), ("Ready", "True"), ("Ready", 7)])
-def test_a_condition_needs_a_type_and_a_state(type: str, state: Any) -> None:
+@pytest.mark.parametrize(
+    ("type", "state", "words", "said"),
+    [
+        ("", True, {}, "condition needs a type, not ''"),
+        (None, True, {}, "condition needs a type, not None"),
+        (5, True, {}, "condition needs a type, not 5"),
+        ("Ready", "True", {}, "condition 'Ready': state 'True'"),
+        ("Ready", 7, {}, "condition 'Ready': state 7"),
+        ("Ready", [], {}, r"condition 'Ready': state \[\]"),
+        ("Ready", True, {"message": None}, "condition 'Ready': message None must be a text"),
+        ("Ready", True, {"message": LookupError("x")}, "condition 'Ready': message LookupError.* must be a text"),
+        ("Ready", True, {"reason": None}, "condition 'Ready': reason None must be a text"),
+        ("Ready", True, {"reason": 5}, "condition 'Ready': reason 5 must be a text"),
+        ("Ready", True, {"resource": "ada"}, "condition 'Ready': resource 'ada' must be"),
+    ],
+)
+def test_what_no_condition_can_have_is_refused_when_it_is_set(
+    type: Any, state: Any, words: dict[str, Any], said: str
+) -> None:
+    """Later the write would fail, and name nothing."""
     staff = Staff()
     client: Any = None
     conditions = headway.Conditions(client, staff.team.new("core"), "say", None)
-    with pytest.raises(headway.InvalidArgument, match="condition"):
-        conditions.set(type, state)
+    with pytest.raises(headway.InvalidArgument, match=said):
+        conditions.set(type, state, **words)
+    assert "Ready" not in conditions
 
 
 async def test_a_block_that_is_ended_from_outside_writes_nothing(autojump_clock: MockClock) -> None:  # noqa: ARG001

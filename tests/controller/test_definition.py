@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -137,6 +138,9 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("deadline must be a number of seconds above 0, not '5'", {"deadline": "5"}),
     ("backoff must be a headway.Backoff(base, maximum), not 5", {"backoff": 5}),
     ("a controller's name", {"name": "Not A Name"}),
+    ("unknown option 'concurency'; did you mean 'concurrency'?", {"concurency": 5}),
+    ("unknown option 'watch'; did you mean 'watches'?", {"watch": {}}),
+    ("manages has None, which is no type", {"manages": None}),
 ]
 
 
@@ -157,6 +161,22 @@ def test_a_reconciler_must_be_an_async_function_of_two(function: Any) -> None:
     """What decorates something else is refused."""
     with pytest.raises(DeclarationError, match="the reconciler"):
         app.controller(manages=THING, name="thing")(function)
+
+
+def test_a_reconciler_that_has_no_name_needs_one() -> None:
+    """That of a function that was given some of its arguments is nobody's."""
+    with pytest.raises(DeclarationError, match=r"name is required, which functools.partial.*name='...'"):
+        app.controller(manages=THING)(functools.partial(reconcile))
+    nothing: Any = None
+    with pytest.raises(DeclarationError, match="the reconciler must be an async function, not None"):
+        app.controller(manages=THING)(nothing)
+
+
+def test_a_controller_without_its_parentheses_is_refused() -> None:
+    """Otherwise Python says how many arguments a method takes."""
+    wrongly: Any = app.controller
+    with pytest.raises(DeclarationError, match=r"takes no <function reconcile.*The form is:\n *@app.controller\("):
+        wrongly(reconcile)
 
 
 def test_a_name_is_taken_once() -> None:

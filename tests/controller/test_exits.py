@@ -261,7 +261,7 @@ async def test_an_exit_of_a_hook_fails_that_write_alone(
     hooks: headway.Hooks[Team] = headway.Hooks(**{name: lambda _: _exit(exit)})
     team = app.type("staff", "v1", "Team", Team, hooks=hooks)
     async with headway.open_engine("memory:", app, report=heard.append) as engine:
-        with pytest.raises(headway.HeadwayError, match="hook of"):
+        with pytest.raises(headway.errors.Unavailable, match="hook of"):
             await engine.client.write(team.new("core"))
         assert await engine.client.list(team) == []
     [failed] = [each for each in heard if isinstance(each, events.HandlerFailed)]

@@ -46,7 +46,7 @@ async def test_a_reconciler_that_raises_backs_off_and_harms_no_other_key(autojum
     assert _outcomes(reconciled, "good") == ["done"]
 
 
-@pytest.mark.parametrize("result", [True, 5, "later", [headway.requeue_now()]])
+@pytest.mark.parametrize("result", [True, 5, "later", [headway.requeue_now()], headway.PermanentFailure("x")])
 async def test_a_reconciler_that_returns_nonsense_is_named(autojump_clock: MockClock, result: object) -> None:
     """What is no result counts as a failure that says what could have been returned."""
     rig = Rig(autojump_clock)
@@ -59,6 +59,7 @@ async def test_a_reconciler_that_returns_nonsense_is_named(autojump_clock: MockC
     first = next(event for event in reconciled if event.id.name == "bad")
     assert first.outcome == "failed"
     assert f"pools returned {result!r}" in str(first.error)
+    assert str(first.error).endswith(": raise it") is isinstance(result, Exception)
     assert _outcomes(reconciled, "good") == ["done"]
 
 

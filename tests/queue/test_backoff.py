@@ -1,9 +1,11 @@
 """The back-off: the formula, its cap, and what it refuses."""
 
 import math
+from typing import Any
 
 import pytest
 
+from headway.errors import InvalidArgument
 from headway.queue import Backoff
 
 
@@ -33,17 +35,17 @@ def test_a_negative_count_of_failures_is_refused() -> None:
         Backoff().delay(-1)
 
 
-@pytest.mark.parametrize("base", [0.0, -1.0, math.inf, math.nan])
-def test_a_base_that_is_no_positive_time_is_refused_by_name(base: float) -> None:
+@pytest.mark.parametrize("base", [0.0, -1.0, math.inf, math.nan, "1", None, True])
+def test_a_base_that_is_no_positive_time_is_refused_by_name(base: Any) -> None:
     """The error names the field, the value, and what would be right."""
-    with pytest.raises(ValueError, match=rf"Backoff\.base is {base!r}: it must be a finite .* above 0"):
+    with pytest.raises(InvalidArgument, match=rf"Backoff\.base is {base!r}: it must be a finite .* above 0"):
         Backoff(base=base)
 
 
-@pytest.mark.parametrize("maximum", [0.5, -1.0, math.inf, math.nan])
-def test_a_maximum_below_the_base_is_refused_by_name(maximum: float) -> None:
+@pytest.mark.parametrize("maximum", [0.5, -1.0, math.inf, math.nan, "9", None])
+def test_a_maximum_below_the_base_is_refused_by_name(maximum: Any) -> None:
     """The error names the field, the value, and what would be right."""
-    with pytest.raises(ValueError, match=rf"Backoff\.maximum is {maximum!r}: it must be .* at least base"):
+    with pytest.raises(InvalidArgument, match=rf"Backoff\.maximum is {maximum!r}: it must be .* at least base"):
         Backoff(base=1.0, maximum=maximum)
 
 

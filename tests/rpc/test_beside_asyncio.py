@@ -12,8 +12,11 @@ import trio
 
 import headway
 from headway import rpc
+from headway.client import Client, LeaseClient
+from headway.engine import Engine
 from headway.events import ignore
 from headway.observe import Metrics, open_pages
+from headway.rpc import InProcessChannel
 from tests.helpers.resources import Account, Team
 
 assert rpc.open_server is not None  # The network's part is loaded before any loop of asyncio is made.
@@ -134,6 +137,20 @@ async def _pages() -> None:
         raise AssertionError("it was opened")
 
 
+async def _read() -> None:
+    app, team, _ = an_app()
+    await Client(InProcessChannel(), app.registry).read(team, "core")
+
+
+async def _hold() -> None:
+    async with headway.hold_lease(LeaseClient(InProcessChannel()), "staff/reports", holder="web-1"):
+        raise AssertionError("it was taken")
+
+
+async def _settled() -> None:
+    await Engine(None, None, ()).wait_settled()  # type: ignore[arg-type]  # it needs neither to say so
+
+
 @pytest.mark.parametrize(
     ("opening", "what"),
     [
@@ -142,6 +159,9 @@ async def _pages() -> None:
         (_workers, "headway.open_workers"),
         (_channel, "headway.rpc"),
         (_pages, "headway.observe.open_pages"),
+        (_read, "a client of Headway"),
+        (_hold, "headway.hold_lease"),
+        (_settled, "wait_settled"),
     ],
 )
 def test_asyncio_run_says_to_use_trio_run(opening: Callable[[], Any], what: str) -> None:

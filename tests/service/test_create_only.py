@@ -105,7 +105,8 @@ async def test_who_may_not_read_is_told_no_more_than_that_the_name_is_taken(how:
         await calls.write(a_note("one", SECRET))
     async with reached(how, backend, WriteOnly("name")) as calls:
         said = await refused(create(calls, a_note("one")), Status.ALREADY_EXISTS)
-        assert said == "Note one already exists; read it, or use Write without create_only to replace it"
+        replace = "replace it by a Write without create_only (in Python client.write)"
+        assert said == f"Note one already exists; read it, or {replace}"
 
 
 async def test_a_creation_sent_again_is_not_answered_as_another_version() -> None:

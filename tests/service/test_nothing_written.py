@@ -8,9 +8,9 @@ import pytest
 import trio
 from grpclib.const import Status
 
-from headway.client import Client
+from headway.client import Client, PlainWrites
 from headway.errors import HeadwayError, NotStored, OutcomeUnknown, StoreUnusable, Unavailable
-from headway.resource import Resource
+from headway.resource import Hooks, Resource, ResourceType
 from headway.storage import EtcdBackend, MemoryBackend
 from tests.helpers.calls import Interrupted
 from tests.helpers.declared import NOTE, Note, registry
@@ -54,6 +54,43 @@ async def test_a_writer_is_told_whether_anything_was_written(
             await VERBS[verb](client, one)
         assert type(caught.value) is expected
         assert "nothing written: " not in str(caught.value), "a mark of the wire came out"
+
+
+class Heard(PlainWrites):
+    """A controller's writes, as far as it hears of unknown ones."""
+
+    def __init__(self) -> None:
+        self.unknowns = 0
+
+    def unknown(self, error: OutcomeUnknown | None) -> None:  # noqa: ARG002
+        self.unknowns += 1
+
+
+def _raise(resource: Resource[Note]) -> None:
+    raise AttributeError(f"a mistake, seen at {resource.id.name}")
+
+
+def _garble(resource: Resource[Note]) -> None:
+    resource.metadata["count"] = 5  # type: ignore[assignment]  # the mistake
+
+
+@pytest.mark.parametrize(
+    "hooks", [Hooks(mutate=_raise), Hooks(validate=_raise), Hooks(mutate=_garble)], ids=["mutate", "validate", "garble"]
+)
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_a_mistake_in_a_hook_is_no_unknown_outcome(how: str, hooks: Hooks[Note]) -> None:
+    """Hooks run before the store is asked: a run that hears of it has nothing to settle."""
+    broken = ResourceType("tests", "v1", "Broken", Note, hooks=hooks)
+    known, heard = registry(), Heard()
+    known.register(broken)
+    async with reached(how, MemoryBackend(), types=known) as calls:
+        client = Client(calls.channel, known, heard)
+        for call in (client.write, client.create, client.apply, client.validate):
+            with pytest.raises(Unavailable, match=r"^INTERNAL: ") as caught:
+                await call(broken.new("one"))
+            assert "nothing written: " not in str(caught.value), "a mark of the wire came out"
+            assert "mistake" not in str(caught.value), "the exception's text is for the operator"
+        assert (heard.unknowns, calls.revision, len(calls.unexpected)) == (0, 0, 4)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,11 @@ class Cache(CacheReader):
         return self._subscription(type)
 
     def _subscription(self, type: CachedType[Any]) -> Subscription:
-        subscription = self._subscriptions.get(type.name)
+        try:
+            subscription = self._subscriptions.get(type.name)
+        except AttributeError:
+            # Asked for only now: every read comes by here.
+            raise InvalidArgument(f"a cache is read by a type, as app.type(...) returned it, not by {type!r}") from None
         declared = self._declared.get(type.name)
         if declared is not type:
             if declared is None:

@@ -226,6 +226,8 @@ class IndexTable:
         given = self._extract(resource)
         if type(given) is CoroutineType:
             _check_value(given)
+        if given is None:
+            raise TypeError("it returned None: return a list of values, which is empty for a resource without any")
         values: Iterable[Hashable] = set(given)
         return values
 

@@ -31,7 +31,8 @@ def check_position(given: pb.Position | None, min_revision: int) -> None:
         raise Unavailable(f"the server {stands}, and min_revision is {min_revision}")
 
 
-def _check_type(given: object) -> None:
+def check_type(given: object) -> None:
+    """Raise for what is no type."""
     if not isinstance(given, ResourceType):
         raise InvalidArgument(f"a client reads whole resources of a type, as app.type(...) returned it, not {given!r}")
 
@@ -50,7 +51,7 @@ def check_conditions(conditions: object) -> None:
 
 def tenancy_within(type: ResourceType[Any], partition: str, namespace: str) -> pb.Tenancy:
     """The units of a List or WatchList that the type's scope has."""
-    _check_type(type)
+    check_type(type)
     return pb.Tenancy(
         partition="" if type.scope is Scope.CLUSTER else partition,
         namespace="" if type.scope in (Scope.CLUSTER, Scope.PARTITION) else namespace,
@@ -59,7 +60,7 @@ def tenancy_within(type: ResourceType[Any], partition: str, namespace: str) -> p
 
 def id_of(type: ResourceType[Any], id: str | ResourceId, partition: str, namespace: str) -> ResourceId:
     """The id that a name, or an id, says."""
-    _check_type(type)
+    check_type(type)
     if isinstance(id, str):
         return type.id(id, partition=partition, namespace=namespace)
     if id.type.unversioned != type.kind:

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 import trio
 from grpclib import GRPCError
 
+from headway._trio import check_trio
 from headway.client._arguments import (
     check_conditions,
     check_position,
     check_resource,
+    check_type,
     id_of,
     milliseconds,
     tenancy_within,
@@ -136,6 +138,7 @@ class Client:
         beginning of a watch does; a caller who may list and not watch gets it as one reply, of at most 64 MiB, and
         reads a larger one by `pages`.
         """
+        check_type(type)
         request = pb.ListRequest(
             type=type.name.message(),
             tenancy=tenancy_within(type, partition, namespace),
@@ -171,6 +174,7 @@ class Client:
         """``async for page in client.pages(TEAM): ...``: as `list`, in lists of up to ``size``, each read when it is
         wanted. What is there all the while comes exactly once; what comes or goes meanwhile may come or not.
         """
+        check_type(type)
         request = pb.ListRequest(
             type=type.name.message(),
             tenancy=tenancy_within(type, partition, namespace),
@@ -329,6 +333,7 @@ class Client:
         """
         if progress_interval is None:
             progress_interval = 0.0 if self._channel.settles_writes else 1.0
+        check_type(type)
         request = pb.WatchListRequest(
             type=type.name.message(),
             tenancy=tenancy_within(type, partition, namespace),
@@ -370,6 +375,7 @@ class Client:
         return error
 
     async def _call(self, method: str, request: object, reply_type: type[Reply], *, write: bool = False) -> Reply:
+        check_trio("a client of Headway")
         if self._allow is not None:
             self._allow(method, request)
         try:

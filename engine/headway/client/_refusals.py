@@ -45,7 +45,8 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
     A status that a service gives only before it has done anything means that a write did not happen; with any
     other one it may have happened, and that is OutcomeUnknown. UNAVAILABLE is such a status where the channel
     ``settles_writes``, or the service says that nothing was written; else it also stands, over a network, for a reply
-    that was lost. Where a channel says that nobody has begun with the call, it is definite whatever the status.
+    that was lost. INTERNAL is one where the service says so, as when a hook has failed. Where a channel says that
+    nobody has begun with the call, it is definite whatever the status.
     """
     message = error.message or error.status.name
     if isinstance(error, rpc.TooLarge):
@@ -58,7 +59,7 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
         return LeaseLost(message.removeprefix(LEASE_LOST))
     if error.status is Status.UNAVAILABLE and message.startswith(NOT_STORED):
         return NotStored(message.removeprefix(NOT_STORED))
-    if error.status is Status.UNAVAILABLE and message.startswith(NOTHING_WRITTEN):
+    if error.status in (Status.UNAVAILABLE, Status.INTERNAL) and message.startswith(NOTHING_WRITTEN):
         return Unavailable(f"{error.status.name}: {message.removeprefix(NOTHING_WRITTEN)}")
     if isinstance(error, rpc.NotHttp2 | rpc.NotGrpc):
         return NotHeadway(f"{message}: give the address of a Headway engine")

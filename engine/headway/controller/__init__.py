@@ -4,6 +4,7 @@ Open `_app.py` first (what can be said), then `_run.py` (the way of one run), `_
 """
 
 from headway.controller._app import App as App
+from headway.controller._app import sealed as sealed
 from headway.controller._conditions import Conditions as Conditions
 from headway.controller._definition import Definition as Definition
 from headway.controller._definition import Enqueue as Enqueue

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypedDict, TypeVar, overload
 
 from typing_extensions import Unpack
 
 from headway.cache import CachedType, Index, Projected, Projection, Query
 from headway.controller._checks import (
+    FORM,
     check,
     check_backoff,
     check_lived_type,
@@ -86,6 +89,15 @@ class App:
         self.name = name
         self.registry = Registry()
         self.controllers: dict[str, Definition] = {}
+        # How many engines and workers have it open now.
+        self._open = 0
+
+    def _check_closed(self, what: str) -> None:
+        """Refuse a declaration that those who have the app open would never hear of."""
+        if self._open:
+            raise DeclarationError(
+                f"app {self.name!r} is open, and {what} would be left out without a word: declare it before open_engine"
+            )
 
     def type(
         self,
@@ -110,6 +122,7 @@ class App:
 
         Raises DeclarationError, with the right form, when a part of it is wrong, and when the name is taken.
         """
+        self._check_closed(f"type {group}.{version}.{kind}")
         declared: ResourceType[T] = ResourceType(
             group, version, kind, payload, scope=scope, hooks=hooks, columns=columns
         )
@@ -138,6 +151,7 @@ class App:
 
         Raises DeclarationError, with the right form. `headway.testing.check_converters` tests the functions.
         """
+        self._check_closed("this converter")
         self.registry.add_converter(older, newer, up, down)
 
     def store_as(self, type: ResourceType[Any]) -> None:
@@ -146,6 +160,7 @@ class App:
         For the first step of an upgrade, while other processes on the store know only the older version. Raises
         DeclarationError for a version without a converter, and for a second storage version of one kind.
         """
+        self._check_closed("this storage version")
         self.registry.store_as(type)
 
     @overload
@@ -166,8 +181,8 @@ class App:
     ) -> Callable[[Reconciler[T]], Reconciler[T]]: ...
     def controller(
         self,
-        *,
-        manages: CachedType[Any],
+        *bare: object,
+        manages: Any = None,
         when: When[Any] | None = None,
         watches: Watches | None = None,
         indexes: Sequence[Index[Any, Any]] = (),
@@ -183,6 +198,7 @@ class App:
         backoff: Backoff | None = None,
         placement: Placement = "singleton",
         name: str = "",
+        **unknown: object,
     ) -> Callable[[Reconciler[Any]], Reconciler[Any]]:
         """Declare a controller; decorates its reconciler, an async function of a Runtime and a Request.
 
@@ -209,8 +225,12 @@ class App:
         What is given is copied: changing it afterwards changes nothing. Raises DeclarationError, with the right form.
         """
 
+        if bare:
+            raise DeclarationError(f"app.controller takes no {bare[0]!r}: say what it manages. The form is:{FORM}")
+
         def declare(reconcile: Reconciler[Any]) -> Reconciler[Any]:
             named = name or _name_of(reconcile)
+            check_options(named, unknown, (*ControllerOptions.__annotations__, "manages", "when"), FORM)
             check_backoff(named, backoff)
             self._add(
                 Definition(
@@ -261,6 +281,9 @@ class App:
             problem = function_problem("the daemon", function, 2)
             if finalizer and isinstance(type, Projection):
                 problem = f"finalizer=True writes to the resource, and {type!r} is only read: give it the whole type"
+            flag: object = finalizer
+            if not isinstance(flag, bool):
+                problem = f"finalizer must be True or False, not {flag!r}"
             if problem:
                 raise refuse(named, problem, _DAEMON_FORM)
             check_backoff(named, options.get("backoff"))
@@ -291,7 +314,7 @@ class App:
             given: object = jitter
             for problem in (
                 function_problem("the timer", function, 2),
-                seconds_problem("every", every),
+                seconds_problem("every", every) or (f"every={every} would never come" if math.isinf(every) else None),
                 None
                 if isinstance(given, int | float) and 0 <= given < 1
                 else f"jitter must be a part, from 0 to below 1, not {given!r}",
@@ -336,8 +359,21 @@ class App:
         )
 
     def _add(self, definition: Definition) -> None:
+        self._check_closed(f"controller {definition.name!r}")
         check(definition, self.name, self.registry, self.controllers)
         self.controllers[definition.name] = definition
+
+
+@asynccontextmanager
+async def sealed(apps: Sequence[App]) -> AsyncIterator[None]:
+    """Refuse further declarations of these apps until the block ends; several blocks may have one app open at once."""
+    for app in apps:
+        app._open += 1
+    try:
+        yield
+    finally:
+        for app in apps:
+            app._open -= 1
 
 
 def _name_of(function: object) -> str:

@@ -111,9 +111,11 @@ def check(definition: Definition, app: str, registry: Registry, taken: Container
 
 def _problems(definition: Definition, app: str, registry: Registry, taken: Container[str]) -> Iterator[str | None]:
     """Each looks only at what those before it have found right."""
+    yield function_problem("the reconciler", definition.reconcile, 2)
+    if not definition.name:
+        yield f"a controller's name is required, which {definition.reconcile!r} doesn't have: give it by name='...'"
     yield name_problem("a controller's name", definition.name)
     yield f"the name {definition.name!r} is taken" if definition.name in taken else None
-    yield function_problem("the reconciler", definition.reconcile, 2)
     yield from _types_problems(definition, app, registry)
     yield _indexes_problem(definition)
     yield _queries_problem(definition)

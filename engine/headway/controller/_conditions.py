@@ -50,12 +50,24 @@ class Conditions(Generic[T]):
             message: a sentence for people. One that always differs makes a commit each time.
             resource: the other resource that it is because of.
         """
-        if not type:
-            raise InvalidArgument("a condition needs a type: conditions.set('Ready', True)")
-        given = state if isinstance(state, ConditionState) else _STATES.get(state)
+        named: object = type
+        if not isinstance(named, str) or not named:
+            raise InvalidArgument(f"a condition needs a type, not {named!r:.120}: conditions.set('Ready', True)")
+        # By `in` alone, a list would be asked for its hash, and 1 would be True.
+        given = state if isinstance(state, ConditionState) else None
+        if state is None or isinstance(state, bool):
+            given = _STATES[state]
         if given is None:
             raise InvalidArgument(f"condition {type!r}: state {state!r} must be True, False, None or a ConditionState")
-        other = resource.id if isinstance(resource, Resource) else resource
+        words: tuple[tuple[str, object], ...] = (("message", message), ("reason", reason))
+        for field, text in words:
+            if not isinstance(text, str):
+                raise InvalidArgument(
+                    f"condition {type!r}: {field} {text!r:.120} must be a text; leave it out for none"
+                )
+        other: object = resource.id if isinstance(resource, Resource) else resource
+        if other is not None and not isinstance(other, ResourceId):
+            raise InvalidArgument(f"condition {type!r}: resource {other!r:.120} must be a resource or its id")
         self._conditions[type] = Condition(
             type=type,
             state=given,

@@ -136,6 +136,9 @@ class Worker:
         if inspect.iscoroutine(result):
             result.close()
             return None, NonsenseResult(f"{definition.name} returned {result!r}: await it, as in `return await ...`")
+        given: object = result
+        if isinstance(given, BaseException):
+            return None, NonsenseResult(f"{definition.name} returned {given!r}: raise it")
         return None, NonsenseResult(
             f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
         )

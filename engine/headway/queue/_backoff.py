@@ -11,6 +11,8 @@ without randomness a failing run can be replayed to the second.
 import math
 from dataclasses import dataclass
 
+from headway.errors import InvalidArgument
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
@@ -21,7 +23,7 @@ class Backoff:
         maximum: seconds that no rest exceeds.
 
     Raises:
-        ValueError: `base` isn't a finite number above 0, or `maximum` isn't a finite number of at least
+        InvalidArgument: `base` isn't a finite number above 0, or `maximum` isn't a finite number of at least
         `base`.
     """
 
@@ -29,10 +31,10 @@ class Backoff:
     maximum: float = 1000.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.base) and self.base > 0):
-            raise ValueError(f"Backoff.base is {self.base!r}: it must be a finite number of seconds above 0")
-        if not (math.isfinite(self.maximum) and self.maximum >= self.base):
-            raise ValueError(
+        if not (_is_finite(self.base) and self.base > 0):
+            raise InvalidArgument(f"Backoff.base is {self.base!r}: it must be a finite number of seconds above 0")
+        if not (_is_finite(self.maximum) and self.maximum >= self.base):
+            raise InvalidArgument(
                 f"Backoff.maximum is {self.maximum!r}: "
                 f"it must be a finite number of seconds, at least base ({self.base!r})"
             )
@@ -49,3 +51,7 @@ class Backoff:
             return min(math.ldexp(self.base, failures), self.maximum)
         except OverflowError:
             return self.maximum
+
+
+def _is_finite(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)

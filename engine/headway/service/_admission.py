@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from grpclib import GRPCError
+
 from headway.errors import HeadwayError
 from headway.resource import (
     MAX_NAME,
@@ -21,6 +23,7 @@ from headway.resource import (
     type_name,
     type_problem,
 )
+from headway.rpc import HandlerFault
 from headway.service._access import Access
 from headway.service._bounds import MAX_TEXT, check_metadata, check_payload, check_prefix, check_statuses, check_text
 from headway.service._fence import fence_of
@@ -152,8 +155,20 @@ def admit_resource(
     """Check everything that Write checks before it looks at the store.
 
     The caller's rights come before the hooks, which are a program's own code, and before the fields that are no part
-    of a name.
+    of a name. Raises GRPCErrors alone: for whatever breaks here, HandlerFault.
     """
+    try:
+        return _admit_resource(registry, access, resource, fence)
+    except GRPCError:
+        raise
+    except Exception as error:
+        # A hook may have left something that the checks after it break on.
+        raise HandlerFault("Internal Server Error", error) from error
+
+
+def _admit_resource(
+    registry: Registry, access: Access, resource: pb.Resource | None, fence: pb.Fence | None
+) -> Admitted:
     if resource is None:
         raise invalid("resource is required")
     type, key = admit_id(registry, access, resource.id, "resource.id")

@@ -32,7 +32,7 @@ open over a network)."""
 
 NOTHING_WRITTEN = "nothing written: "
 """How the message begins when a store could not be written to, and certainly wasn't, for another reason than its disk
-(its status is UNAVAILABLE, too)."""
+(its status is UNAVAILABLE, too); and when a write broke before the store was asked, such as in a hook (INTERNAL)."""
 
 STORE_ERRORS = (
     VersionConflict,

@@ -25,6 +25,7 @@ from headway.resource import (
     type_name,
     uid_ending,
 )
+from headway.rpc import HandlerFault
 from headway.service._access import Access
 from headway.service._admission import admit_resource, check_payload_name
 from headway.service._bounds import check_text
@@ -32,7 +33,16 @@ from headway.service._fence import check_fence, check_store
 from headway.service._generation import generation_after
 from headway.service._marks import check_marks
 from headway.service._read import checked_version
-from headway.service._refusals import STORE_ERRORS, WrongIncarnation, conflict, invalid, precondition, refusal, taken
+from headway.service._refusals import (
+    NOTHING_WRITTEN,
+    STORE_ERRORS,
+    WrongIncarnation,
+    conflict,
+    invalid,
+    precondition,
+    refusal,
+    taken,
+)
 from headway.service._removal import removal_after
 from headway.service._retry import attempt
 from headway.service._storage_version import StorageVersion
@@ -65,7 +75,11 @@ async def write(
     ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul, for a caller who may read
     what is called so.
     """
-    admitted = admit_resource(registry, access, request.resource, request.fence)
+    try:
+        admitted = admit_resource(registry, access, request.resource, request.fence)
+    except HandlerFault as fault:
+        # The store hasn't been asked yet. Without this word INTERNAL leaves open what became of a write.
+        raise HandlerFault(f"{NOTHING_WRITTEN}{fault.message}", fault.cause) from fault.cause
     type, key, resource, given, fence, payload_name, undecodable = admitted
     named = resource.id
     assert named is not None
@@ -177,7 +191,8 @@ def _check_created(stored: pb.Resource, resource: pb.Resource, ending: str) -> N
     """Refuse a creation whose name is taken, unless what bears it is this very creation's, sent before."""
     assert stored.id is not None
     if not (ending and stored.id.uid.endswith(ending)):
-        raise taken(f"{_id(resource)} already exists; read it, or use Write without create_only to replace it")
+        replace = "replace it by a Write without create_only (in Python client.write)"
+        raise taken(f"{_id(resource)} already exists; read it, or {replace}")
 
 
 async def _creation(
