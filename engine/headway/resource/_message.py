@@ -93,10 +93,14 @@ def message(
     return declare
 
 
+def _is_full_name(given: object) -> bool:
+    return isinstance(given, str) and _FULL_NAME.fullmatch(given) is not None
+
+
 def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
     if not isinstance(cls, type):
         raise DeclarationError(f"@headway.message is put on a class, not on {cls!r}")
-    if name is not None and not (isinstance(name, str) and _FULL_NAME.fullmatch(name)):
+    if name is not None and not _is_full_name(name):
         raise DeclarationError(f"{cls.__qualname__}: name={name!r} is no protobuf name; write one like 'acme.v1.Team'")
     for base in cls.__mro__[1:]:
         if dataclasses.is_dataclass(base):

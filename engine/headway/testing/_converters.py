@@ -49,8 +49,7 @@ def check_converters(
     for an app without converters, and for arguments of a wrong kind. Needs Hypothesis.
     """
     registry = _registry(app)
-    if not isinstance(examples, int) or isinstance(examples, bool) or examples < 1:
-        raise DeclarationError(f"examples={examples!r} must be a whole number from 1 on, such as 100")
+    _check_examples(examples)
     if not registry.chains:
         raise DeclarationError("there are no converters to check: declare them by app.converter(...)")
     try:
@@ -69,6 +68,11 @@ def check_converters(
         newest = chain.types[-1]
         for older in chain.types[:-1]:
             _hold(partial(_merges, chain, older, newest), examples, made[newest], made[older])
+
+
+def _check_examples(given: object) -> None:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise DeclarationError(f"examples={given!r} must be a whole number from 1 on, such as 100")
 
 
 def _registry(app: object) -> Registry:
