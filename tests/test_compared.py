@@ -110,6 +110,48 @@ async def test_workers_end_by_what_their_server_would_misread() -> None:
     assert reconciled == []
 
 
+async def test_workers_without_controllers_are_compared_too() -> None:
+    """Nothing calls the server for them, so the comparison itself must begin the talk."""
+    async with serving() as address:
+        with trio.fail_after(20), pytest.raises(headway.SchemaMismatch) as caught:
+            async with headway.open_workers(address, program(WRONG), process="web-1"):
+                await trio.sleep_forever()
+        assert str(caught.value) == SAID
+
+
+async def test_a_server_that_is_away_is_compared_once_it_answers(autojump_clock: trio.testing.MockClock) -> None:
+    """Its absence is no failure; each wait is longer than the one before, up to a bound."""
+    away = GRPCError(Status.UNAVAILABLE, "away")
+    lists = Lists(*[away] * 20, describe([TEAM]))
+    lists.may_answer.set()
+    channel = ComparedChannel(lists, [WRONG])
+    began = autojump_clock.current_time()
+    with trio.fail_after(5000), pytest.raises(headway.SchemaMismatch):
+        await channel.wait_refused()
+    assert (lists.asked, 60 < autojump_clock.current_time() - began < 1200) == (21, True)
+
+
+async def test_a_comparison_elsewhere_ends_the_wait(nursery: trio.Nursery) -> None:
+    """A controller's call may find the mismatch while the first question rests."""
+    lists = Lists(GRPCError(Status.UNAVAILABLE, "away"), describe([TEAM]))
+    lists.may_answer.set()
+    channel = ComparedChannel(lists, [WRONG])
+    ended: list[BaseException] = []
+
+    async def wait() -> None:
+        try:
+            await channel.wait_refused()
+        except headway.SchemaMismatch as error:
+            ended.append(error)
+
+    nursery.start_soon(wait)
+    await trio.testing.wait_all_tasks_blocked()
+    with pytest.raises(headway.SchemaMismatch):
+        await channel.unary("/a/B", None, str)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (len(ended), lists.asked) == (1, 2)
+
+
 async def test_a_server_that_has_no_description_is_taken() -> None:
     """Consul's, or one of an earlier version."""
     registry = program(TEAM).registry

@@ -12,6 +12,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
+from headway.queue import Backoff
 from headway.resource import ResourceType, compare_schemas, describe, is_builtin, type_name, types_pb
 from headway.rpc import Channel, Metadata, NotBegun, NotGrpc, NotHttp2
 
@@ -20,6 +21,9 @@ Reply = TypeVar("Reply")
 _LIST = "/headway.types.v1.TypesService/List"
 _SAYS_NOTHING = (Status.UNIMPLEMENTED, Status.PERMISSION_DENIED)
 """What a server answers that has no description of its types, or none for this caller."""
+
+_PAUSES = Backoff(0.5, 30.0)
+"""Between the questions to a server that does not answer."""
 
 
 class ComparedChannel:
@@ -67,9 +71,19 @@ class ComparedChannel:
             yield items
 
     async def wait_refused(self) -> None:
-        """Wait until the types turn out not to go together. Raises SchemaMismatch then."""
-        await self._refused.wait()
-        raise self._mismatch()
+        """Compare the types, also when no call is made. Raises SchemaMismatch when they do not go together.
+
+        A server that cannot be asked is asked again for as long as it takes.
+        """
+        failures = 0
+        while not self._compared:
+            try:
+                await self._compare(None)
+            except (GRPCError, PayloadError):
+                with trio.move_on_after(_PAUSES.delay(failures)):
+                    # A call may ask in the meantime.
+                    await self._refused.wait()
+                failures += 1
 
     def _mismatch(self) -> SchemaMismatch:
         return SchemaMismatch("the server", self._problems)

@@ -15,6 +15,12 @@ from headway.storage import EtcdBackend, backup_store
 from tests.cli.terminal import Terminal
 from tests.helpers.fake_etcd import serving_etcd
 
+
+@headway.message
+class Later:
+    title: str = headway.field(1)
+
+
 HEAD = ["TYPE", "SCOPE", "MESSAGE", "NUMBER", "FIELD", "KIND", "BEFORE"]
 FIRST = """
 @headway.message
@@ -120,6 +126,28 @@ async def test_a_store_tells_before_a_deployment(terminal: Terminal, program: Pr
         "problem": "expected string as stored, got int64",
         "right": "keep string, or use a new number, such as field(4)",
     }
+
+
+async def test_a_stored_version_that_the_program_lacks_is_named(terminal: Terminal, program: Program) -> None:
+    """Its writes would replace what is stored, which no comparison of its own versions shows."""
+    first, app = program("first_app", FIRST)
+    later = headway.App("staff")
+    (v1,) = (type for type in app.registry if type.name.group == "staff")
+    v2 = later.type("staff", "v2", "Team", Later)
+    async with headway.open_engine("sqlite:staff.db", app, later):
+        pass
+    same = await terminal("schema", "diff", first, "--store", "sqlite:staff.db")
+    assert (same.returncode, same.stdout) == (0, "no differences\n")
+    async with headway.open_engine("sqlite:staff.db", app, later) as engine:
+        await engine.client.write(v1.new("old"))
+        await engine.client.write(v2.new("core"))
+    told = await terminal("schema", "diff", first, "--store", "sqlite:staff.db")
+    assert (told.returncode, told.stdout) == (
+        0,
+        "staff.v2.Team is stored, and the program does not know it: its writes of the kind would replace it\n",
+    )
+    shown = json.loads((await terminal("schema", "diff", first, "--store", "sqlite:staff.db", "-o", "json")).stdout)
+    assert shown["unknown"] == ["staff.v2.Team"]
 
 
 async def test_what_was_removed_and_renamed_is_shown(terminal: Terminal, program: Program) -> None:

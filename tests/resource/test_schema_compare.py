@@ -298,6 +298,17 @@ def test_another_scope_is_a_difference() -> None:
             "renamed={2: 'old'} names no field: for one that was removed use reserved={2: 'old'}",
         ),
         ({"renamed": {1: ()}}, "must be names by the numbers of fields"),
+        ({"reserved": [2]}, "reserved=[2] must be names by the numbers of fields, such as reserved={3: \"old_name\"}"),
+        ({"reserved": {2}}, "reserved={2} must be names by the numbers of fields"),
+        ({"reserved": ()}, "reserved=() must be names by the numbers of fields"),
+        ({"reserved": 0}, "reserved=0 must be names by the numbers of fields"),
+        ({"reserved": {1: "old", "x": "y"}}, "reserved={'x': 'y'} must be names by the numbers of fields"),
+        ({"reserved": {2**31: "old"}}, "must be names by the numbers of fields"),
+        ({"reserved": {2: ["old"]}}, "must be names by the numbers of fields"),
+        ({"renamed": "x"}, "renamed='x' must be names by the numbers of fields, such as renamed={3: \"old_name\"}"),
+        ({"renamed": ""}, "renamed='' must be names by the numbers of fields"),
+        ({"renamed": {1: 5}}, "renamed={1: 5} must be names by the numbers of fields"),
+        ({"name": 5}, "name=5 is no protobuf name; write one like 'acme.v1.Team'"),
     ],
 )
 def test_declared_changes_that_cannot_be_meant(options: dict[str, Any], said: str) -> None:

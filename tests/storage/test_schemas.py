@@ -184,6 +184,19 @@ async def test_a_changed_scope_leaves_no_ghosts(reopened: Reopened) -> None:
         pass
 
 
+async def test_a_changed_scope_hides_no_field(reopened: Reopened) -> None:
+    """One refusal names the scope and every field, so that one change of the program is enough."""
+    wrong = team(Wrong, Scope.CLUSTER)
+    async with running(reopened(), FIRST) as engine:
+        await engine.client.write(FIRST.new("core", First()))
+    said = await refused(reopened(), wrong)
+    assert [each.partition(": ")[0] for each in said] == [
+        "staff.v1.Team",
+        "staff.v1.Team.title (field 1)",
+        "staff.v1.Team.shade (field 2)",
+    ]
+
+
 async def test_a_store_without_records_takes_those_of_the_next_program(reopened: Reopened) -> None:
     """One of an earlier version; but for a scope that its resources don't have."""
     async with running(reopened(), FIRST) as engine:

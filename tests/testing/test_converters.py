@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import enum
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -169,7 +171,66 @@ def test_what_hooks_refuse_and_values_leave_out_is_not_tried() -> None:
         check_converters(between(refusing, down), examples=30, values={Older: older})
 
 
+def sorting(old: Older) -> Newer:
+    old.names.sort()
+    return Newer(names=old.names, color=old.color, size=old.size)
+
+
+def clearing(new: Newer) -> Older:
+    new.color, color = "", new.color
+    return Older(names=new.names, color=color, size=new.size)
+
+
+def test_a_converter_that_changes_its_input_is_found() -> None:
+    """The error shows the input as it was; compared with itself, a changed one would have lost nothing."""
+    with pytest.raises(AssertionError) as caught:
+        check_converters(between(sorting, down))
+    said = str(caught.value)
+    assert "up= of tests.v1.Thing → tests.v2.Thing must not change its argument" in said
+    shown = re.search(r"Older\(names=(\[.*?\])\) became Older\(names=(\[.*?\])\)", said)
+    assert shown is not None, said
+    before, after = (ast.literal_eval(each) for each in shown.groups())
+    assert before != after == sorted(before)
+    with pytest.raises(
+        AssertionError, match=r"down= of tests\.v1\.Thing → tests\.v2\.Thing must not change its argument"
+    ):
+        check_converters(between(up, clearing))
+
+
+def test_a_converter_that_fails_halfway_is_shown_its_input_as_it_was() -> None:
+    def half(old: Older) -> Newer:
+        old.names.append("x")
+        raise ValueError("too many")
+
+    with pytest.raises(AssertionError, match=r"it was given Older\(\)\n"):
+        check_converters(between(half, down))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"examples": 0}, "examples=0 must be a whole number from 1 on, such as 100"),
+        ({"examples": -1}, "examples=-1 must be"),
+        ({"examples": "x"}, "examples='x' must be"),
+        ({"examples": True}, "examples=True must be"),
+        ({"examples": 1.5}, "examples=1.5 must be"),
+        ({"values": {int: 3}}, "values={int: 3} must be strategies of Hypothesis by message classes, such as"),
+        ({"values": {"Older": st.none()}}, "values={'Older': none()} must be"),
+        ({"values": {Older: Older()}}, "values={Older: Older()} must be"),
+        ({"values": {int: st.integers()}}, "values={int: integers()} must be"),
+        ({"values": []}, "values=[] must be"),
+        ({"values": 0}, "values=0 must be"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        check_converters(between(up, down), **options)
+    assert said in str(caught.value)
+
+
 def test_an_app_without_converters_is_refused() -> None:
+    with pytest.raises(DeclarationError, match=r"check_converters\(5\) must be given an App or its registry"):
+        check_converters(5)  # type: ignore[arg-type]  # a mistake of the caller's
     with pytest.raises(DeclarationError, match="there are no converters to check"):
         check_converters(App("tests"))
 

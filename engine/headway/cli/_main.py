@@ -59,7 +59,8 @@ def main(
       4    something is wrong with a manifest, or with an access file
       5    no answer: the server can't be reached, or failed
       6    `wait` has waited long enough
-      7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` something wrong
+      7    `diff` and `schema diff` found differences, `apply --dry-run` something to store, `store` something wrong,
+           `store migrate` objects that it could not rewrite
       70   `serve` was told to end, and something did not
       130  interrupted (`serve` ends with 0 then)
     """

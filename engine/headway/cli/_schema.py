@@ -20,10 +20,11 @@ from headway.cli._store import must_be_there, named_store
 from headway.cli._text import json_text, plain, table
 from headway.cli._types import field_words
 from headway.errors import DeclarationError, SchemaProblem
-from headway.resource import ResourceType, Scope, describe, is_builtin, type_name, types_pb
-from headway.storage import ListsResources, file_lists, plan_schemas, read_schemas
+from headway.resource import Key, ResourceType, Scope, describe, is_builtin, resource_key, type_name, types_pb
+from headway.storage import ListsResources, Within, file_lists, plan_schemas, read_schemas
 
 Output = Literal["text", "json"]
+_PAGE = 500
 
 _output = click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json is all of it."
@@ -133,7 +134,8 @@ def _object(schema: types_pb.ListResponse) -> dict[str, Any]:
 def diff(app: str, store: str | None, output: Output) -> None:
     """Say whether APP (module:attribute) would be refused by a store, or by the server, and why.
 
-    Ends with 7 when it would. Also says of which types a store would remember more. Changes nothing.
+    Ends with 7 when it would. Also says of which types a store would remember more, and which stored versions
+    APP does not know. Changes nothing.
     """
     types = _types_of(app)
     run(partial(_diff, click.get_current_context().find_root().obj, types, store, output))
@@ -141,24 +143,53 @@ def diff(app: str, store: str | None, output: Output) -> None:
 
 async def _diff(target: Target, types: Sequence[ResourceType[Any]], store: str | None, output: Output) -> None:
     recorded: list[str] = []
+    unknown: list[str] = []
     if store is None:
         async with open_connection(target) as connection:
             problems = differences(connection.description, types)
     else:
         async with _opened(store) as lists:
             problems, changes = await plan_schemas(lists, types)
+            unknown = await _unknown(lists, types)
         recorded = sorted(changes)
     if output == "json":
-        click.echo(json_text({"problems": [*map(_problem, problems)], "recorded": recorded}, indent=2))
+        click.echo(
+            json_text({"problems": [*map(_problem, problems)], "recorded": recorded, "unknown": unknown}, indent=2)
+        )
     else:
         for each in problems:
             click.echo(plain(str(each)))
         for name in recorded:
             click.echo(plain(f"{name} would be recorded"))
-        if not problems and not recorded:
+        for name in unknown:
+            text = f"{name} is stored, and the program does not know it: its writes of the kind would replace it"
+            click.echo(plain(text))
+        if not problems and not recorded and not unknown:
             click.echo("no differences")
     if problems:
         sys.exit(Exit.DIFFERENT)
+
+
+async def _unknown(lists: ListsResources, types: Sequence[ResourceType[Any]]) -> list[str]:
+    """Return the names of the versions that are stored of the program's kinds, and that the program lacks."""
+    known = {type.name for type in types}
+    kinds = {type.kind for type in types}
+    recorded = {
+        type_name(record.schema.types[0].type)
+        for record in (await read_schemas(lists)).values()
+        if record.schema is not None
+    }
+    found: set[str] = set()
+    for kind in {name.unversioned for name in recorded - known} & kinds:
+        after: Key | None = None
+        while True:
+            page, _ = await lists.list(kind, Within(), after=after, limit=_PAGE)
+            names = {type_name(each.id.type) for each in page if each.id is not None}
+            found |= {str(name) for name in names - known}
+            if len(page) < _PAGE:
+                break
+            after = resource_key(page[-1])
+    return sorted(found)
 
 
 def _problem(problem: SchemaProblem) -> dict[str, Any]:

@@ -11,6 +11,9 @@ import betterproto2
 from headway.errors import DeclarationError
 from headway.resource._declared import DeclaredMessage
 
+HIGHEST_NUMBER = 536_870_911
+"""The highest number that a field can have."""
+
 _ATTRIBUTE = "_headway_changes"
 
 
@@ -43,33 +46,48 @@ def is_generated(cls: type[Any]) -> bool:
     return dataclasses.is_dataclass(given) and not issubclass(given, DeclaredMessage)
 
 
-def declare_changes(cls: type[Any], reserved: Mapping[int, str], renamed: Mapping[int, str | tuple[str, ...]]) -> None:
+def declare_changes(cls: type[Any], reserved: object, renamed: object) -> None:
     """Note what is declared for a class. Raises DeclarationError for what cannot be meant."""
     # From the dataclass: betterproto2's own metadata needs the classes of all fields, of which some may come later.
     names = {betterproto2.FieldMetadata.get(each).number: each.name for each in dataclasses.fields(cls)}
-    for number, name in reserved.items():
-        _check(cls, "reserved", number, (name,))
+    removed: dict[int, str] = {}
+    for number, name in _items(cls, "reserved", reserved):
+        _check(cls, "reserved", number, (name,), name)
+        removed[number] = name
+    for number, name in removed.items():
         if number in names:
             raise DeclarationError(
                 f"{cls.__qualname__}: reserved={{{number}: {name!r}}} names the number of {names[number]!r}: "
-                f"use {max(*names, *reserved) + 1} for that field, or remove the reservation"
+                f"use {max(*names, *removed) + 1} for that field, or remove the reservation"
             )
     former: dict[int, tuple[str, ...]] = {}
-    for number, given in renamed.items():
+    for number, given in _items(cls, "renamed", renamed):
         former[number] = given if isinstance(given, tuple) else (given,)
-        _check(cls, "renamed", number, former[number])
+        _check(cls, "renamed", number, former[number], given)
         if number not in names:
             raise DeclarationError(
                 f"{cls.__qualname__}: renamed={{{number}: {given!r}}} names no field: "
                 f"for one that was removed use reserved={{{number}: {former[number][-1]!r}}}"
             )
-    setattr(cls, _ATTRIBUTE, Changes(dict(reserved), former))
+    setattr(cls, _ATTRIBUTE, Changes(removed, former))
 
 
-def _check(cls: type[Any], option: str, number: object, names: tuple[object, ...]) -> None:
-    whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
+def _items(cls: type[Any], option: str, given: object) -> list[tuple[Any, Any]]:
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        raise _wrong(cls, option, repr(given))
+    return [*given.items()]
+
+
+def _check(cls: type[Any], option: str, number: object, names: tuple[object, ...], given: object) -> None:
+    whole = isinstance(number, int) and not isinstance(number, bool) and 0 < number <= HIGHEST_NUMBER
     if not whole or not names or not all(isinstance(name, str) and name for name in names):
-        raise DeclarationError(
-            f"{cls.__qualname__}: {option}={{{number!r}: {names[0] if len(names) == 1 else names!r}}} must be names by "
-            f'the numbers of fields, such as {option}={{3: "old_name"}}'
-        )
+        raise _wrong(cls, option, f"{{{number!r}: {given!r}}}")
+
+
+def _wrong(cls: type[Any], option: str, given: str) -> DeclarationError:
+    return DeclarationError(
+        f"{cls.__qualname__}: {option}={given} must be names by the numbers of fields, "
+        f'such as {option}={{3: "old_name"}}'
+    )

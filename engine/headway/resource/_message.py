@@ -14,12 +14,11 @@ from betterproto2.casing import camel_case, safe_snake_case
 
 from headway.errors import DeclarationError
 from headway.resource._annotation import Annotation, Kind, Names, evaluated, read_annotation
-from headway.resource._changes import declare_changes, is_generated
+from headway.resource._changes import HIGHEST_NUMBER, declare_changes, is_generated
 from headway.resource._declared import Declaration, DeclaredMessage, PlainEnum, scopes
 
 T = TypeVar("T")
 
-HIGHEST_NUMBER = 536_870_911
 _RESERVED = range(19_000, 20_000)
 _FULL_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 # What Python puts into every class by itself.
@@ -88,16 +87,20 @@ def message(
         else:
             made = _declare(decorated, name, sys._getframe(1))
         if changed:
-            declare_changes(made, reserved or {}, renamed or {})
+            declare_changes(made, reserved, renamed)
         return made
 
     return declare
 
 
+def _is_full_name(given: object) -> bool:
+    return isinstance(given, str) and _FULL_NAME.fullmatch(given) is not None
+
+
 def _declare(cls: type[Any], name: str | None, frame: FrameType) -> type[Any]:
     if not isinstance(cls, type):
         raise DeclarationError(f"@headway.message is put on a class, not on {cls!r}")
-    if name is not None and not _FULL_NAME.fullmatch(name):
+    if name is not None and not _is_full_name(name):
         raise DeclarationError(f"{cls.__qualname__}: name={name!r} is no protobuf name; write one like 'acme.v1.Team'")
     for base in cls.__mro__[1:]:
         if dataclasses.is_dataclass(base):

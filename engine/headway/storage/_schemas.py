@@ -115,8 +115,8 @@ async def _planned(
         digest = schema_digest(declared)
         problems = await _scope_problems(backend, type, records)
         record = records.get(name)
-        if record is not None and record.schema is not None and record.schema.types[0].scope != type.scope.value:
-            # Nothing of the kind is stored, or it is refused. A program of the former scope is not to come back unseen.
+        if record is not None and not problems and _scope_in(record) not in (None, type.scope.value):
+            # Nothing of the kind is stored. A program of the former scope must be compared when it comes back.
             record = None
         if record is not None and digest in record.seen and not problems:
             continue
@@ -124,7 +124,8 @@ async def _planned(
         if record is not None and record.schema is not None:
             differences = compare_schemas(record.schema, declared)
             if differences and await _is_stored(backend, type):
-                problems += differences
+                # The scope is compared in both: with what is stored of the kind, and with what is recorded.
+                problems += [each for each in differences if each not in problems]
             elif all(each.missing for each in differences):
                 schema = merge_schemas(record.schema, declared)
             else:
@@ -163,6 +164,10 @@ async def _scope_problems(
             f"keep Scope.{was.name}, or delete all resources of the type with the former program first",
         )
     ]
+
+
+def _scope_in(record: types_pb.SchemaRecord) -> types_pb.Scope | None:
+    return None if record.schema is None else record.schema.types[0].scope
 
 
 def _is_of(record: types_pb.SchemaRecord, type: _Type) -> bool:

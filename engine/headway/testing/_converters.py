@@ -7,9 +7,20 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import betterproto2
+
 from headway.controller import App
 from headway.errors import DeclarationError
-from headway.resource import BadConversion, Registry, ResourceType, VersionChain, different_fields, equal, merged
+from headway.resource import (
+    BadConversion,
+    Registry,
+    ResourceType,
+    VersionChain,
+    copy_message,
+    different_fields,
+    equal,
+    merged,
+)
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -27,7 +38,7 @@ def check_converters(
        what was read changes nothing. Elements of lists that ``down`` leaves out stay in the merge. A converter breaks
        this rule if the elements that it keeps cannot be found again by their field with the lowest number: servers
        refuse such writes.
-    3. A converter gives the same result every time, and a payload of its version.
+    3. A converter gives the same result every time, and a payload of its version. It does not change its argument.
 
     The payloads are the same in every run.
 
@@ -37,9 +48,10 @@ def check_converters(
         values: what payloads of a class to try instead, by the class: for one in which not every value is legal.
 
     Raises AssertionError that names the rule, the converter and the smallest payload that breaks it; DeclarationError
-    for an app without converters. Needs Hypothesis.
+    for an app without converters, and for arguments of a wrong kind. Needs Hypothesis.
     """
-    registry = app.registry if isinstance(app, App) else app
+    registry = _registry(app)
+    _check_examples(examples)
     if not registry.chains:
         raise DeclarationError("there are no converters to check: declare them by app.converter(...)")
     try:
@@ -49,7 +61,7 @@ def check_converters(
             raise
         text = "headway.testing.check_converters needs Hypothesis: pip install hypothesis"
         raise ModuleNotFoundError(text, name="hypothesis") from None
-    known = dict(values or {})
+    known = _strategies(values)
     for chain in registry.chains:
         made = {type: payloads(type, known) for type in chain.types}
         for older, newer in pairwise(chain.types):
@@ -58,6 +70,34 @@ def check_converters(
         newest = chain.types[-1]
         for older in chain.types[:-1]:
             _hold(partial(_merges, chain, older, newest), examples, made[newest], made[older])
+
+
+def _check_examples(given: object) -> None:
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise DeclarationError(f"examples={given!r} must be a whole number from 1 on, such as 100")
+
+
+def _registry(app: object) -> Registry:
+    found = app.registry if isinstance(app, App) else app
+    if not isinstance(found, Registry):
+        raise DeclarationError(f"check_converters({app!r}) must be given an App or its registry")
+    return found
+
+
+def _strategies(values: object) -> dict[type[Any], SearchStrategy[Any]]:
+    from hypothesis.strategies import SearchStrategy
+
+    if values is None:
+        return {}
+    right = "strategies of Hypothesis by message classes, such as values={Team: a_strategy}"
+    if not isinstance(values, Mapping):
+        raise DeclarationError(f"values={values!r} must be {right}")
+    for cls, strategy in values.items():
+        is_message = isinstance(cls, type) and issubclass(cls, betterproto2.Message)
+        if not is_message or not isinstance(strategy, SearchStrategy):
+            name = cls.__name__ if isinstance(cls, type) else repr(cls)
+            raise DeclarationError(f"values={{{name}: {strategy!r}}} must be {right}")
+    return dict(values)
 
 
 def _hold(rule: Callable[..., object], examples: int, *strategies: SearchStrategy[Any]) -> None:
@@ -81,10 +121,22 @@ def _hold(rule: Callable[..., object], examples: int, *strategies: SearchStrateg
 
 
 def _converted(chain: VersionChain, payload: Any, version: Type, wanted: Type) -> Any:
+    # A converter that changes its argument must change neither what is compared later nor what the error shows.
+    given = copy_message(payload)
     try:
-        return chain.converted(payload, version.name.version, wanted.name.version)
+        result = chain.converted(given, version.name.version, wanted.name.version)
     except BadConversion as error:
         raise AssertionError(f"{error}; it was given {payload!r}") from error
+    assert equal(given, payload), (
+        f"{_first_converter(chain, version, wanted)} must not change its argument: {payload!r} became {given!r}"
+    )
+    return result
+
+
+def _first_converter(chain: VersionChain, version: Type, wanted: Type) -> str:
+    here, there = chain.types.index(version), chain.types.index(wanted)
+    side, step = ("up", chain.steps[here]) if here < there else ("down", chain.steps[here - 1])
+    return f"{side}= of {step.older.name} → {step.newer.name}"
 
 
 def _is_steady(chain: VersionChain, version: Type, wanted: Type, payload: Any) -> Any:
