@@ -189,8 +189,9 @@ async def test_garbage_is_named_by_status_metrics_events_and_readiness(
         )
         assert status.problem == ""
         assert unready(engine.status) == []
-        said = program.of(events.PayloadUndecodable)
-        assert [(each.key[2], "login" in each.problem) for each in said] == [("x", True)]  # type: ignore[attr-defined]
+        # The second one is told as the rest of the burst.
+        said: list[Any] = program.of(events.PayloadUndecodable)
+        assert [(each.key[2], "login" in each.problem) for each in said] == [("x", True), ("y", True)]
         gauge = b'headway_cache_undecodable{controller="teams",type="staff.v1.Account"} '
         assert gauge + b"2.0" in program.metrics.text()
         assert await _ready(engine) == (200, "ok\nteams: leaves out 2 resources that can't be decoded\n")
@@ -200,6 +201,19 @@ async def test_garbage_is_named_by_status_metrics_events_and_readiness(
         assert engine.controllers["teams"].status().notice == ""
         assert gauge + b"0.0" in program.metrics.text()
         assert await _ready(engine) == (200, "ok\n")
+
+
+async def test_the_rest_of_a_burst_of_garbage_is_counted(autojump_clock: MockClock) -> None:
+    """Whatever is suppressed after the first event is told a moment later, also when nothing more comes."""
+    assert autojump_clock.autojump_threshold == 0
+    program, store = Program(), MemoryBackend()
+    for name in "uvwxyz":
+        await put(store, program, name)
+    async with headway.open_engine(store, program.app, report=program.report) as engine:
+        await settle(engine)
+        await trio.sleep(5)
+    said: list[Any] = program.of(events.PayloadUndecodable)
+    assert [each.suppressed for each in said] == [0, 4]
 
 
 async def _ready(engine: headway.Engine) -> tuple[int, str]:
