@@ -7,13 +7,14 @@ ended its first pass.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 
 from headway.controller import Supervisor
-from headway.events import Report, RunStarted
+from headway.events import Report, RunStarted, hears_successes
 
 LIMIT = 600.0
 """Seconds after which collection is on again, even if some controller is not done: failed reconciles leave garbage."""
@@ -44,7 +45,8 @@ class _Collector:
     def enter(self) -> None:
         """Begin to use `gc.freeze`."""
         if not self._users:
-            self._frozen = gc.get_freeze_count() > 0
+            # `gc.freeze` would have frozen this as well. A count says less: Python 3.12 has hundreds of its own.
+            self._frozen = not any(each is sys.modules for each in gc.get_objects())
         self._users += 1
 
     def leave(self) -> None:
@@ -83,6 +85,7 @@ class GcFreeze:
                 gc.freeze()
             report(event)
 
+        heard.failures_only = not hears_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
         return heard
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:

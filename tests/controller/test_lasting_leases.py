@@ -90,12 +90,59 @@ async def test_a_programs_own_lease_outlives_a_blocked_loop(store: str, autojump
     assert order == ["web", "other"]
 
 
-async def test_a_lease_that_nothing_renews_runs_out_all_the_same(store: str, autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("attempt", ["", "first"])
+async def test_a_lease_that_nothing_renews_runs_out_all_the_same(
+    store: str, attempt: str, autojump_clock: MockClock
+) -> None:
     """One that was taken by hand, without `hold_lease`."""
     del autojump_clock
     async with headway.open_engine(store, Staff().app) as engine:
         leases = engine.client.leases
-        assert (await leases.acquire("reports", "web", 5.0)).acquired
+        assert (await leases.acquire("reports", "web", 5.0, attempt=attempt)).acquired
+        assert not (await leases.acquire("reports", "other", 5.0)).acquired
+        await trio.sleep(6)
+        assert (await leases.acquire("reports", "other", 5.0)).acquired
+
+
+@pytest.mark.parametrize("tick", range(10))
+async def test_c7_a_lease_that_is_given_back_while_the_loop_is_blocked_gets_free(
+    store: str, tick: int, autojump_clock: MockClock
+) -> None:
+    """Whichever step of giving it back the block cuts off: at the latest the lease runs out."""
+    leave = trio.Event()
+
+    async def hold(client: headway.Client) -> None:
+        async with headway.hold_lease(client.leases, "reports", holder="web", ttl=5.0):
+            await leave.wait()
+
+    async def block() -> None:
+        await leave.wait()
+        for _ in range(tick):
+            await trio.lowlevel.checkpoint()
+        autojump_clock.jump(LONG)
+
+    async with headway.open_engine(store, Staff().app) as engine:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hold, engine.client)
+            nursery.start_soon(block)
+            await trio.sleep(1)
+            leave.set()
+        await trio.sleep(6)
+        assert [each.name for each in await engine.client.leases.list()] == []
+
+
+async def test_c7_a_lease_runs_out_when_giving_it_back_was_cut_off(store: str, autojump_clock: MockClock) -> None:
+    """At its very first step, as by a block that its deadline does not outlive."""
+    async with headway.open_engine(store, Staff().app) as engine:
+        leases = engine.client.leases
+        granted = await leases.acquire("reports", "web", 5.0, attempt="first")
+        await leases.keep_alive("reports", "web", granted.term)
+        autojump_clock.jump(LONG)
+        assert (await leases.list())[0].expires_in == 5.0
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await leases.release("reports", "web", granted.term)
+        assert scope.cancelled_caught
         assert not (await leases.acquire("reports", "other", 5.0)).acquired
         await trio.sleep(6)
         assert (await leases.acquire("reports", "other", 5.0)).acquired

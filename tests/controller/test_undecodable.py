@@ -114,6 +114,59 @@ async def test_the_readable_state_of_a_change_is_still_mapped(autojump_clock: Mo
         assert engine.controllers["teams"].status().notice == ""
 
 
+class Owned:
+    """Teams, whose reconciles are queued by the label of an account, which no payload is needed for."""
+
+    def __init__(self, *, looks: bool) -> None:
+        self.program = Program()
+        self.app, self.runs, self.failures = headway.App("staff"), list[str](), 0
+        self.team = self.app.type("staff", "v1", "Team", Team)
+        self.account = self.app.type("staff", "v1", "Account", Account)
+
+        def team_of(account: headway.Resource[Account], _: headway.CacheReader) -> Iterable[headway.ResourceId]:
+            if self.failures:
+                self.failures -= 1
+                raise RuntimeError("of the mapper's own")
+            return [self.team.id(account.metadata["team"])]
+
+        def judged(old: headway.Resource[Account] | None, new: headway.Resource[Account] | None) -> bool:
+            return all(each is None or each.data.login != "" for each in (old, new))
+
+        watch = headway.watch(self.account, team_of, when=judged if looks else None)
+
+        @self.app.controller(manages=self.team, watches=[watch])
+        async def teams(_: headway.Runtime, request: headway.Request[Team]) -> None:
+            self.runs.append(request.id.name)
+
+    async def deleted(self, failures: int) -> list[str]:
+        """Return which teams are reconciled when an account that does not decode is deleted."""
+        store = MemoryBackend()
+        async with headway.open_engine(store, self.app, report=self.program.report) as engine:
+            for team in ("core", "edge"):
+                await engine.client.write(self.team.new(team))
+            put = self.program.garbage("ada")
+            put.resource.metadata["team"] = "core"
+            await store.commit((put,))
+            await settle(engine)
+            self.runs.clear()
+            self.failures = failures
+            await engine.client.delete(self.account.id("ada"))
+            await settle(engine)
+            await trio.sleep(60)
+        return self.runs
+
+
+@pytest.mark.parametrize(("looks", "failures"), [(False, 0), (False, 1), (True, 0), (True, 1)])
+async def test_c6_a_state_that_does_not_decode_is_mapped_by_who_needs_no_payload(
+    autojump_clock: MockClock, looks: bool, failures: int
+) -> None:
+    """A failure of the mapper's own keeps the change, and a predicate that needs the payload costs the mapper none."""
+    assert autojump_clock.autojump_threshold == 0
+    owned = Owned(looks=looks)
+    assert await owned.deleted(failures) == ["core"]
+    assert len(owned.program.of(events.MappingFailed)) == failures
+
+
 @pytest.mark.parametrize("projected", [False, True])
 async def test_garbage_is_named_by_status_metrics_events_and_readiness(
     autojump_clock: MockClock, projected: bool
@@ -136,8 +189,9 @@ async def test_garbage_is_named_by_status_metrics_events_and_readiness(
         )
         assert status.problem == ""
         assert unready(engine.status) == []
-        said = program.of(events.PayloadUndecodable)
-        assert [(each.key[2], "login" in each.problem) for each in said] == [("x", True)]  # type: ignore[attr-defined]
+        # The second one is told as the rest of the burst.
+        said: list[Any] = program.of(events.PayloadUndecodable)
+        assert [(each.key[2], "login" in each.problem) for each in said] == [("x", True), ("y", True)]
         gauge = b'headway_cache_undecodable{controller="teams",type="staff.v1.Account"} '
         assert gauge + b"2.0" in program.metrics.text()
         assert await _ready(engine) == (200, "ok\nteams: leaves out 2 resources that can't be decoded\n")
@@ -147,6 +201,19 @@ async def test_garbage_is_named_by_status_metrics_events_and_readiness(
         assert engine.controllers["teams"].status().notice == ""
         assert gauge + b"0.0" in program.metrics.text()
         assert await _ready(engine) == (200, "ok\n")
+
+
+async def test_the_rest_of_a_burst_of_garbage_is_counted(autojump_clock: MockClock) -> None:
+    """Whatever is suppressed after the first event is told a moment later, also when nothing more comes."""
+    assert autojump_clock.autojump_threshold == 0
+    program, store = Program(), MemoryBackend()
+    for name in "uvwxyz":
+        await put(store, program, name)
+    async with headway.open_engine(store, program.app, report=program.report) as engine:
+        await settle(engine)
+        await trio.sleep(5)
+    said: list[Any] = program.of(events.PayloadUndecodable)
+    assert [each.suppressed for each in said] == [0, 4]
 
 
 async def _ready(engine: headway.Engine) -> tuple[int, str]:

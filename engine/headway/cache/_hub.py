@@ -65,8 +65,7 @@ class Hub:
         if shared is None:
             shared = of_type[projection] = SharedType(type, self._report, self.isolation)
             form = "" if projection is None else f" as {projection.payload.__name__}"
-            if projection is not None:
-                self._nursery.start_soon(shared.bounded.report_rest, name=f"reporting projections of {type.name}")
+            self._nursery.start_soon(shared.bounded.report_rest, name=f"reporting payloads of {type.name}{form}")
             self._nursery.start_soon(self._follow, shared, name=f"the stream of {type.name}{form}")
         return shared
 

@@ -54,7 +54,7 @@ class SharedType:
         self._report = report
         self.bounded = BoundedReport(report)
         self._isolation = isolation
-        self._undecodable = Undecodable(type, report)
+        self._undecodable = Undecodable(type, self.bounded)
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
         self._failure: HeadwayError | None = None
@@ -199,7 +199,7 @@ class SharedType:
         """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
         if replaced:
             self.gate = Gate()
-            self._undecodable = Undecodable(self.type, self._report)
+            self._undecodable = Undecodable(self.type, self.bounded)
             self._distrusted = False
             self._failure = None
             self.cut_off = None

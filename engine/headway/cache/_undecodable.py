@@ -12,17 +12,17 @@ from typing import Any
 from headway._bounded_report import BoundedReport
 from headway.cache._gate import Applied, Gate
 from headway.cache._projection import UNDECODABLE, Projection, stored_type
-from headway.events import PayloadUndecodable, Report
+from headway.events import PayloadUndecodable
 from headway.resource import Key, payload_problem, pb
 
 
 class Undecodable:
     """Finds and remembers them. Nothing is decoded for this until a function has raised."""
 
-    def __init__(self, type: Any, report: Report) -> None:
+    def __init__(self, type: Any, bounded: BoundedReport) -> None:
         self._type = type
         self._payload = stored_type(type).payload
-        self._report = BoundedReport(report)
+        self._report = bounded
         # By key, the version that does not decode. An entry counts while that version is held.
         self._versions: dict[Key, str] = {}
 

@@ -159,7 +159,9 @@ async def _taken(
         retry = _FIRST_RETRY
         if answer.acquired:
             if leases.lasting:
-                return LeaseTerm(answer.term, ttl, math.inf)
+                if await _lasts(leases, name, holder, answer.term):
+                    return LeaseTerm(answer.term, ttl, math.inf)
+                continue
             # What was waited for the answer is lost of the ttl. After much of it, ask again: that is answered at once.
             # Where it isn't, asking for ever would only keep others from the lease.
             if late or trio.current_time() - sent_at < ttl / 3:
@@ -171,6 +173,17 @@ async def _taken(
                 told = answer.holder
                 report(LeaseAwaited(name, told, answer.term))
             await trio.sleep(random.uniform(0, _FIRST_RETRY))
+
+
+async def _lasts(leases: LeaseClient, name: str, holder: str, term: int) -> bool:
+    """Renew a lease for the first time, from which on it lasts; False if a block of the loop has outlived its ttl."""
+    # Shielded: a lease that lasts, and that nobody knows of, would never be given back.
+    with trio.CancelScope(shield=True):
+        try:
+            await leases.keep_alive(name, holder, term)
+        except (LeaseLost, RemoteError):
+            return False
+    return True
 
 
 async def _renew(leases: LeaseClient, lease: HeldLease, scope: trio.CancelScope, report: Report) -> None:

@@ -15,7 +15,7 @@ from headway.controller._own_writes import MAPPING, OwnWrites
 from headway.controller._own_writes import Mapping as AtWork
 from headway.controller._request import Reason
 from headway.controller._self_triggers import SelfTriggers
-from headway.errors import DeclarationError
+from headway.errors import DeclarationError, PayloadError
 from headway.events import MappingFailed
 from headway.mapper import Kept, MapItem, MapQueue, Predicate, Watch, ask, ids_of, mapper_name
 from headway.queue import BACKLOG, LIVE, Priority
@@ -219,11 +219,12 @@ class RunMapping:
         """Map a change, and queue what it concerns. Raises what a function of the user's raises."""
         try:
             self._map_states(type, applied, backlog=backlog)
-        except Exception:
+        except PayloadError:
+            # Whatever else is raised says nothing of the payload, and may not be raised again: the change is kept.
             legible = self._legible(type, applied)
             if legible is applied:
                 raise
-            self._map_legible(type, legible)
+            self._map_legible(type, applied, legible)
 
     def _map_states(self, type: TypeName, applied: Applied, *, backlog: bool) -> None:
         definition = self._definition
@@ -254,7 +255,7 @@ class RunMapping:
             raise DeclarationError("; ".join(problems))
 
     def _legible(self, type: TypeName, applied: Applied) -> Applied:
-        """The change without its states whose payloads do not decode: a function can only raise for those, always."""
+        """The change without its states whose payloads do not decode: what reads those can only raise, always."""
         is_undecodable = self._subscriptions[type].is_undecodable
         key, old, new, _ = applied
         if old is not None and is_undecodable(key, old):
@@ -263,15 +264,23 @@ class RunMapping:
             applied = applied._replace(new=None)
         return applied
 
-    def _map_legible(self, type: TypeName, legible: Applied) -> None:
-        """Map what is left of a change. No predicate judges it: one would take it for a creation or a deletion."""
-        reason = Reason("changed", type, legible.key, legible.revision)
+    def _map_legible(self, type: TypeName, applied: Applied, legible: Applied) -> None:
+        """Map a change, or what is left of it if its mapper needs the payloads.
+
+        No predicate judges it: one would take what is left for a creation or a deletion.
+        """
+        reason = Reason("changed", type, applied.key, applied.revision)
         if type == self._manages:
-            self.add(legible.key, reason)
+            self.add(applied.key, reason)
         watch = self._watches.get(type)
-        if watch is None or (legible.old is None and legible.new is None):
+        if watch is None:
             return
-        self._map_by(watch, legible, reason, LIVE)
+        try:
+            # It may have been the predicate that looked at a payload.
+            self._map_by(watch, applied, reason, LIVE)
+        except PayloadError:
+            if legible.old is not None or legible.new is not None:
+                self._map_by(watch, legible, reason, LIVE)
 
     def add(self, key: Key, reason: Reason, priority: Priority = LIVE) -> None:
         """Queue a key, and end the rest of one that has only triggered itself."""

@@ -6,8 +6,8 @@ Rules:
 2. A change is handed out until it is taken for good. One whose mapper failed is kept aside until its time, and doesn't
    hold up the others.
 3. The changes of one resource whose mapping failed are kept together, and tried again together. Beyond `MOST` of them
-   they become one change, from the oldest state to the newest, so that the number of resources bounds what is kept. The
-   loss is noted, because only the lost states say which keys they mapped to.
+   they become two, from the oldest state to the newest and the last one itself, so that the number of resources bounds
+   what is kept. The loss is noted, because only the lost states say which keys they mapped to.
 4. The backlog (what was there when the run began) is handed out only when no change is ready.
 """
 
@@ -67,8 +67,11 @@ class Kept:
         self.backlog = self.backlog and item.backlog
         self.changes.append(item.applied)
         if len(self.changes) > MOST:
+            last = item.applied
             # One that begins and ends with nothing there would map to nothing, and its mapper might raise for it.
-            self.changes = [item.applied._replace(old=self.changes[0].old or item.applied.old)]
+            merged = last._replace(old=self.changes[0].old or last.old)
+            # The key that the last one moved the resource from may be one that no other state maps to.
+            self.changes = [merged, last] if merged.old is not last.old else [last]
             self.lost = True
 
 

@@ -67,6 +67,7 @@ _H2 = PrivateNames(
         "h2.connection:H2Connection.send_data": "self stream_id data end_stream pad_length",
         "h2.connection:H2Connection._receive_goaway_frame": "self frame",
         "h2.connection:H2Connection._receive_headers_frame": "self frame",
+        "h2.frame_buffer:FrameBuffer._update_header_buffer": "self f",
         "h2.settings:Settings.__init__": "self client initial_values",
         "h2.settings:Settings.max_concurrent_streams": None,
     },
@@ -80,6 +81,9 @@ _TRIO_ASYNCIO = PrivateNames(
         "trio_asyncio:open_loop": None,
         "trio_asyncio._base:BaseTrioEventLoop.run_aio_coroutine": "self coro",
         "trio_asyncio._base:BaseTrioEventLoop.synchronize": "self",
+        "trio_asyncio._loop:_FakedPolicy.policy": None,
+        "trio_asyncio._loop:_faked_policy.policy": None,
+        "trio_asyncio._loop:_original_policy": None,
     },
 )
 _ASYNCIO = PrivateNames(
@@ -90,6 +94,7 @@ _ASYNCIO = PrivateNames(
             "self sock protocol waiter extra server"
         ),
         "asyncio.sslproto:SSLProtocol.__init__": "self loop app_protocol sslcontext waiter server_side ...",
+        "asyncio.sslproto:SSLProtocol._do_read__copied": "self",
         "asyncio.sslproto:SSLProtocol._process_outgoing": "self",
         "asyncio.sslproto:SSLProtocol._set_read_buffer_limits": "self high low",
         "asyncio.sslproto:SSLProtocol.buffer_updated": "self nbytes",

@@ -8,8 +8,9 @@ time. Invariants:
 3. A lease that has run out is ended by a commit before anything that bears a fence is committed after it.
 
 Leases *last* (`last`) where this process alone can ask for one. A holder that renews its lease (its request had an
-attempt) then has it until it gives it back: while a blocked event loop keeps the holder from renewing, no other task
-can take the lease. A lease from before runs out by time, because its holder may have been another process.
+attempt) then has it from its first renewal on until it gives it back: while a blocked event loop keeps the holder from
+renewing, no other task can take the lease. A lease from before runs out by time, because its holder may have been
+another process.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LeaseTable:
         self._lasting = False
 
     def last(self, *, lasting: bool) -> None:
-        """Say whether leases that are begun from now on last. When they no longer do, each has a whole ttl left."""
+        """Say whether leases that are renewed from now on last. When they no longer do, each has a whole ttl left."""
         self._lasting = lasting
         if not lasting:
             for name, until in self._until.items():
@@ -55,10 +56,18 @@ class LeaseTable:
         self._until[lease.name] = trio.current_time() + lease.ttl
         self._soonest = min(self._soonest, self._until[lease.name])
 
-    def leave(self, lease: Lease) -> None:
-        """Note that the holder gives the lease back. Should that not be stored, it runs out by time."""
-        if self._until.get(lease.name) == math.inf:
-            self._bound(lease)
+    def leave(self, name: str, holder: str, term: int) -> None:
+        """Note that the holder gives the lease back. Should that not be stored, it runs out by time.
+
+        To be called before anything that can be cut off.
+        """
+        held = self.held(name)
+        if (
+            held is not None
+            and self._until[name] == math.inf
+            and (held.lease.holder, held.lease.term) == (holder, term)
+        ):
+            self._bound(held.lease)
 
     def held(self, name: str) -> HeldLease | None:
         """The lease of this name, unless its time has passed."""
@@ -81,9 +90,8 @@ class LeaseTable:
 
     def begin(self, lease: Lease) -> None:
         """A term has begun: a whole ttl from now."""
-        self._leases[lease.name], self._until[lease.name] = lease, math.inf
-        if not (self._lasting and lease.attempt):
-            self._bound(lease)
+        self._leases[lease.name] = lease
+        self._bound(lease)
         self._in_use.discard(lease.name)
         self._changes.beat()
 
@@ -102,7 +110,10 @@ class LeaseTable:
         return held
 
     def keep(self, name: str, holder: str, term: int) -> None:
-        """Put the expiry off to a whole ttl from now. Raises LeaseEnded when the term has ended."""
+        """Put the expiry off to a whole ttl from now, or for good if leases last and somebody renews this one.
+
+        Raises LeaseEnded when the term has ended.
+        """
         held = self.held(name)
         if held is None:
             raise LeaseEnded(f"term {term} of {name} has ended, and nobody holds it now")
@@ -110,7 +121,9 @@ class LeaseTable:
             raise LeaseEnded(
                 f"{name} is not {holder}'s in term {term}: {held.lease.holder} holds term {held.lease.term}"
             )
-        if self._until[name] != math.inf:
+        if self._lasting and held.lease.attempt:
+            self._until[name] = math.inf
+        else:
             self._until[name] = trio.current_time() + held.lease.ttl
         self._in_use.add(name)
 

@@ -193,11 +193,11 @@ class MemoryBackend:
 
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         """See `Backend.release_lease`."""
+        self._leases.leave(name, holder, term)
         await trio.lowlevel.checkpoint()
         self._end_what_has_run_out()
         held = self._leases.held(name)
         if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
-            self._leases.leave(held.lease)
             self._end(held.lease)
 
     def last_leases(self, *, lasting: bool) -> None:

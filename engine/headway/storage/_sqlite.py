@@ -183,11 +183,11 @@ class SqliteBackend:
     async def release_lease(self, name: str, holder: str, term: int) -> None:
         """See `Backend.release_lease`."""
         opened = self._use()
+        opened.leases.leave(name, holder, term)
         await trio.lowlevel.checkpoint()
         await opened.end_what_has_run_out()
         held = opened.leases.held(name)
         if held is not None and (held.lease.holder, held.lease.term) == (holder, term):
-            opened.leases.leave(held.lease)
             await opened.writer.submit(EndRequest(opened.leases, [held.lease]))
 
     def last_leases(self, *, lasting: bool) -> None:
