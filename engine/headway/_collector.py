@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from headway.controller import Supervisor
-from headway.events import Report, RunStarted
+from headway.events import Report, RunStarted, hears_successes
 
 LIMIT = 600.0
 """Seconds after which collection is on again, even if some controller is not done: failed reconciles leave garbage."""
@@ -83,6 +83,7 @@ class GcFreeze:
                 gc.freeze()
             report(event)
 
+        heard.failures_only = not hears_successes(report)  # type: ignore[attr-defined]  # see `events.Report`
         return heard
 
     async def first_pass(self, supervisors: Sequence[Supervisor]) -> None:

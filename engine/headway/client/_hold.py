@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from headway._safe_report import safe_report
 from headway.client._lease import LeaseClient
 from headway.client._lease_term import LeaseTerm
 from headway.client._pauses import Pauses, measured_pauses
@@ -92,6 +93,7 @@ async def hold_lease(
     What can't be reached is tried again for as long as it takes; InvalidArgument, PermissionDenied and the like are
     raised at once.
     """
+    report = safe_report(report)
     with measured_pauses() as pauses:
         lease = HeldLease(name, holder, await _take(leases, name, holder, ttl, report, pauses), pauses)
         if not lease.held:
