@@ -71,10 +71,9 @@ async def test_a_report_that_raises_changes_nothing(
 
 @pytest.fixture
 def full_disk() -> Iterator[TextIO]:
-    full = open("/dev/full", "w")
-    yield full
-    with contextlib.suppress(OSError):
-        full.close()
+    # What it still holds can't be written when it is closed, either.
+    with contextlib.suppress(OSError), open("/dev/full", "w") as full:
+        yield full
 
 
 async def test_a_log_that_can_not_be_written_changes_nothing(
