@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from headway import _safe_report
 from tests.helpers.etcd_server import NO_ETCD, EtcdServer, need_etcd, single_member
 
 # The same examples in each run: a run fails for what has been changed, and not by chance.
@@ -50,6 +51,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("wide"):
             item.add_marker("deep")
+
+
+@pytest.fixture(autouse=True)
+def failed_reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
+    """What reports of a test have raised, which no engine passes on. A test that wants it so clears the list."""
+    failed: list[BaseException] = []
+    tell = _safe_report.tell_failure
+
+    def keep(report: object, error: BaseException) -> None:
+        failed.append(error)
+        tell(report, error)
+
+    monkeypatch.setattr(_safe_report, "tell_failure", keep)
+    yield failed
+    if failed:
+        raise failed[0]
 
 
 @pytest.fixture(scope="session")

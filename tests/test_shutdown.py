@@ -12,7 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import headway
-from headway import DeclarationError, _shutdown, field
+from headway import DeclarationError, _standard_error, field
 from headway._shutdown import culprits
 from headway.events import ShutdownBlocked
 
@@ -255,5 +255,5 @@ async def test_a_bound_must_be_a_number_of_seconds(name: str, given: object) -> 
 
 def test_a_long_stack_is_said_to_its_last_line(capfd: pytest.CaptureFixture[str]) -> None:
     """The line that blocks stands at its end."""
-    _shutdown._say("x" * 10_000 + " the last line")
+    _standard_error.say("x" * 10_000 + " the last line")
     assert capfd.readouterr().err == "x" * 10_000 + " the last line"

@@ -7,6 +7,10 @@ from typing import TypeVar, cast
 
 import trio
 
+from headway._safe_text import bounded, error_text
+
+MOST_ERRORS = 20
+"""How many different errors of a group are told."""
 _ENGINES = (KeyboardInterrupt, trio.Cancelled)
 
 E = TypeVar("E", bound=BaseException)
@@ -42,11 +46,13 @@ def of_controller(error: BaseException) -> tuple[BaseException | None, BaseExcep
 
 
 def story(error: BaseException) -> str:
-    """An error as class and text; of a group every one in it, alike ones once with their number."""
+    """An error as class and text, bounded; of a group the first ones in it, alike ones once with their number."""
     told: dict[str, int] = {}
     for each in leaves(error):
         # Of one without a text, such as `trio.TooSlowError`, the class says it all.
-        text = f"{type(each).__name__}: {each}".removesuffix(": ")
+        text = f"{type(each).__name__}: {bounded(error_text(each))}".removesuffix(": ")
         told[text] = told.get(text, 0) + 1
     lines = [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]
+    if len(lines) > MOST_ERRORS:
+        lines[MOST_ERRORS:] = [f"… ({len(lines) - MOST_ERRORS} more)"]
     return lines[0] if len(lines) == 1 else f"{sum(told.values())} errors: " + "; ".join(lines)

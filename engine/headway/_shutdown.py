@@ -9,10 +9,8 @@ thread of Python runs any more: where the process is to be ended, `faulthandler`
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
-import select
 import sys
 import threading
 import traceback
@@ -22,15 +20,13 @@ from types import FrameType
 import trio
 
 import headway.events
+from headway._standard_error import say
 from headway.events import Report, ShutdownBlocked
 
 STATUS = 70
 """The exit status of a process that was ended because its engine didn't end."""
 _LAST_RESORT = 1.0
-# Bytes for which a pipe that is ready has room.
-_AT_ONCE = 4096
 _STDERR = 2
-"""The file itself: `sys.stderr` may be None, closed or something that isn't a file."""
 _OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (headway.events, trio))
 
 
@@ -76,7 +72,7 @@ class ShutdownWatch:
             try:
                 self._tell(waited, last)
             except Exception:  # noqa: BLE001  # a report may raise anything; the end is watched, and comes, all the same
-                _say(traceback.format_exc())
+                say(traceback.format_exc())
             if last and not self._ended.is_set():
                 os._exit(STATUS)
 
@@ -84,22 +80,12 @@ class ShutdownWatch:
         for name, stack in culprits(self._nursery, self._loop):
             if last:
                 # Nobody may come to hear the report any more.
-                _say(f"{name} has not ended within {waited} s of being told to:\n{stack}")
+                say(f"{name} has not ended within {waited} s of being told to:\n{stack}")
             self._report(ShutdownBlocked(name, stack, waited))
 
     def _next(self, waited: float) -> float:
         due = waited + self._bound
         return due if self._hard_exit is None or waited >= self._hard_exit else min(due, self._hard_exit)
-
-
-def _say(text: str) -> None:
-    """Write to standard error as long as something reads it: the end must not wait for a reader."""
-    ready = select.poll()
-    ready.register(_STDERR, select.POLLOUT)
-    left = text.encode(errors="replace")
-    with contextlib.suppress(OSError):
-        while left and ready.poll(0):
-            left = left[os.write(_STDERR, left[:_AT_ONCE]) :]
 
 
 def culprits(nursery: trio.Nursery, loop: int) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from headway._endpoints import open_remote
 from headway._groups import only_error
 from headway._loop_watch import watching_loop
 from headway._process import SERVER, Placing, supervisor, worker_name
+from headway._safe_report import safe_report
 from headway._shutdown import ShutdownWatch
 from headway._store_health import StoreHealth
 from headway._together import (
@@ -158,8 +159,9 @@ async def open_engine(
     Args:
         store: ``memory:``, ``sqlite:PATH``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``, or a backend.
         apps: whose types and controllers.
-        report: is called with every event (`headway.events`) as it happens; it must not block. Unless given, what
-            an operator should know is logged by structlog.
+        report: is called with every event (`headway.events`) as it happens; it must not block. One that raises
+            loses the event, and standard error says so once. Unless given, what an operator should know is logged by
+            structlog.
         lag_limit: seconds that a type's stream may stand below what is known before another one is tried.
         through: puts a channel of yours between the controllers and the service: `headway.testing.ScriptedChannel`,
             for a test. The engine's own client and controllers don't go through it.
@@ -219,6 +221,7 @@ async def open_engine(
         from headway.observe import log_report
 
         report = log_report()
+    report = safe_report(report)
     opened = open_store(store) if isinstance(store, str) else store
     async with sealed(apps), gc_freezing(gc_freeze) as freeze, opened as backend:
         if freeze is not None:

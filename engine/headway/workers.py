@@ -14,6 +14,7 @@ from headway._endpoints import open_remote
 from headway._groups import leaves, only_error
 from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
+from headway._safe_report import safe_report
 from headway._shutdown import ShutdownWatch
 from headway._together import check_flag, check_report, check_seconds, refuse_own_name, together
 from headway._trio import check_trio
@@ -94,6 +95,7 @@ async def open_workers(
         from headway.observe import log_report
 
         report = log_report()
+    report = safe_report(report)
     ending: ShutdownWatch | None = None
     opened: AbstractAsyncContextManager[Channel]
     # A test's channel is its own matter, and each call by it may count.

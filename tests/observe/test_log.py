@@ -251,3 +251,39 @@ async def test_an_engine_without_a_report_logs_by_structlog(
     assert [(line["event"], line["log_level"], line["error"]) for line in lines] == [
         ("ReconcileFailed", "warning", "PermanentFailure: no a")
     ]
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_the_text_of_an_error_is_bounded_and_can_not_look_like_another_line(verbose: bool) -> None:
+    """It is data: of another program, or of a stranger."""
+    lines = Lines()
+    forged = "one\n2026-01-01 [warning] forged\x1b[31m"
+
+    def chained() -> None:
+        try:
+            raise ValueError(forged)
+        except ValueError as error:
+            other = KeyError("x" * 100_000)
+            other.add_note(forged)
+            raise other from error
+
+    log_report(lines, verbose=verbose)(failed(ExceptionGroup(forged, [_raised(chained), _raised(chained)])))
+    [(_, _, fields)] = lines.lines
+    stack = str(fields["stack"])
+    assert "\x1b" not in stack
+    assert not any(line.startswith("2026") for line in stack.splitlines())
+    assert len(stack) < 20_000
+    assert len(str(fields["error"])) < 2_100
+    assert "(98,00" in str(fields["error"])
+    assert "(98,0" in stack
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_group_of_many_errors_does_not_fill_the_log(verbose: bool) -> None:
+    lines = Lines()
+    group = ExceptionGroup("many", [_raised(lambda: _outer(0)) for _ in range(1000)])
+    many = ExceptionGroup("all", [group, *(LookupError(str(number)) for number in range(1000))])
+    log_report(lines, verbose=verbose)(failed(many))
+    [(_, _, fields)] = lines.lines
+    assert "more)" in str(fields["error"])
+    assert len(str(fields)) < 50_000

@@ -298,7 +298,7 @@ def test_another_scope_is_a_difference() -> None:
             "renamed={2: 'old'} names no field: for one that was removed use reserved={2: 'old'}",
         ),
         ({"renamed": {1: ()}}, "must be names by the numbers of fields"),
-        ({"reserved": [2]}, "reserved=[2] must be names by the numbers of fields, such as reserved={3: \"old_name\"}"),
+        ({"reserved": [2]}, 'reserved=[2] must be names by the numbers of fields, such as reserved={3: "old_name"}'),
         ({"reserved": {2}}, "reserved={2} must be names by the numbers of fields"),
         ({"reserved": ()}, "reserved=() must be names by the numbers of fields"),
         ({"reserved": 0}, "reserved=0 must be names by the numbers of fields"),

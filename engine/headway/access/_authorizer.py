@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, NoReturn
 
+from headway._safe_report import safe_report
 from headway.access._policy import Policy, Rights, Verb
 from headway.access._tokens import REFUSED, Token, TokenSet
 from headway.errors import InvalidArgument, PermissionDenied
@@ -114,7 +115,7 @@ class Authorizer:
     def hear(self, report: Report) -> Callable[[], object]:
         """Report every change of what holds, as `AccessChanged`. Call what is returned to stop that."""
         key = object()
-        self._reports[key] = report
+        self._reports[key] = safe_report(report)
         return functools.partial(self._reports.pop, key, None)
 
     def follow(self, identity: Identity, ended: Callable[[], None]) -> Callable[[], object]:

@@ -7,12 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-
-def plain(text: str) -> str:
-    """The text, with escapes in place of what can't be printed (line breaks too)."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+from headway._safe_text import plain as plain
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from headway._safe_report import safe_report
 from headway._trio import check_trio
 from headway.client._lease import LeaseClient
 from headway.client._lease_term import LeaseTerm
@@ -94,6 +95,7 @@ async def hold_lease(
     raised at once.
     """
     check_trio("headway.hold_lease")
+    report = safe_report(report)
     with measured_pauses() as pauses:
         lease = HeldLease(name, holder, await _take(leases, name, holder, ttl, report, pauses), pauses)
         if not lease.held:

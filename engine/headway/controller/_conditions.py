@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from headway._safe_text import error_text
 from headway.client import Client
 from headway.errors import HeadwayError, InvalidArgument, NotFound
 from headway.resource import Condition, ConditionState, Payload, Resource, ResourceId, pb
@@ -90,7 +91,7 @@ class Conditions(Generic[T]):
             await self._write()
         elif isinstance(error, Exception):
             if self._failure is not None:
-                self.set(self._failure, False, str(error), reason=type(error).__name__)
+                self.set(self._failure, False, error_text(error), reason=type(error).__name__)
             try:
                 await self._write()
             except HeadwayError as unwritten:

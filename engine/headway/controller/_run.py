@@ -28,6 +28,7 @@ import trio
 
 from headway._bounded_report import BoundedReport
 from headway._groups import of_controller, only_error
+from headway._safe_text import repr_text
 from headway.cache import Applied, Cache, CachedType, Hub, Subscription, stored_type
 from headway.client import Client, HeldLease, LeaseClient, RunFence, Writes
 from headway.controller._alive import Lives
@@ -367,8 +368,8 @@ class Run:
             keys, problems = ids_of([id], self._definition.manages)
             if problems:
                 raise InvalidArgument(
-                    f"{what} enqueued {id!r}; {problems[0]}: enqueue ids of {self._definition.manages.name}, as from "
-                    "TYPE.id(name)"
+                    f"{what} enqueued {repr_text(id)}; {problems[0]}: enqueue ids of "
+                    f"{self._definition.manages.name}, as from TYPE.id(name)"
                 )
             self._mapping.add(keys[0], reason)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import trio
 
 from headway._groups import of_controller, only_error, story
+from headway._safe_text import repr_text
 from headway.controller._definition import Definition
 from headway.controller._own_writes import RECONCILING, Reconciling
 from headway.controller._request import Reason, Request, RequeueAfter
@@ -135,12 +136,14 @@ class Worker:
         # A coroutine is what a forgotten `await` leaves.
         if inspect.iscoroutine(result):
             result.close()
-            return None, NonsenseResult(f"{definition.name} returned {result!r}: await it, as in `return await ...`")
+            return None, NonsenseResult(
+                f"{definition.name} returned {repr_text(result)}: await it, as in `return await ...`"
+            )
         given: object = result
         if isinstance(given, BaseException):
-            return None, NonsenseResult(f"{definition.name} returned {given!r}: raise it")
+            return None, NonsenseResult(f"{definition.name} returned {repr_text(given)}: raise it")
         return None, NonsenseResult(
-            f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
+            f"{definition.name} returned {repr_text(result)}: return None, or headway.requeue_after(seconds)"
         )
 
     def _done(

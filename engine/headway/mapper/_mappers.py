@@ -10,6 +10,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from headway._functions import answer_problem, plain_problem
+from headway._safe_text import repr_text
 from headway.cache import CachedType, CacheReader, Index, Isolation, Projected
 from headway.resource import Key, Resource, ResourceId, Stored, shared_message
 
@@ -180,13 +181,15 @@ def ids_of(result: object, managed: CachedType[Any]) -> tuple[list[Key], list[st
     if result is None:
         return [], ["it returned None: return a list of ids, an empty one for none"]
     if isinstance(result, str | Stored | ResourceId) or not isinstance(result, Iterable):
-        return [], [f"it returned {result!r}: return a list of ids of {managed.name}"]
+        return [], [f"it returned {repr_text(result)}: return a list of ids of {managed.name}"]
     keys: list[Key] = []
     problems: list[str] = []
     for each in result:
         id = each.id if isinstance(each, Stored) else each
         if not isinstance(id, ResourceId):
-            problems.append(f"it gave {each!r}, which is no id: give {managed.name.kind} ids, as from TYPE.id(name)")
+            problems.append(
+                f"it gave {repr_text(each)}, which is no id: give {managed.name.kind} ids, as from TYPE.id(name)"
+            )
         elif id.type.unversioned != managed.kind:
             problems.append(f"it gave {id}, of type {id.type}: the controller manages {managed.name}")
         elif problem := managed.tenancy_problem(id.partition, id.namespace):

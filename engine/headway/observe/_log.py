@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import Any
 
 from headway import events
-from headway._groups import leaves, story
+from headway._groups import story
 from headway.events import Report
-from headway.observe._frames import own_frames, where_of
+from headway.observe._frames import all_frames, first_leaves, own_frames, where_of
 
 _WARNINGS = (
     events.AccessChanged,
@@ -77,10 +76,10 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
         fields = {name: _plain(value) for name, value in vars(event).items()}
         error = getattr(event, "error", None)
         if isinstance(error, BaseException):
-            if where := ", ".join(filter(None, map(where_of, leaves(error)))):
+            if where := ", ".join(filter(None, map(where_of, first_leaves(error)))):
                 fields["where"] = where
             # Under this name structlog prints lines as lines.
-            if stack := "".join(traceback.format_exception(error)) if verbose else own_frames(error):
+            if stack := all_frames(error) if verbose else own_frames(error):
                 fields["stack"] = stack
         if isinstance(event, events.Reconciled):
             fields["reasons"] = ", ".join(map(str, _causes(event.reasons)))

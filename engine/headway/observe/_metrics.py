@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway import events
 from headway._functions import check_plain
+from headway._safe_report import safe_report
 from headway.access import ANONYMOUS
 from headway.controller import ControllerStatus
 from headway.errors import DeclarationError, ReconcileTimeout
@@ -122,8 +123,11 @@ def reports(*several: events.Report) -> events.Report:
     for each in several:
         check_plain("reports", each, 1, "an event", "reports(log_report(), metrics)")
 
+    # One that fails must not keep an event from the others.
+    safe = tuple(map(safe_report, several))
+
     def report(event: object) -> None:
-        for each in several:
+        for each in safe:
             each(event)
 
     report.failures_only = not any(map(events.hears_successes, several))  # type: ignore[attr-defined]  # see `events.Report`

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from headway._functions import answer_problem
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
+from headway._safe_text import error_text, repr_text
 from headway.errors import DeclarationError
 from headway.resource._payload import Payload, decode, encode
 from headway.resource._types import ResourceType
@@ -116,11 +117,11 @@ def _called(function: Function, side: str, step: Step, payload: Any, wanted: Typ
     except BaseException as error:
         # `SystemExit` in a converter must not end the server, which serves others too. `trio.Cancelled` cannot come
         # from here, since a converter is a plain function and awaits nothing.
-        raise BadConversion(f"{name} raised {type(error).__name__}: {error}") from error
+        raise BadConversion(f"{name} raised {type(error).__name__}: {error_text(error)}") from error
     if type(made) is not wanted.payload:
         if problem := answer_problem(made):
             raise BadConversion(f"{name}: {problem}")
-        raise BadConversion(f"{name} returned {made!r:.120}; return a {wanted.payload.__name__}(...)")
+        raise BadConversion(f"{name} returned {repr_text(made)}; return a {wanted.payload.__name__}(...)")
     return made
 
 

@@ -16,6 +16,7 @@ from grpclib.protocol import Stream
 
 from headway import events
 from headway._bounded_report import BoundedReport
+from headway._safe_report import safe_report
 from headway.events import CertificateRefused, CertificateRenewed, ConnectionRefused, HandlerFailed
 from headway.rpc._addresses import Address, address, named
 from headway.rpc._admission import Admission, Visitor, peer_of
@@ -325,7 +326,8 @@ async def open_server(
     wanted = [address(each) for each in listen]
     if tls is not None:
         speaking_http2(tls)
-    server = Server(services, limits or Limits(), report, grace, notify)
+    failed = None if report is None else safe_report(report)
+    server = Server(services, limits or Limits(), failed, grace, safe_report(notify))
     async with open_carrier(server.report, server.stop) as carrier:
         with trio.fail_after(_LISTEN_TIMEOUT):
             for each in wanted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway._functions import answer_problem
+from headway._safe_text import error_text, repr_text
 from headway.resource import Resource, ResourceType, pb, resource_id
 from headway.rpc import HandlerFault
 from headway.service._refusals import invalid
@@ -42,9 +43,9 @@ def validate(type: Type, resource: pb.Resource) -> None:
         _check_answer(answer)
         if answer is not None and answer is not True:
             # A hook that says no by an answer would let everything through.
-            raise TypeError(f"it returned {answer!r}: a validate hook refuses by raising ValueError(sentence)")
+            raise TypeError(f"it returned {repr_text(answer)}: a validate hook refuses by raising ValueError(sentence)")
     except ValueError as error:
-        raise invalid(f"{resource_id(resource.id)}: {error}") from error
+        raise invalid(f"{resource_id(resource.id)}: {error_text(error)}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:

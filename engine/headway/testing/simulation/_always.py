@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from headway._safe_text import error_text
 from headway.errors import DeclarationError
 from headway.resource import Key, Kind, Registry, Resource, ResourceType, did_you_mean, pb
 from headway.service import Versions
@@ -74,5 +75,7 @@ def always_held(
             except AssertionError as error:
                 left.remove(asked)
                 name = getattr(asked, "__name__", "always")
-                findings.append(Finding(name, f"when the store was at {revision}: {str(error) or 'it did not hold'}"))
+                findings.append(
+                    Finding(name, f"when the store was at {revision}: {error_text(error) or 'it did not hold'}")
+                )
     return findings

@@ -12,6 +12,7 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway._safe_text import error_text
 from headway.resource import (
     Bookmark,
     Changes,
@@ -124,7 +125,7 @@ class Link(Wire):
         except Exception as error:
             # Of the world outside, which may raise anything.
             if step.outcome == "under way":
-                step.outcome = f"{type(error).__name__}: {error}"
+                step.outcome = f"{type(error).__name__}: {error_text(error)}"
             raise
 
     async def _befall(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from headway import events
+from headway._safe_text import error_text
 from headway.controller import App, ControllerStatus
 from headway.engine import Engine
 from headway.errors import RemoteError
@@ -166,6 +167,12 @@ class Process:
                 self._world.note(f"{self.name}: {_told(event)}")
 
 
+def _text(value: object) -> str:
+    return error_text(value) if isinstance(value, BaseException) else str(value)
+
+
 def _told(event: Any) -> str:
-    fields = ", ".join(f"{name} {value}" for name, value in vars(event).items() if name not in ("stack", "queued"))
+    fields = ", ".join(
+        f"{name} {_text(value)}" for name, value in vars(event).items() if name not in ("stack", "queued")
+    )
     return f"{type(event).__name__} ({fields})"

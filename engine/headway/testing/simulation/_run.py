@@ -13,6 +13,7 @@ import trio
 
 from headway import events
 from headway._functions import check_plain
+from headway._safe_text import error_text
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import Registry
@@ -147,7 +148,7 @@ async def _hold_invariants(world: World, setting: Setting, findings: list[Findin
             if waited is not None:
                 await waited
         except AssertionError as error:
-            findings.append(Finding(getattr(invariant, "__name__", "invariant"), str(error) or "doesn't hold"))
+            findings.append(Finding(getattr(invariant, "__name__", "invariant"), error_text(error) or "doesn't hold"))
 
 
 def _of_controllers(world: World) -> list[Any]:

@@ -1,0 +1,150 @@
+"""A report that fails costs nobody anything but its own events."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock
+
+import headway
+from headway import events
+from headway._safe_report import safe_report
+from headway.observe import log_report, reports
+from tests.helpers.resources import Account
+from tests.helpers.staff import Staff
+
+FAILURES = [OSError(28, "No space left on device"), BrokenPipeError(), SystemExit(1), GeneratorExit(), KeyError("x")]
+
+
+class Broken:
+    """A report that always raises.
+
+    Attributes:
+        called: how often.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.called = 0
+
+    def __call__(self, _: object) -> None:
+        self.called += 1
+        raise self.error
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+async def test_a_report_that_raises_changes_nothing(
+    error: BaseException,
+    failed_reports: list[BaseException],
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """No run ends, no engine ends, what failed is tried again; standard error says it once."""
+    staff, report, attempts = Staff(), Broken(error), list[int]()
+    by_name = headway.index(staff.account, "name", lambda _: 1 // 0)
+
+    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, indexes=[by_name])
+    async def teams(_: headway.Runtime, request: headway.Request) -> None:
+        attempts.append(request.attempt)
+        if request.attempt < 4:
+            raise LookupError("not yet")
+
+    async with headway.open_engine("memory:", staff.app, report=report) as engine:
+        await engine.client.write(staff.team.new("core"))
+        await engine.client.write(staff.account.new("ada", Account()))
+        await engine.wait_settled()
+        assert engine.controllers["teams"].status().restarts == 0
+    assert attempts == [1, 2, 3, 4]
+    assert report.called > 4
+    assert failed_reports == [error]
+    failed_reports.clear()
+    said = capfd.readouterr().err
+    assert said.count("Broken failed to report an event") == 1
+    assert type(error).__name__ in said
+
+
+@pytest.fixture
+def full_disk() -> Iterator[TextIO]:
+    # What it still holds can't be written when it is closed, either.
+    with contextlib.suppress(OSError), open("/dev/full", "w") as full:
+        yield full
+
+
+async def test_a_log_that_can_not_be_written_changes_nothing(
+    full_disk: TextIO,
+    failed_reports: list[BaseException],
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """As where the disk of standard output is full."""
+    staff, attempts = Staff(), list[int]()
+
+    @staff.app.controller(manages=staff.team)
+    async def teams(_: headway.Runtime, request: headway.Request) -> None:
+        attempts.append(request.attempt)
+        if request.attempt < 3:
+            raise LookupError("not yet")
+
+    log = structlog.wrap_logger(structlog.PrintLogger(full_disk))
+    async with headway.open_engine("memory:", staff.app, report=log_report(log)) as engine:
+        await engine.client.write(staff.team.new("core"))
+        await engine.wait_settled()
+    failures = [type(error) for error in failed_reports]
+    failed_reports.clear()
+    assert attempts == [1, 2, 3]
+    assert failures == [OSError]
+
+
+async def test_a_lease_is_held_whatever_hears_of_it(
+    failed_reports: list[BaseException],
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """Waiting, taking and giving back."""
+    async with headway.open_engine("memory:", headway.App("staff")) as engine:
+        held = headway.hold_lease(engine.client.leases, "staff/x", holder="a", report=Broken(KeyError("x")))
+        async with held as lease:
+            assert lease.held
+    assert len(failed_reports) == 1
+    failed_reports.clear()
+
+
+def test_one_of_several_reports_that_fails_keeps_nothing_from_the_others(failed_reports: list[BaseException]) -> None:
+    """A full disk of the log must not stop the metrics."""
+    heard: list[object] = []
+    both = reports(Broken(OSError("full")), heard.append)
+    both("one")
+    both("two")
+    assert heard == ["one", "two"]
+    failed_reports.clear()
+
+
+def test_an_interrupt_and_a_cancellation_come_through() -> None:
+    """Neither is the report's own."""
+    with pytest.raises(KeyboardInterrupt):
+        safe_report(Broken(KeyboardInterrupt()))("event")
+    cancelled = trio.run(_cancelled)
+    with pytest.raises(trio.Cancelled):
+        safe_report(Broken(cancelled))("event")
+
+
+async def _cancelled() -> trio.Cancelled:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled as error:
+            kept = error
+    return kept
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_what_a_report_wants_to_hear_is_the_same(verbose: bool) -> None:
+    """Else each reconcile that went well would cost an event."""
+    assert events.hears_successes(safe_report(log_report(verbose=verbose))) is verbose
+    assert events.hears_successes(safe_report(functools.partial(print, end=""))) is True
+    assert safe_report(events.ignore) is events.ignore
