@@ -42,14 +42,15 @@ async def test_diff_leaves_out_what_apply_leaves_alone(headway: Terminal) -> Non
 
 
 async def test_what_the_server_fills_in_is_no_difference(headway: Terminal) -> None:
-    """What is compared is the form with its defaults, for diff and for --dry-run."""
+    """What is compared is the form with its defaults, for diff, for --dry-run and for apply itself."""
     new = await headway("diff", "-f", "-", stdin=ADA)
     assert "+  login: ada" in new.stdout.splitlines()
     await headway("apply", "-f", "-", stdin=ADA)
 
-    for command in (["diff"], ["apply", "--dry-run"]):
+    for command in (["diff"], ["apply", "--dry-run"], ["apply"]):
         done = await headway(*command, "-f", "-", stdin=ADA)
         assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout in ("", "Account ada unchanged\n")
 
 
 async def test_create_only_replaces_nothing(headway: Terminal) -> None:
