@@ -106,11 +106,24 @@ async def test_wait_is_not_taken_in_by_another_resource_whose_name_begins_alike(
 
 
 async def test_wait_gives_up_when_it_is_told_to(headway: Terminal) -> None:
-    """An exit code of its own, and what did not come."""
-    done = await headway("wait", "team", "core", "--for", "Ready", "--within", "0.2")
-
-    assert (done.returncode, done.stdout) == (6, "")
-    assert done.stderr == "Error: Team core: Ready does not hold after 0.2 s\n"
+    """An exit code of its own, what did not come, and how it stands."""
+    await headway("apply", "-f", "-", stdin=f"{EMPTY}data: {{note: nobody}}\n")
+    assert (await headway("wait", "team", "core", "--for", "Staffed=false")).returncode == 0
+    for name, wanted, now in (
+        ("core", "Staffed", "teams says Staffed=FALSE (nobody)"),
+        ("core", "Ready", "nobody has said it yet"),
+        ("core", "others/Staffed", "nobody has said it yet"),
+        ("core", "deleted", "it is there"),
+        ("none", "Ready", "it is not there"),
+    ):
+        # Longer until what is there has come by then.
+        for within in ("0.1", "0.2", "0.4", "1.6", "6.4"):
+            done = await headway("wait", "team", name, "--for", wanted, "--within", within)
+            assert (done.returncode, done.stdout) == (6, "")
+            said = f"Error: Team {name}: {wanted} does not hold after {within} s"
+            if done.stderr != f"{said}\n":
+                break
+        assert done.stderr == f"{said}: {now}\n"
 
 
 async def test_wait_for_deleted_ends_with_the_resource(headway: Terminal) -> None:

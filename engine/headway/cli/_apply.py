@@ -14,7 +14,7 @@ from headway.cli._files import files_option, load_all
 from headway.cli._output import Output, output_option, show_all
 from headway.cli._preview import preview_over, previews
 from headway.client import Client
-from headway.errors import HeadwayError
+from headway.errors import AlreadyExists, HeadwayError
 from headway.resource import Resource
 
 
@@ -53,7 +53,10 @@ async def apply(connection: Connection, files: Sequence[str], dry_run: bool, cre
 
 async def _apply_one(client: Client, resource: Resource[Any], *, create_only: bool) -> tuple[Resource[Any], str]:
     if create_only:
-        return await client.create(resource), "created"
+        try:
+            return await client.create(resource), "created"
+        except AlreadyExists as error:
+            raise AlreadyExists("it already exists; leave --create-only out to replace it") from error
     before = await client.get(resource.type, resource.id)
     if before is None:
         return await client.apply(resource), "created"
