@@ -55,17 +55,20 @@ async def test_watch_speaks_to_programs_too(headway: Terminal, output: str) -> N
         assert await watching.out.line() == "type: staff.v1.Site\n"
 
 
-async def test_a_watch_ends_with_5_when_its_server_goes(terminal: Terminal) -> None:
+async def test_a_watch_and_a_wait_end_with_5_when_their_server_goes(terminal: Terminal) -> None:
     """Nothing is shown as if it were still up to date."""
     async with open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
         server = engine.addresses[0]
         await terminal("apply", "-f", "-", stdin="type: Site\nname: north\n", server=server)
         watching = terminal.start("watch", "site", server=server)
         assert (await watching.out.line()).startswith("found ")
+        waiting = terminal.start("wait", "site", "north", "--for", "Ready", server=server)
+        await trio.testing.wait_all_tasks_blocked(0.05)
 
-    assert await watching.wait() == 5
-    assert watching.stderr.startswith("Error: ")
-    assert len(watching.stderr.splitlines()) == 1
+    for command in (watching, waiting):
+        assert await command.wait() == 5
+        assert command.stderr.startswith("Error: ")
+        assert len(command.stderr.splitlines()) == 1
 
 
 async def test_status_shows_the_conditions_by_who_wrote_them(headway: Terminal) -> None:
