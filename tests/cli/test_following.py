@@ -55,17 +55,20 @@ async def test_watch_speaks_to_programs_too(headway: Terminal, output: str) -> N
         assert await watching.out.line() == "type: staff.v1.Site\n"
 
 
-async def test_a_watch_ends_with_5_when_its_server_goes(terminal: Terminal) -> None:
+async def test_a_watch_and_a_wait_end_with_5_when_their_server_goes(terminal: Terminal) -> None:
     """Nothing is shown as if it were still up to date."""
     async with open_engine("memory:", app, listen=["127.0.0.1:0"], insecure=True) as engine:
         server = engine.addresses[0]
         await terminal("apply", "-f", "-", stdin="type: Site\nname: north\n", server=server)
         watching = terminal.start("watch", "site", server=server)
         assert (await watching.out.line()).startswith("found ")
+        waiting = terminal.start("wait", "site", "north", "--for", "Ready", server=server)
+        await trio.testing.wait_all_tasks_blocked(0.05)
 
-    assert await watching.wait() == 5
-    assert watching.stderr.startswith("Error: ")
-    assert len(watching.stderr.splitlines()) == 1
+    for command in (watching, waiting):
+        assert await command.wait() == 5
+        assert command.stderr.startswith("Error: ")
+        assert len(command.stderr.splitlines()) == 1
 
 
 async def test_status_shows_the_conditions_by_who_wrote_them(headway: Terminal) -> None:
@@ -106,11 +109,24 @@ async def test_wait_is_not_taken_in_by_another_resource_whose_name_begins_alike(
 
 
 async def test_wait_gives_up_when_it_is_told_to(headway: Terminal) -> None:
-    """An exit code of its own, and what did not come."""
-    done = await headway("wait", "team", "core", "--for", "Ready", "--within", "0.2")
-
-    assert (done.returncode, done.stdout) == (6, "")
-    assert done.stderr == "Error: Team core: Ready does not hold after 0.2 s\n"
+    """An exit code of its own, what did not come, and how it stands."""
+    await headway("apply", "-f", "-", stdin=f"{EMPTY}data: {{note: nobody}}\n")
+    assert (await headway("wait", "team", "core", "--for", "Staffed=false")).returncode == 0
+    for name, wanted, now in (
+        ("core", "Staffed", "teams says Staffed=FALSE (nobody)"),
+        ("core", "Ready", "nobody has said it yet"),
+        ("core", "others/Staffed", "nobody has said it yet"),
+        ("core", "deleted", "it is there"),
+        ("none", "Ready", "it is not there"),
+    ):
+        # Longer until what is there has come by then.
+        for within in ("0.1", "0.2", "0.4", "1.6", "6.4"):
+            done = await headway("wait", "team", name, "--for", wanted, "--within", within)
+            assert (done.returncode, done.stdout) == (6, "")
+            said = f"Error: Team {name}: {wanted} does not hold after {within} s"
+            if done.stderr != f"{said}\n":
+                break
+        assert done.stderr == f"{said}: {now}\n"
 
 
 async def test_wait_for_deleted_ends_with_the_resource(headway: Terminal) -> None:

@@ -90,4 +90,4 @@ def test_what_is_no_app_is_wrong_usage() -> None:
     """As for `serve`."""
     code, text = run("tests.cli.served:TEAM")
     assert code == 2
-    assert "it must be a headway.App" in text
+    assert "tests.cli.served:TEAM is <ResourceType staff.v1.Team>; it must be a headway.App" in text

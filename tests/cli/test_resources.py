@@ -130,7 +130,7 @@ async def test_an_ambiguous_type_is_said_with_what_it_could_be(headway: Terminal
     assert "the type 'account' is ambiguous; it could be bank.v1.Account, staff.v1.Account" in done.stderr
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("tem", "team"), ("staff.v1.Taem", "staff.v1.team")])
+@pytest.mark.parametrize(("typed", "meant"), [("tem", "Team"), ("staff.v1.taem", "staff.v1.Team"), ("STIE", "Site")])
 async def test_an_unknown_type_is_said_with_the_closest(headway: Terminal, typed: str, meant: str) -> None:
     """Wrong usage, and a suggestion."""
     done = await headway("list", typed)

@@ -30,10 +30,16 @@ async def test_a_server_with_a_certificate_is_believed_by_who_knows_its_authorit
     known = await terminal("--tls-authority", "authority.pem", "types", server=server)
     assert (known.returncode, known.stderr) == (0, "")
     assert "staff.v1.Team" in known.stdout
-    for trust in (["--tls"], []):
-        stranger = await terminal(*trust, "types", server=server)
+    plain = await address(terminal.start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0"))
+    for trust, asked, said in (
+        (["--tls"], server, "name who has signed its certificate by --tls-authority"),
+        ([], server, "it expects TLS: say --tls)"),
+        (["--tls"], plain, "it does not speak TLS: leave --tls out)"),
+    ):
+        stranger = await terminal(*trust, "types", server=asked)
         assert (stranger.returncode, stranger.stdout) == (5, "")
-        assert stranger.stderr.startswith(f"Error: no answer from {server}: ")
+        assert stranger.stderr.startswith(f"Error: no answer from {asked}: ")
+        assert stranger.stderr.endswith(f"{said}\n")
 
 
 @pytest.mark.usefixtures("certificates")
@@ -47,6 +53,24 @@ async def test_a_server_that_asks_for_certificates_serves_nobody_without_one(ter
     known = await terminal(*trust, "--tls-certificate", "client.pem", "types", server=server)
     assert "staff.v1.Team" in known.stdout
     assert (await terminal(*trust, "types", server=server)).returncode == 5
+
+
+@pytest.mark.usefixtures("certificates")
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+async def test_a_certificate_without_a_key_says_which_option_names_it(
+    terminal: Terminal, tmp_path: Path, mode: int
+) -> None:
+    """Of a server, of what it forwards to, and of a client; it is no secret, and need not be kept from others."""
+    (tmp_path / "authority.pem").chmod(mode)
+    forward = ("--forward", "127.0.0.1:1", "--forward-tls", "--forward-tls-certificate", "authority.pem")
+    for arguments, option in (
+        (("serve", "tests.cli.served:app", "--tls-certificate", "authority.pem"), "--tls-key"),
+        (("serve", *forward), "--forward-tls-key"),
+        (("--tls", "--tls-certificate", "authority.pem", "types"), "--tls-key"),
+    ):
+        done = await terminal(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.endswith(f"no key in authority.pem: give {option}\n")
 
 
 async def test_tls_options_that_go_with_none_are_wrong_usage(terminal: Terminal, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from headway.resource import (
     Condition,
     ConditionState,
     Registry,
+    Resource,
     ResourceId,
     pb,
 )
@@ -155,6 +156,32 @@ async def test_apply_takes_an_owner_in_another_version_of_its_kind_for_the_same_
     assert calls.revision == here
     changed = await client.apply(NOTE.new("one", Note(text="b"), owner=await client.read(V2, "boss")))
     assert (changed.data.text, changed.owner) == ("b", owner.id)
+
+
+async def test_apply_counts_what_a_hook_fills_in_as_no_difference(
+    client: Client, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is asked what it would make of it, of no type without a mutate hook; what differs then is written."""
+    asked: list[str] = []
+    validate = client.validate
+
+    async def counted(resource: Resource[Note]) -> Resource[Note]:
+        asked.append(resource.name)
+        return await validate(resource)
+
+    monkeypatch.setattr(client, "validate", counted)
+    first = await client.apply(HOOKED.new("one", Note()))
+    assert first.data != Note()
+    here = calls.revision
+    for same in (HOOKED.new("one", Note()), first):
+        assert await client.apply(same) == first
+    assert (calls.revision, asked) == (here, ["one"])
+
+    await client.apply(NOTE.new("two", Note(text="a")))
+    await client.apply(NOTE.new("two", Note(text="b")))
+    other = await client.apply(HOOKED.new("one", Note(text="other")))
+    assert (other.data.text, other.version != first.version) == ("other", True)
+    assert asked == ["one", "one"]
 
 
 async def test_apply_leaves_finalizers_and_mark_alone(client: Client, calls: Calls) -> None:

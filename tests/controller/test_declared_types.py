@@ -56,6 +56,7 @@ WRITES: list[Body] = [
     lambda rt, staff, _: rt.client.write(staff.account.new("ada")),
     lambda rt, staff, _: rt.client.apply(staff.account.new("ada")),
     lambda rt, staff, _: rt.apply(staff.account.new("ada")),
+    lambda rt, staff, _: rt.client.validate(staff.account.new("ada")),
     lambda rt, staff, _: rt.client.delete(staff.account.id("ada")),
     outputs,
     no_outputs,

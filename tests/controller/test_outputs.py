@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
+from headway import events
 from headway.errors import Conflict, InvalidArgument
 from headway.events import Reconciled
 from headway.testing import one_shot
@@ -272,3 +273,33 @@ async def test_what_is_being_deleted_is_not_deleted_again(autojump_clock: MockCl
         await shot.given(held)
         assert [each.what for each in (await shot.reconcile("core")).written] == ["delete"]
         assert (await shot.reconcile("core")).written == ()
+
+
+async def test_outputs_of_a_type_that_fills_in_defaults_settle(autojump_clock: MockClock) -> None:  # noqa: ARG001
+    """What its mutate hook adds is no difference: one write, and the reconcile that this write wakes makes none."""
+    staff = Staff()
+
+    def fill_in(resource: headway.Resource[Account]) -> None:
+        resource.data.login = resource.data.login or resource.name
+        resource.metadata.setdefault("made-by", "hook")
+
+    badge = staff.app.type("staff", "v1", "Badge", Account, hooks=headway.Hooks(mutate=fill_in))
+
+    @staff.app.controller(manages=staff.team, watches={badge: headway.map_owner()})
+    async def badges(rt: headway.Runtime, request: headway.Request[Team]) -> None:
+        team = rt.resource(request)
+        assert team is not None
+        async with rt.outputs(badge, owner=team) as wanted:
+            for name in team.data.members:
+                await wanted.apply(name, Account())
+
+    async with staff.open() as engine:
+        await staff.write_team("core", "ada")
+        await staff.settle()
+        first = await engine.client.read(badge, "ada")
+        assert (first.data.login, first.metadata) == ("ada", {"made-by": "hook"})
+        await staff.write_team("core", "ada", "grace")
+        await staff.settle()
+        assert (await engine.client.read(badge, "ada")).version == first.version
+    assert not staff.heard(events.SelfTriggered)
+    assert not staff.errors()

@@ -29,8 +29,8 @@ def apps_at(reference: str) -> list[App]:
         if not hasattr(given, part):
             raise Usage(f"{reference}: {module} has no {attribute!r}")
         given = getattr(given, part)
-    given = list(given) if isinstance(given, list | tuple) else [given]
-    apps = [each for each in given if isinstance(each, App)]
-    if not apps or len(apps) != len(given):
+    several = list(given) if isinstance(given, list | tuple) else [given]
+    apps = [each for each in several if isinstance(each, App)]
+    if not apps or len(apps) != len(several):
         raise Usage(f"{reference} is {given!r:.120}; it must be a headway.App, or a list of them")
     return apps

@@ -12,9 +12,9 @@ from headway.cli._connection import Connection, connected
 from headway.cli._exits import Exit, Usage, code_of, fail
 from headway.cli._files import files_option, load_all
 from headway.cli._output import Output, output_option, show_all
-from headway.cli._preview import previews
+from headway.cli._preview import preview_over, previews
 from headway.client import Client
-from headway.errors import HeadwayError
+from headway.errors import AlreadyExists, HeadwayError
 from headway.resource import Resource
 
 
@@ -53,11 +53,17 @@ async def apply(connection: Connection, files: Sequence[str], dry_run: bool, cre
 
 async def _apply_one(client: Client, resource: Resource[Any], *, create_only: bool) -> tuple[Resource[Any], str]:
     if create_only:
-        return await client.create(resource), "created"
+        try:
+            return await client.create(resource), "created"
+        except AlreadyExists as error:
+            raise AlreadyExists("it already exists; leave --create-only out to replace it") from error
     before = await client.get(resource.type, resource.id)
-    stored = await client.apply(resource)
     if before is None:
-        return stored, "created"
+        return await client.apply(resource), "created"
+    # This program doesn't know the hooks of the server's types: only the server can say what is no difference.
+    if not (await preview_over(client, before, resource)).differs:
+        return before, "unchanged"
+    stored = await client.apply(resource)
     return stored, "unchanged" if before.version == stored.version else "changed"
 
 

@@ -15,6 +15,7 @@ from grpclib.const import Status
 
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._running import run
+from headway.cli._tls_files import check_key
 from headway.client import Client
 from headway.errors import InvalidArgument, PermissionDenied, Unavailable
 from headway.resource import Registry, rebuild, types_pb
@@ -46,6 +47,7 @@ class Target:
         """The TLS context, if there is to be one."""
         if not self.tls:
             return None
+        check_key(self.certificate, self.key, "--tls-key")
         try:
             return client_tls(self.authority, certificate=self.certificate, key=self.key)
         except OSError as error:
@@ -94,12 +96,23 @@ async def _described(channel: Channel, target: Target) -> types_pb.ListResponse:
             fail(Exit.REFUSED, f"Error: {target.server} lets nobody in by this token: {error.message}")
         if error.status is Status.UNIMPLEMENTED:
             fail(Exit.REFUSED, f"Error: {target.server} doesn't say what its types are: it is no Headway server")
-        hint = "" if target.tls else "; is it running there (`headway serve`), and without TLS?"
-        raise Unavailable(f"no answer from {target.server}: {error.message}{hint}") from error
+        raise Unavailable(f"no answer from {target.server}: {_reason(error.message or '', target)}") from error
     if not described.types:
         why = "this token allows nothing there" if target.token else NO_TOKEN
         fail(Exit.REFUSED, f"Error: {target.server} shows you no types: {why}")
     return described
+
+
+def _reason(said: str, target: Target) -> str:
+    """Why there was no answer, with what helps said in options, which `headway.rpc` knows nothing of."""
+    in_options = said.replace("give tls=headway.rpc.client_tls(...)", "say --tls").replace(
+        "leave tls out", "leave --tls out"
+    )
+    if in_options != said:
+        return in_options
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return f"{said}; name who has signed its certificate by --tls-authority"
+    return said if target.tls else f"{said}; is it running there (`headway serve`), and without TLS?"
 
 
 def connected(

@@ -25,7 +25,10 @@ files_option: Callable[[Any], Any] = click.option(
 
 
 def load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
-    """The resources of all files. Raises ManifestError with the problems of all of them."""
+    """The resources of all files. Raises ManifestError with the problems of all of them.
+
+    Ends the command when there is none in any: a file that was not filled in must not look applied.
+    """
     resources: list[Resource[Any]] = []
     problems: list[Problem] = []
     for file in files:
@@ -37,6 +40,9 @@ def load_all(files: Sequence[str], registry: Registry) -> list[Resource[Any]]:
             fail(Exit.MANIFEST, f"{file}: it can't be read: {error.strerror}")
     if problems:
         raise ManifestError(problems)
+    if not resources:
+        names = ", ".join("<stdin>" if file == "-" else file for file in files)
+        fail(Exit.MANIFEST, f"{names}: there is no document in it")
     return resources
 
 

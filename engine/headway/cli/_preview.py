@@ -43,6 +43,12 @@ async def previews(client: Client, resources: Sequence[Resource[Any]]) -> AsyncI
             coming.add((id.name, ""))
 
 
+async def preview_over(client: Client, stored: Resource[Any], resource: Resource[Any]) -> Preview:
+    """What would become of one that is stored like this."""
+    wanted = await client.validate(_as_applied(stored, resource))
+    return Preview(stored, wanted, differs=_differs(stored, wanted))
+
+
 async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[str, str]]) -> Preview:
     stored = await client.get(resource.type, resource.id)
     if stored is None:
@@ -51,8 +57,7 @@ async def _preview(client: Client, resource: Resource[Any], coming: set[tuple[st
             # The server refuses what is in a namespace that isn't there; here it will be, by then.
             return Preview(None, resource, differs=True)
         return Preview(None, await client.validate(resource), differs=True)
-    wanted = await client.validate(_as_applied(stored, resource))
-    return Preview(stored, wanted, differs=_differs(stored, wanted))
+    return await preview_over(client, stored, resource)
 
 
 def _as_applied(stored: Resource[Any], wanted: Resource[Any]) -> Resource[Any]:

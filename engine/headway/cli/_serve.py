@@ -14,6 +14,7 @@ from headway.cli._limit_options import limit_options
 from headway.cli._process_options import check_pages, check_process, process_options
 from headway.cli._running import run
 from headway.cli._serving import Forwarding, ProcessOptions, Serving
+from headway.cli._tls_files import check_key
 from headway.errors import InvalidArgument, ManifestError
 from headway.rpc import Address, Limits, ServerTls, address, client_tls, is_loopback, plain_text_host, server_tls
 
@@ -159,6 +160,7 @@ def _tls(certificate: str | None, key: str | None, client_authority: str | None)
         if key or client_authority:
             raise Usage("--tls-key and --tls-client-authority go with --tls-certificate")
         return None
+    check_key(certificate, key, "--tls-key")
     try:
         return server_tls(certificate, key, client_ca=client_authority)
     except OSError as error:
@@ -166,6 +168,7 @@ def _tls(certificate: str | None, key: str | None, client_authority: str | None)
 
 
 def _upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> SSLContext:
+    check_key(certificate, key, "--forward-tls-key")
     try:
         return client_tls(authority, certificate=certificate, key=key)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from headway.cli._exits import Usage
@@ -24,8 +25,10 @@ def find_type(written: str, registry: Registry) -> ResourceType[Any]:
         raise Usage(f"there is no type {written!r}: the server has no types at all")
     # A kind is compared with kinds: against full names it would never be close.
     known = {str(each.name) if "." in written else each.name.kind for each in types}
-    closest = did_you_mean(wanted, {each.lower() for each in known})
-    hint = closest if "did you mean" in closest else did_you_mean(written, known)
+    # Compared without regard to case, and named in its own.
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(wanted, by_lower, n=1)
+    hint = f"; did you mean {by_lower[close[0]]!r}?" if close else did_you_mean(written, known)
     raise Usage(f"there is no type {written!r}{hint} (`headway types` lists them)")
 
 

@@ -32,6 +32,22 @@ class Wanted:
             return resource is None and not self.condition
         return has_condition(resource, self.condition, self.state, self.key)
 
+    def now(self, resource: Resource[Any] | None) -> str:
+        """How it stands instead."""
+        if resource is None:
+            return "it is not there"
+        if not self.condition:
+            return "it is marked for deletion" if resource.is_deleting else "it is there"
+        said = [
+            f"{key} says {each.type}={each.state.name or int(each.state)}"
+            + ("" if status.observed_generation == resource.generation else " of an older generation")
+            + (f" ({each.message})" if each.message else "")
+            for key, status in sorted(resource.status.items())
+            for each in status.conditions
+            if each.type == self.condition and self.key in ("", key)
+        ]
+        return ", ".join(said) or "nobody has said it yet"
+
 
 @click.command()
 @one_of_a_name
@@ -58,10 +74,17 @@ async def wait(
     found = find_type(type, connection.registry)
     id = find_id(type, name, partition, namespace, connection.registry)
     asked = _wanted(wanted)
+    seen: list[Resource[Any] | None] = []
+
+    def holds(resource: Resource[Any] | None) -> bool:
+        seen[:] = [resource]
+        return asked.holds(resource)
+
     with trio.move_on_after(float("inf") if within is None else within) as scope:
-        await until(connection.client, found, id, asked.holds)
+        await until(connection.client, found, id, holds)
     if scope.cancelled_caught:
-        fail(Exit.WAITED, f"Error: {id}: {wanted} does not hold after {within:g} s")
+        now = f": {asked.now(seen[0])}" if seen else ""
+        fail(Exit.WAITED, f"Error: {id}: {wanted} does not hold after {within:g} s{now}")
     click.echo(f"{id}: {wanted}")
 
 

@@ -24,7 +24,7 @@ from headway.client._in_turns import in_turns
 from headway.client._lease import LeaseClient
 from headway.client._refusals import client_error
 from headway.client._registered import in_registered_versions
-from headway.client._same_content import same_content
+from headway.client._same_content import stored_already
 from headway.client._snapshot import Snapshot, read_snapshot
 from headway.client._watch import WatchStream
 from headway.client._writes import Acknowledged, Allow, PlainWrites, Writes
@@ -223,6 +223,7 @@ class Client:
     async def apply(self, resource: Resource[T]) -> Resource[T]:
         """Make the stored resource have this data and metadata (and, if new, this owner); write only if it differs.
 
+        What the type's mutate hook fills in is no difference: of such a type the server is asked first.
         Finalizers and the deletion mark are left alone unless the given metadata has them.
         """
         check_resource(resource)
@@ -250,7 +251,7 @@ class Client:
                 message.metadata.setdefault(reserved, stored.metadata[reserved])
         if message.owner is None:
             message.owner = stored.owner
-        if same_content(type, stored, message):
+        if await stored_already(self.validate, type, stored, message):
             return current
         message.version = stored.version
         return await self._write(type, message)

@@ -23,8 +23,10 @@ class Declared:
 
     def __call__(self, method: str, request: Any) -> None:
         """Raise NotDeclared for a call that the controller has not declared."""
-        if method in ("Write", "WriteStatus", "Delete"):
-            self.check_write(type_name((request.resource if method == "Write" else request).id.type))
+        if method in ("Write", "MutateAndValidate"):
+            self.check_write(type_name(request.resource.id.type))
+        elif method in ("WriteStatus", "Delete"):
+            self.check_write(type_name(request.id.type))
         elif self._reads is not None:
             if method == "ListByOwner":
                 raise NotDeclared(
