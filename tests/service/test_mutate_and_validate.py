@@ -57,10 +57,10 @@ async def test_what_depends_on_the_store_is_not_asked(calls: Calls) -> None:
 async def test_a_payload_that_could_not_be_converted_is_refused() -> None:
     """Nothing can be said of it, as of one that does not decode."""
     calls = Calls(MemoryBackend(), versions())
-    for type in (V1, ALONE):
+    for type, said in ((V1, "could not be converted"), (ALONE, "not headway.resource.v1.Unconverted")):
         resource = a_team(type, roster())
         resource.data = AnyMessage(type_url="type.googleapis.com/headway.resource.v1.Unconverted")
-        await refused(calls.mutate_and_validate(resource), Status.INVALID_ARGUMENT, "could not be converted")
+        await refused(calls.mutate_and_validate(resource), Status.INVALID_ARGUMENT, said)
 
 
 async def test_an_older_name_of_the_payload_is_judged_as_by_write() -> None:

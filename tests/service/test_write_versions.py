@@ -367,9 +367,9 @@ async def put_garbage_over(calls: Calls, type: ResourceType[Any]) -> None:
 
 async def test_an_unconverted_payload_is_none_of_a_version_without_converter(teams: Calls) -> None:
     """Of the same kind as versions that have converters."""
-    await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "could not be converted")
+    await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "not headway.resource.v1.Unconverted")
     await teams.write(a_team(ALONE, roster("ada")))
-    await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "could not be converted")
+    await refused(teams.write(unconverted(ALONE)), Status.INVALID_ARGUMENT, "not headway.resource.v1.Unconverted")
     assert await read(teams, ALONE) == roster("ada")
 
 

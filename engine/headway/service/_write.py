@@ -18,7 +18,6 @@ from headway.resource import (
     ResourceType,
     copy_message,
     is_marked,
-    is_unconverted,
     pb,
     resource_id,
     same_owner,
@@ -90,8 +89,6 @@ async def write(
     elsewhere = needs_units(key)
     as_stored: Read = functools.partial(read_for_commit, backend)
     chain = versions.chain(type)
-    if chain is None and is_unconverted(resource):
-        raise invalid(f"resource.data of {_id(resource)} could not be converted, and {type.name} has no converter")
     # Most kinds have no converters, and are stored as they are written. What does not decode is not converted either.
     form = None if chain is None or undecodable is not None else StorageVersion(versions, chain, type)
 
