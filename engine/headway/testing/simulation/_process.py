@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from headway import events
+from headway._groups import story
 from headway._safe_text import error_text
 from headway.controller import App, ControllerStatus
 from headway.engine import Engine
@@ -168,6 +169,8 @@ class Process:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, BaseExceptionGroup):
+        return story(value)
     return error_text(value) if isinstance(value, BaseException) else str(value)
 
 
