@@ -71,8 +71,8 @@ async def write(
 ) -> pb.WriteResponse:
     """Store the resource and answer with it as stored, with its new version and generation.
 
-    ``recreates``: the uid of an incarnation that is gone creates a new one, as in Consul, for a caller who may read
-    what is called so.
+    With ``recreates``, a write with the uid of a deleted incarnation creates a new one, as in Consul. The caller must
+    have the right to read that name.
     """
     try:
         admitted = admit_resource(registry, access, request.resource, request.fence)
@@ -82,7 +82,7 @@ async def write(
     type, key, resource, given, fence, payload_name, undecodable = admitted
     named = resource.id
     assert named is not None
-    # To those who may not read it would tell whether the name is taken.
+    # A caller without the right to read would learn whether the name is taken.
     recreates = recreates and access.may_read(named)
     ending = _uid_ending(request, type.kind, key) if request.create_only or request.create_token else ""
     may_mark = not is_marked(resource.metadata) or access.may_delete(named)
