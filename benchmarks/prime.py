@@ -90,4 +90,4 @@ def _app() -> tuple[headway.App, list[ResourceType[Note]]]:
     return app, types
 
 
-SCENARIO = Scenario("prime", 3.5, measure, size=100_000, rounds=5, quick=20_000)
+SCENARIO = Scenario("prime", 3.5, measure, size=100_000, rounds=5, quick=100_000)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import zip_longest
+from operator import attrgetter
 
 from headway.resource import Bookmark, Change, Changes, Position, SnapshotChunk, StreamItem, pb, resource_key
 from headway.service._versions import View
+
+# No Python function: it is called for each resource of a snapshot. Stored ids are whole.
+_version: Callable[[pb.Resource], str] = attrgetter("id.type.group_version")
 
 
 def is_of_version(item: StreamItem, version: str) -> bool:
@@ -19,7 +23,7 @@ def is_of_version(item: StreamItem, version: str) -> bool:
             return True
         return False
     if isinstance(item, SnapshotChunk):
-        return {_version(resource) for resource in item.resources} == {version}
+        return set(map(_version, item.resources)) == {version}
     return False
 
 
@@ -54,10 +58,6 @@ def told_of(item: StreamItem, view: View, shows: Callable[[pb.Resource], bool], 
             items.append(Bookmark(here._replace(revision=last)))
         return items
     return [item]
-
-
-def _version(resource: pb.Resource) -> str:
-    return resource.id.type.group_version  # type: ignore[union-attr]  # stored ids are whole
 
 
 def _without_moves(changes: list[Change]) -> list[Change]:
