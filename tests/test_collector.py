@@ -18,6 +18,8 @@ from headway.events import Reconciled, ignore
 from headway.storage import MemoryBackend
 from tests.helpers.declared import Note
 
+pytestmark = pytest.mark.usefixtures("nothing_frozen")
+
 COUNT = 20
 
 

@@ -14,6 +14,8 @@ from headway.cli._serving import ProcessOptions, Serving
 from headway.rpc import Limits
 from tests.helpers.declared import Note
 
+pytestmark = pytest.mark.usefixtures("nothing_frozen")
+
 
 @pytest.mark.parametrize(("options", "wanted"), [([], True), (["--gc-freeze"], True), (["--no-gc-freeze"], False)])
 def test_it_is_on_by_default(options: list[str], wanted: bool) -> None:

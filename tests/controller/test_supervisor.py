@@ -130,8 +130,9 @@ class _Proxy:
         raise NotImplementedError
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_standby_outlives_what_answers_for_an_engine_for_a_while() -> None:
+async def test_a_standby_outlives_what_answers_for_an_engine_for_a_while(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
     """It has had no run, but an engine has told it who leads. Before any has answered, it ends."""
     proxy = _Proxy(LeaseService(MemoryBackend()))
     leases = LeaseClient(proxy)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
+from trio.testing import MockClock
 
 import headway
 from headway.events import ConversionFailed, Reconciled
@@ -27,8 +27,9 @@ class Job:
     name: str = headway.field(1)
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_c5_a_write_as_another_version_is_seen_in_both() -> None:
+async def test_c5_a_write_as_another_version_is_seen_in_both(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
     """As soon as it has returned: gone as the one, there as the other."""
     app = headway.App("versions")
     old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
@@ -68,8 +69,9 @@ def converted() -> tuple[headway.App, ResourceType[Old], ResourceType[New]]:
     return app, old, new
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_c5_a_write_is_seen_at_once_in_every_version_with_a_converter() -> None:
+async def test_c5_a_write_is_seen_at_once_in_every_version_with_a_converter(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
     """By the controller that wrote it, in its caches of both; and no cache ever loses what is only updated."""
     app, old, new = converted()
     job = app.type("versions", "v1", "Job", Job)
@@ -113,8 +115,9 @@ def _text(found: headway.Resource[Old] | headway.Resource[New] | None) -> str:
     return found.data.text
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_c6_a_controller_of_each_version_reconciles_every_change_of_any_version() -> None:
+async def test_c6_a_controller_of_each_version_reconciles_every_change_of_any_version(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
     """Deletions too, and what was stored by a former program before there was a converter."""
     former = headway.App("former")
     plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
@@ -146,8 +149,9 @@ async def test_c6_a_controller_of_each_version_reconciles_every_change_of_any_ve
     assert seen == {"v1": ["a", "b", "c", "gone"], "v2": ["a", "b", "c", "gone"]}
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_a_resource_that_cannot_be_converted_costs_its_own_reconciles_alone() -> None:
+async def test_a_resource_that_cannot_be_converted_costs_its_own_reconciles_alone(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
     """They fail with an error that names it; indexes leave it out; the others go on; an event is reported once."""
     former = headway.App("former")
     plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
