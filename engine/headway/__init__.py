@@ -112,6 +112,7 @@ from headway.errors import SchemaProblem as SchemaProblem
 from headway.errors import StoreChanged as StoreChanged
 from headway.errors import StoreUnusable as StoreUnusable
 from headway.errors import StoreWentBack as StoreWentBack
+from headway.errors import StrayCancelled as StrayCancelled
 from headway.errors import TooLarge as TooLarge
 from headway.errors import Unavailable as Unavailable
 from headway.errors import UnknownTerm as UnknownTerm

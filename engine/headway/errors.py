@@ -239,6 +239,14 @@ class NonsenseResult(HeadwayError, TypeError):
     """A reconciler returned something that is no result; the key is tried again."""
 
 
+class StrayCancelled(HeadwayError):
+    """A function of the program's raised a `trio.Cancelled`, and nothing around it was canceled.
+
+    ``__cause__`` is the Cancelled. Its cancel scope has ended, so no block would catch it; it is the failure of the
+    function that raised it.
+    """
+
+
 # --- Ours ---------------------------------------------------------------------
 
 

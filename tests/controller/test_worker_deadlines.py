@@ -37,6 +37,7 @@ async def _first_attempt(name: str) -> None:
     elif name == "beside":
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_sleep_and_raise)
+            nursery.start_soon(trio.sleep_forever)
     elif name == "raises":
         raise KeyError(name)
 
@@ -64,6 +65,8 @@ async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
         await engine.client.write(type.new("after"))
         await engine.wait_settled()
 
+    tried = [(event.id.name, event.attempt) for event in events if isinstance(event, Reconciled)]
+    assert tried.count(("beside", 1)) == 1
     first: dict[str, tuple[str, str, float]] = {}
     for event in events:
         assert not isinstance(event, RunEnded)

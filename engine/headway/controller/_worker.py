@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import trio
 
-from headway._groups import of_controller, only_error, story
+from headway._groups import leaving, of_controller, only_error, ordinary, story
 from headway._safe_text import repr_text
 from headway.controller._definition import Definition
 from headway.controller._own_writes import RECONCILING, Reconciling
@@ -103,7 +103,13 @@ class Worker:
             # What a reconcile raised beside its cancellation; of ours nothing comes here.
             if running is None:
                 raise
-            beside = raised
+            beside = only_error(raised)
+        except BaseException as raised:  # noqa: BLE001  # it is raised again
+            # It ends the run, or the engine. The key stays in hand, and so is owed to the next run.
+            failed, _ = of_controller(raised)
+            if running is not None and failed is not None:
+                self._tell(*running, "failed", began, only_error(failed), None)
+            raise leaving(raised) from None
         if running is not None:
             taken, id = running
             self._done(taken, id, began, None, beside or self._timeout(id), reconciling)
@@ -120,15 +126,13 @@ class Worker:
         self._started[key] = began
         try:
             result: Any = await definition.reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
-        except Exception as raised:  # noqa: BLE001  # a user's function may raise anything; its key is retried
-            # A nursery of the reconciler's own wraps what it raises: a PermanentFailure is one even so.
-            return None, only_error(raised)
         except BaseException as raised:
-            # It ends the run, if it is not what ends the engine. The key stays in hand, and so is owed to the next run.
-            failed, _ = of_controller(raised)
-            if failed is not None:
-                self._tell(taken, id, "failed", began, only_error(failed), None)
-            raise
+            # A user's function may raise anything; its key is tried again. A nursery of the reconciler's own wraps what
+            # it raises: a PermanentFailure is one even so.
+            error = ordinary(raised)
+            if error is None:
+                raise
+            return None, error
         finally:
             del self._started[key]
         if result is None or isinstance(result, RequeueAfter):
