@@ -80,6 +80,7 @@ from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
 from headway.errors import AlreadyExists as AlreadyExists
 from headway.errors import CallerError as CallerError
+from headway.errors import Closed as Closed
 from headway.errors import Conflict as Conflict
 from headway.errors import ConversionFailed as ConversionFailed
 from headway.errors import DeclarationError as DeclarationError

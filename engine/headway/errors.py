@@ -130,6 +130,10 @@ class NotHeadway(CallerError):
     """
 
 
+class Closed(CallerError):
+    """An engine or a client was used after the block that opened it had ended. Nothing was read or written."""
+
+
 class TooLarge(CallerError, ValueError):
     """A request is larger than the server takes; it was not sent, or not read, and nothing of it has been done.
 
