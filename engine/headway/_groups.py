@@ -44,7 +44,10 @@ def of_controller(error: BaseException) -> tuple[BaseException | None, BaseExcep
     mistake of one controller.
     """
     engines, failed = _split(error, _ENGINES)
-    if engines is None or trio.current_effective_deadline() == -math.inf:
+    if engines is None:
+        # As it was raised: a split group is another one.
+        return error, None
+    if trio.current_effective_deadline() == -math.inf:
         return failed, engines
     strays, interrupts = _split(engines, trio.Cancelled)
     # Beside another error it says nothing: a nursery has canceled what ran beside that.
