@@ -13,6 +13,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway._loop_watch import Judge
+from headway._shutdown import stack_of
 from headway.observe import Metrics, log_report
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
@@ -173,6 +174,41 @@ async def test_a_reconcile_that_blocks_the_loop_is_named_with_its_key_and_stack(
     log_report(Logger())(blocked)
     assert b'headway_loop_blocked_total{controller="teams"} 1.0' in metrics.text()
     assert lines == [("LoopBlocked", "teams", "default/default/core")]
+
+
+async def test_a_reconcile_that_ends_while_its_stack_is_read_is_named_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after C code that held the interpreter: the loop goes on as soon as the watchdog does."""
+    staff = Staff()
+    holding, ended, told = threading.Event(), threading.Event(), threading.Event()
+
+    def stack_later(task: trio.lowlevel.Task, loop: int) -> Any:
+        if "worker" in task.name:
+            holding.set()
+            assert ended.wait(50)
+        return stack_of(task, loop)
+
+    monkeypatch.setattr("headway._loop_watch.stack_of", stack_later)
+
+    @staff.app.controller(manages=staff.team)
+    async def teams(_: headway.Runtime, __: headway.Request) -> None:
+        holding.wait(50)
+
+    def report(event: object) -> None:
+        staff.events.append(event)
+        if isinstance(event, events.Reconciled) and event.controller == "teams":
+            ended.set()
+        if isinstance(event, events.LoopBlocked) and "worker" in event.task:
+            told.set()
+
+    async with headway.open_engine("memory:", staff.app, report=report, block_limit=0.2) as engine:
+        await engine.client.apply(staff.team.new("core", Team()))
+        with trio.fail_after(60):
+            await engine.wait_settled()
+    assert told.wait(50)
+    blocked = [each for each in staff.heard(events.LoopBlocked) if "worker" in each.task]
+    assert (blocked[0].controller, blocked[0].key) == ("teams", ("default", "default", "core"))
 
 
 async def test_a_mapper_that_blocks_the_loop_is_named_with_the_changed_resource() -> None:

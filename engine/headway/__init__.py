@@ -80,6 +80,7 @@ from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
 from headway.errors import AlreadyExists as AlreadyExists
 from headway.errors import CallerError as CallerError
+from headway.errors import Closed as Closed
 from headway.errors import Conflict as Conflict
 from headway.errors import ConversionFailed as ConversionFailed
 from headway.errors import DeclarationError as DeclarationError
@@ -112,6 +113,7 @@ from headway.errors import SchemaProblem as SchemaProblem
 from headway.errors import StoreChanged as StoreChanged
 from headway.errors import StoreUnusable as StoreUnusable
 from headway.errors import StoreWentBack as StoreWentBack
+from headway.errors import StrayCancelled as StrayCancelled
 from headway.errors import TooLarge as TooLarge
 from headway.errors import Unavailable as Unavailable
 from headway.errors import UnknownTerm as UnknownTerm

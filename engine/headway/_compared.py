@@ -14,7 +14,7 @@ from grpclib.const import Status
 from headway.errors import PayloadError, SchemaMismatch, SchemaProblem
 from headway.queue import Backoff
 from headway.resource import ResourceType, compare_schemas, describe, is_builtin, type_name, types_pb
-from headway.rpc import Channel, Metadata, NotBegun, NotGrpc, NotHttp2
+from headway.rpc import Channel, ChannelClosed, Metadata, NotBegun, NotGrpc, NotHttp2
 
 Reply = TypeVar("Reply")
 
@@ -150,6 +150,8 @@ class _Attempt:
 
 def _not_begun(error: GRPCError) -> GRPCError:
     """Return the error of a call that waited for the comparison, whose own request has not been sent."""
+    if isinstance(error, ChannelClosed):
+        return ChannelClosed()
     if isinstance(error, NotHttp2 | NotGrpc):
         # These say what is there instead of a server. Each caller raises one of its own.
         return copy.copy(error)

@@ -21,6 +21,7 @@ import trio
 from headway._shutdown import stack_of
 from headway.controller import CONTROLLER, MAPPING, RECONCILING
 from headway.events import LoopBlocked, Report
+from headway.resource import Key
 
 _QUIET = 10.0
 """Seconds from the report of one block to the report of another."""
@@ -131,23 +132,29 @@ class LoopWatch:
         while not self._ended.wait(judge.wait):
             now = time.perf_counter()
             task = running_task(self._root) if now - self._beat >= limit / 2 else None
+            # At once: C code that held the interpreter may have just returned, and the loop goes on beside this thread.
+            key = None if task is None else _key_of(task)
             held = judge.look(now, time.process_time(), self._beat, task)
             if held is not None and task is not None:
                 suppressed, judge.suppressed = judge.suppressed, 0
                 try:
-                    self._tell(task, held, suppressed)
+                    self._tell(task, key, held, suppressed)
                 except Exception:  # noqa: BLE001  # a report may raise anything; the loop is watched all the same
                     traceback.print_exc()
 
-    def _tell(self, task: trio.lowlevel.Task, held: float, suppressed: int) -> None:
+    def _tell(self, task: trio.lowlevel.Task, key: Key | None, held: float, suppressed: int) -> None:
         stack = stack_of(task, self._loop)
         if any(os.path.basename(frame.filename) in _DEBUGGERS for frame in stack):
             # Somebody looks at it already.
             return
-        at_work = task.context.get(RECONCILING) or task.context.get(MAPPING)
-        key = None if at_work is None else at_work.key
         controller = task.context.get(CONTROLLER, "")
         self._report(LoopBlocked(task.name, controller, key, "".join(stack.format()), round(held, 3), suppressed))
+
+
+def _key_of(task: trio.lowlevel.Task) -> Key | None:
+    """What a task reconciles or maps now."""
+    at_work = task.context.get(RECONCILING) or task.context.get(MAPPING)
+    return None if at_work is None else at_work.key
 
 
 @contextmanager

@@ -6,8 +6,6 @@ import traceback
 from collections.abc import Callable
 from typing import ParamSpec
 
-import trio
-
 from headway._standard_error import say
 from headway.events import hears_successes, ignore
 
@@ -18,7 +16,8 @@ def safe_report(report: Callable[P, object]) -> Callable[P, None]:
     """Return a report that passes everything on, and never raises what the given one does.
 
     The first failure is written to standard error. All are counted, in the attribute ``failed`` of what is returned.
-    Only KeyboardInterrupt and `trio.Cancelled` come through: neither is the report's own.
+    Only KeyboardInterrupt comes through: it is not the report's own. A `trio.Cancelled` is, because a report waits for
+    nothing that Trio could cancel.
     """
     if report is ignore:
         return report  # type: ignore[return-value]  # so that `hears_successes` knows it
@@ -26,7 +25,7 @@ def safe_report(report: Callable[P, object]) -> Callable[P, None]:
     def safe(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             report(*args, **kwargs)
-        except (KeyboardInterrupt, trio.Cancelled):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # a program's function may raise anything, `SystemExit` too
             safe.failed += 1  # type: ignore[attr-defined]

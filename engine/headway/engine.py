@@ -99,6 +99,7 @@ class Engine:
         Everything held of it is given up and the controllers' next runs, which their supervisors begin within a
         minute, see what the store has now. Returns whether it went back; if not, nothing is done. Never blocks.
         """
+        self._check_open()
         # Every one of them is told, not only those up to the first that says yes.
         accepted = {hub.accept_store() for hub in self._hubs}
         return True in accepted
@@ -122,12 +123,17 @@ class Engine:
         check_trio("wait_settled")
         while True:
             await trio.lowlevel.checkpoint()
+            self._check_open()
             # Every run begins with a commit, so that at revision 0 none has begun yet.
             revision = max(1, await self._revision())
             for each in self._supervisors:
                 await each.wait_settled(revision)
             if await self._revision() <= revision and all(each.settled() >= revision for each in self._supervisors):
                 return
+
+    def _check_open(self) -> None:
+        for each in self._supervisors:
+            each.check_open()
 
 
 @asynccontextmanager
@@ -305,6 +311,7 @@ async def open_engine(
                 raise
             raise only from only.__cause__
         finally:
+            channel.close()
             watches.close()
             if ending is not None:
                 ending.end()

@@ -130,6 +130,10 @@ class NotHeadway(CallerError):
     """
 
 
+class Closed(CallerError):
+    """An engine or a client was used after the block that opened it had ended. Nothing was read or written."""
+
+
 class TooLarge(CallerError, ValueError):
     """A request is larger than the server takes; it was not sent, or not read, and nothing of it has been done.
 
@@ -237,6 +241,14 @@ class ReconcileTimeout(HeadwayError):
 
 class NonsenseResult(HeadwayError, TypeError):
     """A reconciler returned something that is no result; the key is tried again."""
+
+
+class StrayCancelled(HeadwayError):
+    """A function of the program's raised a `trio.Cancelled`, and nothing around it was canceled.
+
+    ``__cause__`` is the Cancelled. Its cancel scope has ended, so no block would catch it; it is the failure of the
+    function that raised it.
+    """
 
 
 # --- Ours ---------------------------------------------------------------------

@@ -106,6 +106,7 @@ class Reconciled(Record):
     It took ``seconds``, after the key had been ready for ``waited`` seconds. ``attempt`` is 1, or how often in a row it
     has been tried. ``reasons`` are those since the last success, the oldest first; each failure has added a ``retry``.
     Of many there are the first three and the last five. One that failed is logged as ``ReconcileFailed``.
+    ``timed_out`` is True if the deadline passed before it ended, whatever it raised then.
     """
 
     controller: str
@@ -117,6 +118,7 @@ class Reconciled(Record):
     reasons: tuple[Any, ...]
     waited: float = 0.0
     attempt: int = 1
+    timed_out: bool = False
 
 
 class ReconcileSlow(Record):

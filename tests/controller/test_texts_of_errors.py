@@ -157,8 +157,6 @@ async def test_an_error_without_a_text_is_logged_and_ends_no_more_than_another(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
     """The log names its class, and the engine goes on."""
-    if place in (_in_initialiser, _in_source) and error is NoRepr:
-        pytest.skip("Trio itself makes the repr of an error that comes out of a nursery")
     program = Program(error)
     place(program)
     staff = program.staff

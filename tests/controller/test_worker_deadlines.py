@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import structlog.testing
 import trio
 import trio.testing
 
 import headway
 from headway import field
 from headway.events import Reconciled, RunEnded
+from headway.observe import log_report, reports
 
 
 @headway.message
@@ -37,6 +39,12 @@ async def _first_attempt(name: str) -> None:
     elif name == "beside":
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_sleep_and_raise)
+            nursery.start_soon(trio.sleep_forever)
+    elif name == "turns":
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            raise ValueError("the backend did not answer") from None
     elif name == "raises":
         raise KeyError(name)
 
@@ -57,13 +65,25 @@ async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
             await _first_attempt(request.id.name)
 
     async with headway.open_engine("memory:", app, report=events.append) as engine:
-        for name in ("raises", "slow", "beside", "swallows", "late", *(f"quick-{number}" for number in range(30))):
+        for name in (
+            "raises",
+            "slow",
+            "beside",
+            "swallows",
+            "turns",
+            "late",
+            *(f"quick-{number}" for number in range(30)),
+        ):
             await engine.client.write(type.new(name))
         await engine.wait_settled()
         await trio.sleep(10)
         await engine.client.write(type.new("after"))
         await engine.wait_settled()
 
+    tried = [(event.id.name, event.attempt) for event in events if isinstance(event, Reconciled)]
+    assert tried.count(("beside", 1)) == 1
+    timed_out = {event.id.name for event in events if isinstance(event, Reconciled) and event.timed_out}
+    assert timed_out == {"slow", "beside", "swallows", "turns"}
     first: dict[str, tuple[str, str, float]] = {}
     for event in events:
         assert not isinstance(event, RunEnded)
@@ -75,7 +95,42 @@ async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
         "slow": ("failed", "ReconcileTimeout", 2.0),
         "beside": ("failed", "ValueError", 2.0),
         "swallows": ("failed", "ReconcileTimeout", 2.0),
+        "turns": ("failed", "ValueError", 2.0),
         "late": ("done", "", 1.9),
         "after": ("done", "", 0.0),
     }
     assert {found for name, found in first.items() if name.startswith("quick")} == {("done", "", 0.0)}
+
+
+async def test_a_timeout_has_the_traceback_of_where_the_reconcile_was(
+    autojump_clock: trio.testing.MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """The log shows the line that it waited at, in a task of its own nursery too; the status says that it timed out."""
+    app, heard = headway.App("deadlines"), list[object]()
+    type = app.type("deadlines", "v1", "Note", Note)
+
+    @app.controller(manages=type, deadline=2.0)
+    async def notes(_: headway.Runtime, request: headway.Request) -> None:
+        if request.id.name == "nursery":
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_wait_for_ever)
+                nursery.start_soon(_wait_for_ever)
+        await _wait_for_ever()
+
+    with structlog.testing.capture_logs() as lines:
+        report = reports(heard.append, log_report())
+        async with headway.open_engine("memory:", app, report=report) as engine:
+            await engine.client.write(type.new("plain"))
+            await engine.client.write(type.new("nursery"))
+            await trio.sleep(5)
+            not_done = engine.controllers["notes"].status().not_done
+    assert [(each.id.name, each.timed_out) for each in not_done] == [("nursery", True), ("plain", True)]
+    failed = [line for line in lines if line["event"] == "ReconcileFailed"]
+    assert len(failed) >= 2
+    for line in failed:
+        assert "trio.sleep_forever()  # waits here" in line["stack"]
+        assert "test_worker_deadlines.py" in line["where"]
+
+
+async def _wait_for_ever() -> None:
+    await trio.sleep_forever()  # waits here

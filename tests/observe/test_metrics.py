@@ -233,22 +233,27 @@ async def test_failures_are_counted_by_how_they_failed(autojump_clock: MockClock
     async def fail(_: headway.Runtime, request: headway.Request) -> None:
         if request.id.name == "slow" and request.attempt == 1:
             await trio.sleep_forever()
+        if request.id.name == "turns" and request.attempt == 1:
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled:
+                raise ValueError("the backend did not answer") from None
         if request.id.name == "never":
             raise headway.PermanentFailure("no")
 
     rig.pools.replace(fail)
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
-        for name in ("slow", "never"):
+        for name in ("slow", "turns", "never"):
             await rig.write_pool(name)
         await rig.settle()
         ours = {"controller": "pools"}
-        assert rig.value("headway_reconcile_total", outcome="failed", **ours) == 1
-        assert rig.value("headway_reconcile_timeouts_total", **ours) == 1
+        assert rig.value("headway_reconcile_total", outcome="failed", **ours) == 2
+        assert rig.value("headway_reconcile_timeouts_total", **ours) == 2
         assert rig.value("headway_reconcile_total", outcome="permanent", **ours) == 1
-        assert rig.value("controller_runtime_reconcile_errors_total", **ours) == 2
+        assert rig.value("controller_runtime_reconcile_errors_total", **ours) == 3
         assert rig.value("controller_runtime_terminal_reconcile_errors_total", **ours) == 1
-        assert rig.value("workqueue_retries_total", **ours) == 1
+        assert rig.value("workqueue_retries_total", **ours) == 2
 
 
 async def test_a_scrape_shows_what_the_controllers_are_doing(autojump_clock: MockClock) -> None:

@@ -6,64 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog.testing
 import trio
 from trio.testing import MockClock
 
 import headway
-from headway import DeclarationError, field
+from headway import DeclarationError
 from headway.testing import Fault, ScriptedChannel, one_shot, stored
-
-
-@headway.message(name="tests.Team")
-class Team:
-    """Who is in it."""
-
-    members: list[str] = field(1)
-
-
-@headway.message(name="tests.Account")
-class Account:
-    """Whose it is."""
-
-    login: str = field(1)
-
-
-class Staff:
-    """An app with one account for each member of a team, and a controller that must not run."""
-
-    def __init__(self) -> None:
-        self.app = headway.App("staff")
-        self.team = team = self.app.type("staff", "v1", "Team", Team)
-        self.account = account = self.app.type("staff", "v1", "Account", Account)
-        self.started = 0
-
-        async def started(rt: headway.Runtime) -> None:
-            assert rt.cache.list(team) is not None
-            self.started += 1
-
-        @self.app.controller(
-            manages=team, watches={account: headway.map_owner()}, on_start=started, deadline=30, concurrency=3
-        )
-        async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
-            found = rt.resource(request)
-            if found is None:
-                return None
-            async with rt.outputs(account, owner=found) as wanted:
-                for login in found.data.members:
-                    if login == "nobody":
-                        raise LookupError(login)
-                    if login == "sleepy":
-                        await trio.sleep_forever()
-                    await wanted.apply(login, Account(login=login))
-            ready = headway.Condition("Ready", headway.ConditionState.TRUE)
-            await rt.client.write_status(found, "accounts", [ready])
-            assert len(rt.cache.list(account)) == len(found.data.members)
-            return headway.requeue_after(60) if found.data.members else None
-
-        @self.app.controller(manages=account)
-        async def other(_: headway.Runtime, __: headway.Request[Account]) -> None:
-            raise AssertionError("another controller ran")
+from tests.helpers.one_shot_staff import Account, Staff, Team
 
 
 async def test_a_reconcile_is_called_once_and_tells_what_it_did(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -111,33 +60,6 @@ async def test_a_resource_that_is_not_there_may_be_reconciled(autojump_clock: Mo
         assert await shot.reconcile("nobody") == headway.testing.Shot(None, ())
 
 
-async def test_what_a_reconcile_raises_comes_out(autojump_clock: MockClock) -> None:
-    """Its own error, a deadline, and a result that is none."""
-    staff = Staff()
-    async with one_shot(staff.app, "accounts") as shot:
-        await shot.given(staff.team.new("a", Team(members=["nobody"])), staff.team.new("b", Team(members=["sleepy"])))
-        with pytest.raises(LookupError, match="nobody"):
-            await shot.reconcile("a")
-        before = autojump_clock.current_time()
-        with pytest.raises(trio.TooSlowError):
-            await shot.reconcile("b")
-        assert autojump_clock.current_time() - before == pytest.approx(30, abs=1)
-
-
-async def test_a_refused_write_is_recorded(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """By a channel of the test's own, between the controller and the store."""
-    staff, script = Staff(), ScriptedChannel()
-    async with one_shot(staff.app, "accounts", through=script.over) as shot:
-        await shot.given(staff.team.new("core", Team(members=["ada"])))
-        script.writes(Fault.CONFLICT)
-        with pytest.raises(headway.Conflict):
-            await shot.reconcile("core")
-        script.writes(Fault.NONE, Fault.FAILED)
-        with pytest.raises(headway.HeadwayError):
-            await shot.reconcile("core")
-        assert [each.name for each in await shot.client.list(staff.account)] == ["ada"]
-
-
 async def test_no_more_is_seen_than_in_production(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """A write whose answer is lost isn't in the cache before it has been settled."""
     staff, script = Staff(), ScriptedChannel()
@@ -164,27 +86,6 @@ async def test_a_mapper_is_asked_by_hand(autojump_clock: MockClock) -> None:  # 
         assert [id.name for id in await shot.mapped(staff.account, old=old, new=old)] == ["one"]
         with pytest.raises(DeclarationError, match=r"doesn't watch staff\.v1\.Team"):
             await shot.mapped(staff.team, new=one)
-
-
-async def test_a_controller_that_is_not_there_is_named() -> None:
-    """With what was perhaps meant."""
-    with pytest.raises(DeclarationError, match="has no controller 'acounts'; did you mean 'accounts'"):
-        async with one_shot(Staff().app, "acounts"):
-            pass
-
-
-async def test_a_result_that_is_none_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production it would be."""
-    app = headway.App("odd")
-    team = app.type("odd", "v1", "Team", Team)
-
-    @app.controller(manages=team)
-    async def odd(_: headway.Runtime, __: headway.Request[Team]) -> Any:
-        return 7
-
-    async with one_shot(app, "odd") as shot:
-        with pytest.raises(headway.NonsenseResult, match="odd returned 7"):
-            await shot.reconcile("x")
 
 
 async def test_a_shards_reconcile_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -231,88 +132,12 @@ async def test_what_a_reconcile_by_hand_writes_is_its_keys(autojump_clock: MockC
         assert await shot.requests() == []
 
 
-async def test_what_is_to_be_reconciled_must_be_of_the_managed_type(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """A name, an id or a resource; anything else is named, and so is an attempt that there is not."""
-    staff = Staff()
-    async with one_shot(staff.app, "accounts") as shot:
-        [core] = await shot.given(staff.team.new("core", Team(members=["ada"])))
-        assert [each.id.name for each in (await shot.reconcile(core)).written] == ["ada", "core"]
-        wrong: list[Any] = [staff.account.id("core"), staff.account.new("ada", Account()), 7]
-        for given in wrong:
-            with pytest.raises(headway.InvalidArgument, match=r"is no staff\.v1\.Team: give its name, its id or the"):
-                await shot.reconcile(given)
-        with pytest.raises(headway.InvalidArgument, match="attempt is 0; the first one is 1"):
-            await shot.reconcile("core", attempt=0)
-
-
 async def test_what_was_stored_by_others_is_waited_for_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """Before it is told what would be reconciled."""
     staff = Staff()
     async with one_shot(staff.app, "accounts") as shot:
         await shot.client.apply(staff.team.new("core", Team(members=["ada"])))
         assert [each.id.name for each in await shot.requests()] == ["core"]
-
-
-async def test_what_an_initialiser_raises_comes_out(autojump_clock: MockClock) -> None:
-    """At once, and not after as many runs as there is time for."""
-    app = headway.App("begun")
-
-    async def initialiser(_: headway.Runtime) -> None:
-        raise LookupError("nothing to begin with")
-
-    @app.controller(manages=app.type("begun", "v1", "Team", Team), initialiser=initialiser)
-    async def never(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
-
-    with pytest.raises(LookupError, match="nothing to begin with"):
-        async with one_shot(app, "never", report=lambda _: None):
-            pass
-    assert autojump_clock.current_time() < 1
-
-
-async def test_what_a_mapper_raises_comes_out(autojump_clock: MockClock) -> None:
-    """Of what gave it the change; a run that has begun and ends begins again, as in production."""
-    app = headway.App("mapped")
-    team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
-
-    broken = True
-
-    def team_of(found: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
-        if broken:
-            raise LookupError(f"{found.name} is nobody's")
-        return [team.id(found.data.login)]
-
-    @app.controller(manages=team, watches={account: team_of})
-    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
-
-    heard: list[object] = []
-    async with one_shot(app, "look", report=heard.append) as shot:
-        for _ in range(2):
-            with pytest.raises(LookupError, match="ada is nobody's"):
-                await shot.given(account.new("ada", Account(login="core")))
-        # Such failures are reported once a second.
-        assert autojump_clock.current_time() < 2
-        assert any(isinstance(each, headway.events.MappingFailed) for each in heard)
-        broken = False
-        assert [each.id.name for each in await shot.requests()] == ["core"]
-
-
-async def test_what_a_mapper_must_not_return_comes_out(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """The change is kept and mapped again, as if the mapper had raised."""
-    app = headway.App("mapped")
-    team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
-    wrong: Any = lambda found, _: [found.id]  # noqa: E731  # what it is declared as would be refused
-
-    @app.controller(manages=team, watches={account: wrong})
-    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
-
-    heard: list[object] = []
-    async with one_shot(app, "look", report=heard.append) as shot:
-        with pytest.raises(headway.DeclarationError, match=r"it gave Account ada, of type mapped\.v1\.Account"):
-            await shot.given(account.new("ada", Account()))
-    assert [each.retry_after for each in heard if isinstance(each, headway.events.MappingFailed)] == [0.005]
 
 
 async def test_a_reconcile_waits_for_what_is_stored(autojump_clock: MockClock) -> None:  # noqa: ARG001
@@ -347,37 +172,6 @@ async def test_what_was_there_before_is_no_change(tmp_path: Path) -> None:
         assert [each.name for each in shot.runtime.cache.list(staff.team)] == ["core"]
 
 
-async def test_what_goes_wrong_is_logged_unless_somebody_hears_it(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """As in production: `on_start` has failed, and the run goes on."""
-    app = headway.App("logged")
-
-    async def on_start(_: headway.Runtime) -> None:
-        raise LookupError("no start")
-
-    @app.controller(manages=app.type("logged", "v1", "Team", Team), on_start=on_start)
-    async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
-
-    with structlog.testing.capture_logs() as lines:
-        async with one_shot(app, "look") as shot:
-            await shot.reconcile("a")
-    assert [(line["event"], line["error"]) for line in lines] == [("CallbackFailed", "LookupError: no start")]
-
-
-async def test_a_daemon_is_no_call() -> None:
-    """It says so, and where it can be tested."""
-    app = headway.App("lived")
-    team = app.type("lived", "v1", "Team", Team)
-
-    @app.daemon(team)
-    async def watcher(_: headway.Runtime, __: headway.Resource[Team]) -> None:
-        raise AssertionError("it ran")
-
-    with pytest.raises(DeclarationError, match=r"watcher is a daemon, .* test it in headway\.open_engine"):
-        async with one_shot(app, "watcher"):
-            pass
-
-
 async def test_a_timer_is_one(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """And says when it wants to be called again."""
     app = headway.App("timed")
@@ -407,29 +201,3 @@ def test_a_stored_resource_looks_like_one() -> None:
     assert headway.client.has_condition(made, "Ready", headway.ConditionState.TRUE, "accounts")
     assert not headway.client.has_condition(made, "Ready", headway.ConditionState.TRUE, "others")
     assert stored(made, version=8).generation != made.generation
-
-
-async def test_a_mapper_that_changes_what_it_reads_is_found(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """Where it is asked by the test, and where a change has asked it."""
-    staff = Staff()
-
-    def changes(account: headway.Resource[Account], _: headway.CacheReader) -> list[headway.ResourceId]:
-        account.data.login = "mine"
-        return []
-
-    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, changes)], name="changing")
-    async def changing(_: headway.Runtime, __: headway.Request[Team]) -> None:
-        """Nothing to do."""
-
-    async def ask() -> None:
-        async with one_shot(staff.app, "changing") as shot:
-            await shot.mapped(staff.account, new=staff.account.new("ada", Account(login="ada")))
-
-    async def change() -> None:
-        async with one_shot(staff.app, "changing") as shot:
-            await shot.client.write(staff.account.new("ada", Account(login="ada")))
-            await shot.requests()
-
-    for way in (ask, change):
-        with trio.move_on_after(10), pytest.raises(headway.IsolationBroken, match="changes has changed what it was"):
-            await way()

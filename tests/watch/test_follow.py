@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
-import trio
-import trio.testing
-from grpclib import GRPCError
-from grpclib.const import Status
 
-from headway.cache import SharedType
-from headway.errors import HeadwayError, StoreChanged, StoreWentBack, Unavailable
+from headway.errors import HeadwayError, StoreChanged, StoreWentBack
 from headway.events import BookmarkRefused, StreamEnded, StreamLagging, StreamOpened
-from headway.resource import Position, ResourceType, Scope
+from headway.resource import ResourceType, Scope
 from headway.rpc import Lagging
-from headway.watch import Follower, watch_request
+from headway.watch import watch_request
+from tests.helpers.following import DOWN, GONE, LAG_LIMIT, Following, down
 from tests.helpers.resources import (
-    OTHER_STORE,
     TEAM,
     Team,
     at,
@@ -25,83 +18,11 @@ from tests.helpers.resources import (
     changes,
     chunk,
     end,
-    key,
     put,
     stored,
     versions,
 )
-from tests.helpers.scripted_channel import SILENCE, Line, Pause, ScriptedChannel
-
-LAG_LIMIT = 30.0
-GONE = GRPCError(Status.OUT_OF_RANGE, "history is gone")
-NOT_OURS = GRPCError(Status.DATA_LOSS, "that position is not one of this store's")
-DOWN = GRPCError(Status.UNAVAILABLE, "down")
-
-
-def _down(times: int) -> list[list[Line]]:
-    return [[DOWN] for _ in range(times)]
-
-
-class Following:
-    """A follower with its scripted channel and what it has done."""
-
-    def __init__(
-        self, *scripts: list[Line], store: Position | Exception | None = None, lost: Position | None = None
-    ) -> None:
-        self.heard: list[object] = []
-        self.channel = ScriptedChannel(scripts)
-        self.shared = SharedType(TEAM, self.heard.append)
-        self._store = at(1000) if store is None else store
-        # What the store has not stood at, though it is said that it has.
-        self._lost = lost
-        self.linearizable_reads = 0
-        self.answer_after_first_opening: Position | None = None
-
-    def follow(self, seconds: float = 1000.0) -> None:
-        """Follow for so long by a clock that jumps, or until the follower raises."""
-        follower = Follower(TEAM, self.channel, self.shared, self._hear, self._linearizable, LAG_LIMIT)
-
-        async def until_then() -> None:
-            with trio.move_on_after(seconds):
-                await follower.run()
-
-        try:
-            trio.run(until_then, clock=trio.testing.MockClock(autojump_threshold=0))
-        finally:
-            assert self.channel.open == 0
-
-    def _hear(self, event: object) -> None:
-        self.heard.append(event)
-        if isinstance(event, StreamOpened) and self.answer_after_first_opening is not None:
-            self.shared.reply(key("ada"), None, self.answer_after_first_opening)
-
-    async def _linearizable(self, known: Position | None) -> Position:
-        self.linearizable_reads += 1
-        await trio.lowlevel.checkpoint()
-        if known is not None and known == self._lost:
-            raise StoreWentBack(f"it has lost {known}")
-        if isinstance(self._store, Exception):
-            raise self._store
-        return self._store
-
-    @property
-    def resumed(self) -> list[int | None]:
-        """After which revision each stream was to go on."""
-        return [None if each.resume_after is None else each.resume_after.revision for each in self.channel.openings]
-
-    @property
-    def known(self) -> list[int | None]:
-        """What each stream's server was to have besides, by its revision."""
-        return [None if each.known is None else each.known.revision for each in self.channel.openings]
-
-    @property
-    def waits(self) -> list[float]:
-        """The seconds between one opening and the next."""
-        return [after.time - before.time for before, after in pairwise(self.channel.openings)]
-
-    def count(self, event: type) -> int:
-        return sum(isinstance(each, event) for each in self.heard)
-
+from tests.helpers.scripted_channel import SILENCE, Line, Pause
 
 # --- going on ----------------------------------------------------------------
 
@@ -152,7 +73,7 @@ def test_openings_and_ends_are_reported() -> None:
 
 def test_it_backs_off_longer_with_each_failure_and_never_for_long() -> None:
     """Twice as long each time with jitter below, up to five seconds."""
-    following = Following(*_down(40))
+    following = Following(*down(40))
     following.follow()
     for number, wait in enumerate(following.waits):
         ceiling = min(0.05 * 2.0**number, 5.0)
@@ -162,7 +83,7 @@ def test_it_backs_off_longer_with_each_failure_and_never_for_long() -> None:
 
 def test_an_item_resets_the_waiting() -> None:
     """The server is there again."""
-    following = Following(*_down(8), [end(10), DOWN], [DOWN], [SILENCE])
+    following = Following(*down(8), [end(10), DOWN], [DOWN], [SILENCE])
     following.follow()
     assert following.waits[7] > 2
     assert following.waits[8] <= 0.05
@@ -281,113 +202,6 @@ def test_a_snapshot_that_stops_coming_is_lag() -> None:
     following.follow()
     assert following.count(StreamLagging) == 1
     assert following.resumed == [None, 10, None, 10]
-
-
-# --- stores that went back, or are others ------------------------------------
-
-
-def test_a_store_below_the_frontier_went_back() -> None:
-    """When a read that every acknowledged commit is in answers so, the run has to end, by that name."""
-    following = Following([end(10)], [SILENCE], store=at(9))
-    with pytest.raises(StoreWentBack, match=r"9.*10"):
-        following.follow()
-
-
-def test_a_store_at_the_frontier_did_not_go_back() -> None:
-    """The endpoint lagged alone; another one is tried."""
-    following = Following([end(10)], [SILENCE], [bookmark(10, resumed=True), SILENCE], store=at(10))
-    following.follow()
-    assert following.resumed == [None, 10, 10]
-
-
-def test_a_store_that_doesnt_know_the_position_and_stands_below_it_went_back() -> None:
-    """It is asked at once, before it has grown past the place where it was left."""
-    following = Following([end(10)], [NOT_OURS], store=at(9))
-    with pytest.raises(StoreWentBack):
-        following.follow(1)
-
-
-def test_a_server_that_doesnt_know_the_position_is_no_proof_against_the_store() -> None:
-    """One server of several may have a copy. What the store itself has never lost is asked for once more, as a
-    snapshot; one from below the frontier isn't enough.
-    """
-    following = Following([end(10)], [NOT_OURS], [end(9), bookmark(11), SILENCE], [end(11), SILENCE])
-    following.follow(20)
-    assert following.resumed == [None, 10, None, None]
-    assert following.known == [None, None, 10, 11]
-
-
-@pytest.mark.parametrize("in_the_process", [True, False])
-def test_a_store_that_has_grown_past_what_it_has_lost_went_back(in_the_process: bool) -> None:
-    """Although it stands above the frontier: it says itself that it has never been there. Nothing of it is taken."""
-    following = Following([end(10)], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
-    following.channel.settles_writes = in_the_process
-    with pytest.raises(StoreWentBack, match="it has lost"):
-        following.follow(20)
-    assert following.shared.frontier == 10
-
-
-def test_a_store_that_has_lost_what_it_had_acknowledged_went_back() -> None:
-    """A write's reply is held too, though no stream has come as far: the next stream asks for it."""
-    following = Following([end(10), Pause(1)], [NOT_OURS], [end(1000), SILENCE], lost=at(15))
-    following.answer_after_first_opening = at(15)
-    with pytest.raises(StoreWentBack, match="it has lost"):
-        following.follow(20)
-    assert (following.resumed, following.known) == ([None, 10], [None, 15])
-
-
-def test_a_store_below_what_it_had_acknowledged_went_back() -> None:
-    """Wherever the streams have come to."""
-    following = Following([end(10)], [NOT_OURS], store=at(14))
-    following.answer_after_first_opening = at(15)
-    with pytest.raises(StoreWentBack, match=r"14.*15"):
-        following.follow(20)
-
-
-def test_a_snapshot_is_taken_only_of_a_store_that_has_what_is_held() -> None:
-    """History may be gone together with what it was the history of: what is held is asked for besides."""
-    following = Following([end(10)], [GONE], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
-    with pytest.raises(StoreWentBack):
-        following.follow(20)
-    assert (following.resumed, following.known) == ([None, 10, None], [None, None, 10])
-
-
-def test_a_store_that_cant_be_asked_is_tried_again() -> None:
-    """Not knowing is no reason to end runs."""
-    following = Following([end(10)], [SILENCE], [bookmark(10, resumed=True), SILENCE], store=Unavailable("no leader"))
-    following.follow()
-    assert following.resumed == [None, 10, 10]
-    assert StreamEnded(TEAM.name, "no leader", 1) in following.heard
-
-
-@pytest.mark.parametrize(
-    ("script", "store"),
-    [
-        ([end(20, OTHER_STORE)], at(1000)),
-        ([bookmark(10, resumed=True, store_id=OTHER_STORE)], at(1000)),
-        ([SILENCE], at(1000, OTHER_STORE)),
-        ([NOT_OURS], at(1000, OTHER_STORE)),
-    ],
-)
-def test_another_store_ends_the_following_by_name(script: list[Line], store: Position) -> None:
-    """Whether a stream says so or a read does; nothing of it is applied."""
-    following = Following([chunk(stored("ada", 5)), end(10)], script, store=store)
-    with pytest.raises(StoreChanged):
-        following.follow()
-    assert versions(following.shared.gate.entries) == {"ada": 5}
-    assert following.shared.frontier == 10
-
-
-def test_another_store_than_a_reply_came_from_ends_the_following() -> None:
-    """A write may have been answered before the first stream was."""
-    following = Following([end(20, OTHER_STORE)])
-    following.shared.reply(key("ada"), None, at(3))
-    with pytest.raises(StoreChanged):
-        following.follow()
-    following = Following([chunk(), end(20, OTHER_STORE)])
-    following.answer_after_first_opening = at(3)
-    with pytest.raises(StoreChanged):
-        following.follow()
 
 
 def test_bookmarks_are_spaced_over_a_network_alone() -> None:

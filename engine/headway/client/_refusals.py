@@ -8,6 +8,7 @@ from grpclib.const import Status
 from headway import rpc
 from headway.errors import (
     AlreadyExists,
+    Closed,
     Conflict,
     FailedPrecondition,
     Fenced,
@@ -49,6 +50,11 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
     nobody has begun with the call, it is definite whatever the status.
     """
     message = error.message or error.status.name
+    if isinstance(error, rpc.ChannelClosed):
+        return Closed(
+            "the block that opened this client has ended: use the client inside `async with headway.open_engine(...)` "
+            "or `async with headway.connect(...)`"
+        )
     if isinstance(error, rpc.TooLarge):
         return TooLarge(message, error.size, error.limit)
     if error.status is Status.FAILED_PRECONDITION and message.startswith(UNKNOWN_TERM):

@@ -12,21 +12,10 @@ from typing import Any
 import trio
 
 from headway._groups import of_controller, only_error
-from headway.controller._definition import Initialiser
-from headway.controller._runtime import Runtime
 from headway.events import CallbackFailed, Report
 
 CALLBACK_DEADLINE = 10.0
 """Seconds that a callback may take; then it is cancelled, and has failed."""
-
-
-async def initialise(initialiser: Initialiser, rt: Runtime) -> None:
-    """Call a run's initialiser. Whatever it raises ends the run."""
-    try:
-        await initialiser(rt)
-    except GeneratorExit as error:
-        # Alone it would mean that this task is being closed.
-        raise BaseExceptionGroup("the initialiser", [error]) from None
 
 
 async def call(

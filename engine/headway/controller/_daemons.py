@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from headway._groups import only_error
+from headway._groups import leaving, ordinary
 from headway.cache import Projected
 from headway.controller._definition import Enqueue
 from headway.controller._own_writes import MAPPING, RECONCILING, Mapping
@@ -97,8 +97,12 @@ class Daemons:
             with rt.alive(resource) as scope:
                 if not scope.cancel_called:
                     await self._call(rt, resource)
-        except Exception as error:  # noqa: BLE001  # raised while it was cancelled
-            rt.report(DaemonEnded(rt.controller, resource.id, only_error(error), None))
+        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+            error = ordinary(raised)
+            if error is None:
+                raise leaving(raised) from None
+            # Raised while it was canceled.
+            rt.report(DaemonEnded(rt.controller, resource.id, error, None))
         finally:
             life.ended.set()
 
@@ -109,12 +113,16 @@ class Daemons:
             began = trio.current_time()
             try:
                 await self._daemon(rt, rt.cache.get(resource.type, id) or resource)
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything; it is called again
+            except BaseException as raised:
+                # A user's function may raise anything; it is called again.
+                error = ordinary(raised)
+                if error is None:
+                    raise
                 if trio.current_time() - began >= _LASTED:
                     failures = 0
                 delay = self._backoff.delay(failures)
                 failures += 1
-                rt.report(DaemonEnded(rt.controller, id, only_error(error), delay))
+                rt.report(DaemonEnded(rt.controller, id, error, delay))
             else:
                 rt.report(DaemonEnded(rt.controller, id, None, None))
                 return

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import trio
 
 from headway._bounded_report import BoundedReport
+from headway._groups import leaving, ordinary
 from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
 from headway.controller._alive import Lives
 from headway.controller._definition import Definition
@@ -178,7 +179,13 @@ class RunMapping:
     def _map(self, item: MapItem) -> None:
         try:
             self._map_change(item.type, item.applied, backlog=item.backlog)
-        except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the change is kept
+        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+            # A user's function may raise anything; the change is kept.
+            error = ordinary(raised)
+            if error is None:
+                # It ends the run. The next run maps the change (C6).
+                self._items.keep(item, trio.current_time())
+                raise leaving(raised) from raised.__cause__
             now = trio.current_time()
             delay = self._definition.backoff.delay(0)
             kept = self._items.keep(item, now + delay)
@@ -186,10 +193,6 @@ class RunMapping:
             # It may wait with former changes of its resource, for as long as they do.
             delay = delay if kept.changes[0] is item.applied else max(kept.due - now, 0.0)
             self._fail(item.type, item.applied, error, delay)
-        except BaseException:
-            # It ends the run. The next run maps the change (C6).
-            self._items.keep(item, trio.current_time())
-            raise
 
     def _map_again(self, kept: Kept) -> None:
         done = 0
@@ -197,15 +200,16 @@ class RunMapping:
             for applied in kept.changes:
                 self._map_change(kept.type, applied, backlog=kept.backlog)
                 done += 1
-        except Exception as error:  # noqa: BLE001  # likewise
+        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+            error = ordinary(raised)
+            if error is None:
+                self._items.keep_again(kept, trio.current_time())
+                raise leaving(raised) from raised.__cause__
             failed = kept.changes[done]
             del kept.changes[:done]
             delay = self._definition.backoff.delay(kept.failures)
             self._items.keep_again(kept, trio.current_time() + delay)
             self._fail(kept.type, failed, error, delay)
-        except BaseException:
-            self._items.keep_again(kept, trio.current_time())
-            raise
         else:
             if kept.lost:
                 self._add_every(Reason("changed", kept.type, kept.name[1], kept.changes[-1].revision))

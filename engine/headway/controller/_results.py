@@ -22,6 +22,7 @@ class NotDone:
         attempts: how often in a row.
         at: when that was, on Trio's clock, in seconds.
         until: when it is tried again, at the latest; None: not before something changes.
+        timed_out: True if its deadline passed before it ended.
     """
 
     id: ResourceId
@@ -30,6 +31,7 @@ class NotDone:
     attempts: int
     at: float
     until: float | None
+    timed_out: bool = False
 
 
 class Results:

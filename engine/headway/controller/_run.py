@@ -27,12 +27,12 @@ from typing import Any, NoReturn
 import trio
 
 from headway._bounded_report import BoundedReport
-from headway._groups import of_controller, only_error
+from headway._groups import guarded, of_controller, only_error
 from headway._safe_text import repr_text
 from headway.cache import Applied, Cache, CachedType, Hub, Subscription, stored_type
 from headway.client import Client, HeldLease, LeaseClient, RunFence, Writes
 from headway.controller._alive import Lives
-from headway.controller._callbacks import call, initialise
+from headway.controller._callbacks import call
 from headway.controller._declared_client import Declared
 from headway.controller._definition import Definition, Enqueue
 from headway.controller._deletions import deletions_since
@@ -190,7 +190,6 @@ class Run:
 
     async def _stopped(self, ended_by: BaseException | None) -> None:
         """Tell ``on_stop``: everything of the run has ended, and the cache can still be read as it was last."""
-        # A nursery that was cancelled raises a group of nothing but that.
         failed = None if ended_by is None else of_controller(ended_by)[0]
         error = None if failed is None else only_error(failed)
         with trio.CancelScope(shield=True):
@@ -263,7 +262,7 @@ class Run:
         self._runtime.term = raised.fence.term
         self._runtime.strong.began_at = raised.position.revision
         if self._definition.initialiser is not None:
-            await initialise(self._definition.initialiser, self._runtime)
+            await guarded(self._definition.initialiser, self._runtime)
             # What it wrote bore the fence, and a second commit stands above it, so that the run begins by seeing it.
             settled = raised.settled
             raised = (await self._writes.raise_again(self._lease))._replace(settled=settled)
@@ -344,7 +343,8 @@ class Run:
             nursery.start_soon(self._bounded.report_rest, name="reporting the rest")
             self._start_beside(nursery)
             for name, source in definition.sources.items():
-                nursery.start_soon(source, self._runtime, self._enqueue(f"source {name}"), name=f"source {name}")
+                enqueue = self._enqueue(f"source {name}")
+                nursery.start_soon(guarded, source, self._runtime, enqueue, name=f"source {name}")
             for number in range(definition.concurrency):
                 nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
 

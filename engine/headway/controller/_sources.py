@@ -13,6 +13,7 @@ import trio
 
 from headway._bounded_report import BoundedReport
 from headway._functions import plain_problem
+from headway._groups import ordinary
 from headway.controller._definition import Enqueue, Source
 from headway.controller._runtime import Runtime
 from headway.errors import DeclarationError, InvalidArgument
@@ -197,7 +198,11 @@ def _concern(
     try:
         for each in listed(_none_is_nobody(key(event))):
             enqueue(each.id if isinstance(each, Resource) else each)
-    except Exception as error:  # noqa: BLE001  # a user's function may raise anything; the other events go on
+    except BaseException as raised:
+        # A user's function may raise anything; the other events go on.
+        error = ordinary(raised)
+        if error is None:
+            raise
         bounded(SourceFailed, controller=rt.controller, source=source, value=event, error=error)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import random
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import NoReturn
 
 import trio
 
@@ -15,7 +16,7 @@ from headway.controller._mapping import Owed
 from headway.controller._own_writes import CONTROLLER
 from headway.controller._run import Run
 from headway.controller._status import ControllerStatus, Phase
-from headway.errors import EngineBug, LeaseLost, NotHeadway
+from headway.errors import Closed, EngineBug, LeaseLost, NotHeadway
 from headway.events import Report, RunEnded
 
 FLAP = 2.0
@@ -69,6 +70,7 @@ class Supervisor:
         self._error = ""
         self._ended_at = trio.current_time()
         self._resting = False
+        self._ended = False
         self._owed = Owed()
         if leading is not None:
             leading.on_standby = self._stand_by
@@ -79,6 +81,21 @@ class Supervisor:
         Raises NotHeadway when what answers is no engine, and none has answered before.
         """
         CONTROLLER.set(self.name)
+        try:
+            await self._supervise()
+        finally:
+            self._ended = True
+            self._started.unpark_all()
+
+    def check_open(self) -> None:
+        """Raise Closed when its engine has ended: no run of it begins any more."""
+        if self._ended:
+            raise Closed(
+                "the block of this engine has ended: use the engine inside `async with headway.open_engine(...)` or "
+                "`async with headway.open_workers(...)`"
+            )
+
+    async def _supervise(self) -> NoReturn:
         flaps = 0
         while True:
             began = trio.current_time()
@@ -166,11 +183,15 @@ class Supervisor:
     async def wait_settled(self, revision: int) -> None:
         """Wait until the controller owes nothing up to ``revision``, through restarts if need be.
 
-        One that stands by owes nothing.
+        One that stands by owes nothing. Raises Closed when its engine ends.
         """
         while not self.stands_by:
             run = self.run
             if run is None:
+                if self._ended:
+                    # In the block of an engine that has failed this raises Cancelled, and the failure comes out alone.
+                    await trio.lowlevel.checkpoint()
+                    self.check_open()
                 await self._started.park()
                 continue
             if run.settled() >= revision:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import trio
 
-from headway._groups import of_controller, only_error, story
+from headway._groups import leaves, leaving, of_controller, only_error, ordinary, story
 from headway._safe_text import repr_text
 from headway.controller._definition import Definition
 from headway.controller._own_writes import RECONCILING, Reconciling
@@ -73,6 +73,7 @@ class Worker:
         began, due, in_a_row = 0.0, 0.0, 0
         running: tuple[Taken[Key, Reason], ResourceId] | None = None
         beside: Exception | None = None
+        canceled: BaseException | None = None
         own_writes = self._self_triggers.writes
         try:
             with trio.CancelScope() as scope:
@@ -85,13 +86,17 @@ class Worker:
                         if began + limit > due + limit * _EARLY:
                             scope.deadline = due = began + limit
                         reconciling.key = key
-                        result, error = await self._call(taken, id, began)
+                        try:
+                            result, error = await self._call(taken, id, began)
+                        except BaseException as raised:
+                            canceled = raised
+                            raise
                         running = None
                         late = scope.cancel_called
                         if late and error is None:
                             # It has caught what cancelled it, or has not come to a checkpoint since.
                             error = self._timeout(id)
-                        self._done(taken, id, began, result, error, reconciling)
+                        self._done(taken, id, began, result, error, reconciling, timed_out=late)
                     in_a_row += 1
                     taken = self._queue.take_nowait() if in_a_row % _IN_A_ROW else None
                     if taken is None:
@@ -103,14 +108,27 @@ class Worker:
             # What a reconcile raised beside its cancellation; of ours nothing comes here.
             if running is None:
                 raise
-            beside = raised
+            beside = only_error(raised)
+        except BaseException as raised:  # noqa: BLE001  # it is raised again
+            # It ends the run, or the engine. The key stays in hand, and so is owed to the next run.
+            failed, _ = of_controller(raised)
+            if running is not None and failed is not None:
+                self._tell(*running, "failed", began, only_error(failed), None, timed_out=scope.cancel_called)
+            raise leaving(raised) from None
         if running is not None:
             taken, id = running
-            self._done(taken, id, began, None, beside or self._timeout(id), reconciling)
+            error = beside or self._timeout(id, canceled)
+            self._done(taken, id, began, None, error, reconciling, timed_out=True)
         return await self._queue.take()
 
-    def _timeout(self, id: ResourceId) -> ReconcileTimeout:
-        return ReconcileTimeout(f"{id}: the reconcile took longer than {self._definition.deadline} s")
+    def _timeout(self, id: ResourceId, canceled: BaseException | None = None) -> ReconcileTimeout:
+        """Return the error of a deadline that has passed, with the traceback of where the reconcile was."""
+        error = ReconcileTimeout(f"{id}: the reconcile took longer than {self._definition.deadline} s")
+        if canceled is None:
+            return error
+        error.__cause__ = canceled
+        # Of a nursery's tasks the first one: their error is a group, whose own frames end at the nursery.
+        return error.with_traceback(next(leaves(canceled)).__traceback__)
 
     async def _call(
         self, taken: Taken[Key, Reason], id: ResourceId, began: float
@@ -120,15 +138,13 @@ class Worker:
         self._started[key] = began
         try:
             result: Any = await definition.reconcile(self._runtime, Request(id, taken.reasons, taken.attempt))
-        except Exception as raised:  # noqa: BLE001  # a user's function may raise anything; its key is retried
-            # A nursery of the reconciler's own wraps what it raises: a PermanentFailure is one even so.
-            return None, only_error(raised)
         except BaseException as raised:
-            # It ends the run, if it is not what ends the engine. The key stays in hand, and so is owed to the next run.
-            failed, _ = of_controller(raised)
-            if failed is not None:
-                self._tell(taken, id, "failed", began, only_error(failed), None)
-            raise
+            # A user's function may raise anything; its key is tried again. A nursery of the reconciler's own wraps what
+            # it raises: a PermanentFailure is one even so.
+            error = ordinary(raised)
+            if error is None:
+                raise
+            return None, error
         finally:
             del self._started[key]
         if result is None or isinstance(result, RequeueAfter):
@@ -154,17 +170,20 @@ class Worker:
         result: RequeueAfter | None,
         error: Exception | None,
         reconciling: Reconciling,
+        *,
+        timed_out: bool,
     ) -> None:
         if self._self_triggers.loops:
             self._self_triggers.ended(taken.key, wrote=reconciling.wrote)
         reconciling.key, reconciling.wrote = None, False
         outcome, retry_after = self._settle(taken.key, result, error)
         if error is not None:
-            self._not_done(taken, id, "permanent" if retry_after is None else "failed", error, retry_after)
+            failed: Literal["failed", "permanent"] = "permanent" if retry_after is None else "failed"
+            self._not_done(taken, id, failed, error, retry_after, timed_out=timed_out)
         elif self._results.not_done:
             self._results.done(taken.key)
         if self._reports_all or error is not None:
-            self._tell(taken, id, outcome, began, error, retry_after)
+            self._tell(taken, id, outcome, began, error, retry_after, timed_out=timed_out)
         self._on_done()
 
     def _tell(
@@ -175,12 +194,15 @@ class Worker:
         began: float,
         error: BaseException | None,
         retry_after: float | None,
+        *,
+        timed_out: bool,
     ) -> None:
         seconds = trio.current_time() - began
         name = self._definition.name
         # One that has asked for a delay was queued at the end of it, and a clock may be asked in between.
         waited = max(began - taken.queued_at, 0.0)
-        self._report(Reconciled(name, id, outcome, seconds, error, retry_after, taken.reasons, waited, taken.attempt))
+        attempt, reasons = taken.attempt, taken.reasons
+        self._report(Reconciled(name, id, outcome, seconds, error, retry_after, reasons, waited, attempt, timed_out))
 
     def _settle(self, key: Key, result: RequeueAfter | None, error: Exception | None) -> tuple[str, float | None]:
         queue = self._queue
@@ -207,10 +229,12 @@ class Worker:
         outcome: Literal["failed", "permanent"],
         error: Exception,
         retry_after: float | None,
+        *,
+        timed_out: bool,
     ) -> None:
         now = trio.current_time()
         until = None if retry_after is None else now + retry_after
-        self._results.note(NotDone(id, outcome, story(error), taken.attempt, now, until))
+        self._results.note(NotDone(id, outcome, story(error), taken.attempt, now, until, timed_out))
 
     def _rests(self, taken: Taken[Key, Reason]) -> bool:
         """Put the key off if it has triggered itself too often, and say whether it was."""

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator
 from types import FrameType
 
+import outcome
 import trio
 
 from headway import events
@@ -17,7 +18,8 @@ from headway._safe_text import bounded, plain
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
-_NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (events, trio))
+# Trio raises Cancelled through outcome.
+_NOT_THE_PROGRAM = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (events, trio, outcome))
 _FIRST, _LAST = 5, 20
 """How many frames of a long stack are shown, from its beginning and from its end."""
 _CAUSES = 5

@@ -14,7 +14,7 @@ from headway._functions import check_plain
 from headway._safe_report import safe_report
 from headway.access import ANONYMOUS
 from headway.controller import ControllerStatus
-from headway.errors import DeclarationError, ReconcileTimeout
+from headway.errors import DeclarationError
 from headway.observe._aliases import OUTCOMES, aliases
 from headway.observe._gauges import gauges
 
@@ -90,7 +90,7 @@ class Metrics:
         self._counters["reconcile"].labels(name, event.outcome).inc()
         self._times["reconcile_seconds"].labels(name).observe(event.seconds)
         self._times["queue_wait_seconds"].labels(name).observe(event.waited)
-        if isinstance(event.error, ReconcileTimeout):
+        if event.timed_out:
             self._counters["reconcile_timeouts"].labels(name).inc()
 
     def collect(self) -> Iterator[Metric]:
@@ -136,7 +136,7 @@ def reports(*several: events.Report) -> events.Report:
 
 _COUNTERS = {
     "reconcile": ("Reconciles, by outcome: done, requeue, failed, permanent.", ["controller", "outcome"]),
-    "reconcile_timeouts": ("Reconciles that were cancelled at their deadline.", ["controller"]),
+    "reconcile_timeouts": ("Reconciles that had not ended at their deadline.", ["controller"]),
     "reconcile_slow": ("Reports of a reconcile that has been running for long.", ["controller"]),
     "mapping_failures": ("Changes whose mapper failed.", ["controller", "type"]),
     "index_failures": ("Resources left out of an index, because its function raised.", ["controller", "type", "index"]),

@@ -14,6 +14,7 @@ from headway.rpc._channel import Channel as Channel
 from headway.rpc._channel import Lagging as Lagging
 from headway.rpc._channel import Metadata as Metadata
 from headway.rpc._copying import CopyingChannel as CopyingChannel
+from headway.rpc._errors import ChannelClosed as ChannelClosed
 from headway.rpc._errors import NotBegun as NotBegun
 from headway.rpc._errors import NotGrpc as NotGrpc
 from headway.rpc._errors import NotHttp2 as NotHttp2

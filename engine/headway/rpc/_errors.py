@@ -20,6 +20,13 @@ class NotBegun(GRPCError):
     """A call failed before anybody began with it: nothing of it has been done, nor will be."""
 
 
+class ChannelClosed(NotBegun):
+    """The block that opened the channel has ended."""
+
+    def __init__(self) -> None:
+        super().__init__(Status.UNAVAILABLE, "the block that opened this channel has ended")
+
+
 class NotHttp2(NotBegun):
     """None of a channel's addresses has ever been a gRPC server's: each answers in another protocol."""
 

@@ -20,6 +20,7 @@ import grpclib
 from grpclib.const import Handler, Status
 
 from headway.rpc._channel import Metadata
+from headway.rpc._errors import ChannelClosed
 from headway.rpc._fault import HandlerFault
 
 ANSWER = "answer"
@@ -55,6 +56,13 @@ class InProcessChannel:
             self._handlers.update(service.__mapping__())
         self._answers = {path: answer for path, handler in self._handlers.items() if (answer := _answer_of(handler))}
         self._report = report
+        self._closed = False
+
+    def close(self) -> None:
+        """Make every later call fail with ChannelClosed. No call asks: it finds no handler any more."""
+        self._closed = True
+        self._handlers.clear()
+        self._answers.clear()
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
@@ -90,6 +98,8 @@ class InProcessChannel:
     def _handler(self, path: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
         handler = self._handlers.get(path)
         if handler is None:
+            if self._closed:
+                raise ChannelClosed
             raise grpclib.GRPCError(Status.UNIMPLEMENTED, f"Method not found: {path}")
         # grpclib's type says Awaitable; what its generated services have there are coroutine functions.
         function: Callable[[Any], Coroutine[Any, Any, None]] = handler.func

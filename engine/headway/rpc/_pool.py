@@ -17,7 +17,7 @@ from h2.errors import ErrorCodes
 
 from headway.rpc._addresses import Address
 from headway.rpc._channel import Lagging
-from headway.rpc._errors import NotBegun, NotHttp2
+from headway.rpc._errors import ChannelClosed, NotBegun, NotHttp2
 from headway.rpc._foreign import EXPECTS_TLS, FIRST_BYTES, foreign_answer, foreign_handshake
 from headway.rpc._limits import Allowance, Limits, Rate
 from headway.rpc._loop import Carrier
@@ -149,6 +149,7 @@ class Pool:
         self._lines: list[_Line] = []
         self._protocols: set[Http2Protocol] = set()
         self._connecting = trio.Lock()
+        self._closed = False
         # What the last attempt said that reached nobody; a new object for each.
         self._failure = ""
         # Whether that was of servers alone that speak something else, and any server has ever spoken HTTP/2: a proxy
@@ -165,6 +166,8 @@ class Pool:
     @asynccontextmanager
     async def open_call(self) -> AsyncIterator[RemoteCall]:
         """A call on a connection with room for it. Raises NotBegun of status UNAVAILABLE when there is none."""
+        if self._closed:
+            raise ChannelClosed
         line = self._line() or await self._new_line()
         line.calls += 1
         where = line.endpoint.where
@@ -298,7 +301,8 @@ class Pool:
         self._changed.set()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and refuse later calls."""
+        self._closed = True
         for protocol in list(self._protocols):
             protocol.say_goodbye()
             protocol.processor.close("the channel is closed")
