@@ -12,6 +12,7 @@ from headway._collector import gc_freezing
 from headway._compared import ComparedChannel
 from headway._endpoints import find_engine, open_remote
 from headway._groups import leaves, only_error
+from headway._keywords import check_keywords
 from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._safe_report import safe_report
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 
+@check_keywords
 @asynccontextmanager
 async def open_workers(
     endpoints: str | Sequence[str] | Channel,

@@ -158,7 +158,7 @@ async def test_sharded_worker_that_may_not_read_leases_rests_and_names_the_rule(
     lists = Rule(verbs=["list"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
     rules = [rule("*", partition="*", namespace="*"), LEASES, lists]
     access = Authorizer(Access([Policy("workers", rules)], [token]))
-    ended: list[BaseException] = []
+    ended: list[BaseException | None] = []
     resting = trio.Event()
 
     def report(event: object) -> None:
