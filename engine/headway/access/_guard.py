@@ -16,7 +16,8 @@ from headway.access._tokens import REFUSED
 from headway.errors import PermissionDenied
 from headway.events import ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName
-from headway.service import Decision
+from headway.rpc import HandlerFault
+from headway.service import AUTHORIZER_FAILED, NOTHING_WRITTEN, Decision
 
 # The service asks whether something may be written or listed; the method that was called tells which verb that is.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -150,6 +151,10 @@ class Guarded:
         except PermissionDenied as error:
             self._audit.failed(self._authorizer, path, stream)
             raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
+        except Exception as error:
+            # Nothing has been asked of the service yet.
+            mark = NOTHING_WRITTEN if path.rpartition("/")[2] in _DONE else ""
+            raise HandlerFault(mark + AUTHORIZER_FAILED, error) from error
 
     def _identified(self, stream: Any) -> Identity:
         try:
