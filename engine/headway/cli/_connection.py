@@ -110,8 +110,6 @@ def _reason(said: str, target: Target) -> str:
     )
     if in_options != said:
         return in_options
-    if "CERTIFICATE_VERIFY_FAILED" in said:
-        return f"{said}; name who has signed its certificate by --tls-authority"
     return said if target.tls else f"{said}; is it running there (`headway serve`), and without TLS?"
 
 
