@@ -50,9 +50,10 @@ def message(
     reserved: Mapping[int, str] | None = None,
     renamed: Mapping[int, str | tuple[str, ...]] | None = None,
 ) -> Callable[[type[T]], type[T]]: ...
+# pyright finds `dataclass_transform` only directly above the function.
 # `field` is no field specifier for type checkers: it is a default to them then, which a proto3 field has.
-@dataclass_transform(kw_only_default=True, eq_default=False)
 @check_keywords
+@dataclass_transform(kw_only_default=True, eq_default=False)
 def message(
     cls: type[Any] | None = None,
     /,
