@@ -31,13 +31,14 @@ def types() -> headway.App:
     return made
 
 
-def app() -> headway.App:
+def app(controllers: int = 1) -> headway.App:
     made = types()
 
-    @made.controller(manages=NOTE)
-    async def notes(rt: headway.Runtime, request: headway.Request) -> None:
+    async def reconcile(rt: headway.Runtime, request: headway.Request) -> None:
         """Do nothing."""
 
+    for number in range(controllers):
+        made.controller(name=f"notes-{number}", manages=NOTE)(reconcile)
     return made
 
 
@@ -141,6 +142,42 @@ async def test_workers_of_a_server_that_is_not_headways_end_with_an_error_that_s
                 async with headway.open_workers(where, app(), process="web-1", report=lambda _: None):
                     await trio.sleep_forever()
             assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["web server", "another gRPC server"])
+@pytest.mark.parametrize("made", [lambda: headway.App("empty"), types, lambda: app(2)], ids=["no types", "none", "two"])
+async def test_workers_with_any_number_of_controllers_end_with_one_error_that_says_so(
+    name: str, made: Callable[[], headway.App]
+) -> None:
+    """Without controllers nothing else would ask the server; several of them would each raise the error."""
+    serve, said = WRONG[name]
+    with trio.fail_after(PATIENCE):
+        async with serve() as where:
+            with pytest.raises(NotHeadway) as caught:
+                async with headway.open_workers(where, made(), process="web-1", report=lambda _: None):
+                    await trio.sleep_forever()
+    assert where in str(caught.value)
+    assert said in str(caught.value)
+
+
+async def test_workers_without_controllers_report_that_no_server_answers() -> None:
+    """They ask again, as controllers would, and stay when an engine is there at last."""
+    delayed: list[events.CallDelayed] = []
+    told = trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, events.CallDelayed):
+            delayed.append(event)
+            told.set()
+
+    with trio.fail_after(PATIENCE):
+        with trio.socket.socket() as free:
+            await free.bind(("127.0.0.1", 0))
+            where = f"127.0.0.1:{free.getsockname()[1]}"
+        async with headway.open_workers(where, types(), process="web-1", report=report):
+            await told.wait()
+    assert isinstance(delayed[0].error, Unavailable)
+    assert where in str(delayed[0].error)
 
 
 async def test_workers_of_a_server_without_leases_end_with_an_error_that_says_so() -> None:

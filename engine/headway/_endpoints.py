@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from headway.errors import InvalidArgument
+import trio
+
+from headway.client import LeaseClient
+from headway.errors import HeadwayError, InvalidArgument, NotHeadway, RemoteError
+from headway.events import CallDelayed, Report
+from headway.queue import Backoff
 from headway.rpc import Channel, addresses, plain_text_host, readable
 from headway.service import WATCH_LIST, WatchDecoder
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+_PAUSES = Backoff(0.5, 30.0)
+"""Between the questions to a server that does not answer."""
 
 
 def open_remote(
@@ -36,3 +44,26 @@ def open_remote(
     return open_channel(
         endpoints, tls=tls, server_name=server_name, decoders=decoders, timeout=timeout, insecure=insecure
     )
+
+
+async def find_engine(channel: Channel, report: Report) -> None:
+    """Return when an engine has answered, for a process in which no controller asks it anything.
+
+    Raises NotHeadway when what answers is not an engine. While nothing answers, it reports that and asks again.
+    """
+    failures = 0
+    while True:
+        try:
+            await LeaseClient(channel).list()
+        except NotHeadway:
+            raise
+        except RemoteError as error:
+            delay = _PAUSES.delay(failures)
+            failures += 1
+            report(CallDelayed("", "List", error, delay))
+            await trio.sleep(delay)
+            continue
+        except HeadwayError:
+            # A refusal is an answer, too.
+            pass
+        return

@@ -13,6 +13,7 @@ from headway._collector import gc_freezing
 from headway._compared import ComparedChannel
 from headway._endpoints import open_remote
 from headway._groups import only_error
+from headway._keywords import check_keywords
 from headway._loop_watch import watching_loop
 from headway._process import SERVER, Placing, supervisor, worker_name
 from headway._safe_report import safe_report
@@ -136,6 +137,7 @@ class Engine:
             each.check_open()
 
 
+@check_keywords
 @asynccontextmanager
 async def open_engine(
     store: str | AbstractAsyncContextManager[Backend],
@@ -317,6 +319,7 @@ async def open_engine(
                 ending.end()
 
 
+@check_keywords
 @asynccontextmanager
 async def connect(
     endpoints: str | Sequence[str],

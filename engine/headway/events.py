@@ -258,7 +258,10 @@ class WriteSettled(Record):
 
 
 class CallDelayed(Record):
-    """A controller's ``call`` has failed or was not answered in time, and is made again after ``retry_after``."""
+    """A controller's ``call`` has failed or was not answered in time, and is made again after ``retry_after``.
+
+    ``controller`` is empty for a process without controllers, which only looks for an engine.
+    """
 
     controller: str
     call: str

@@ -10,8 +10,9 @@ import trio
 
 from headway._collector import gc_freezing
 from headway._compared import ComparedChannel
-from headway._endpoints import open_remote
+from headway._endpoints import find_engine, open_remote
 from headway._groups import leaves, only_error
+from headway._keywords import check_keywords
 from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._safe_report import safe_report
@@ -22,7 +23,7 @@ from headway.cache import Hub
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App, sealed
 from headway.engine import Engine
-from headway.errors import SchemaMismatch
+from headway.errors import NotHeadway, SchemaMismatch
 from headway.events import Report
 from headway.rpc import Channel, WithMetadata
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 
+@check_keywords
 @asynccontextmanager
 async def open_workers(
     endpoints: str | Sequence[str] | Channel,
@@ -76,8 +78,8 @@ async def open_workers(
     Raises DeclarationError for apps that don't go together, and a name that a process can't have; InvalidArgument for a
     token that would be sent to another host without ``tls`` and without ``insecure``; NotHeadway, from within the
     block, when what answers at the endpoints is not an engine; SchemaMismatch likewise, when it and this program would
-    misread each other's resources. That none can be reached is no error: it is tried again
-    for as long as it takes, and the status says so.
+    misread each other's resources. An engine that cannot be reached is tried again for as long as
+    it takes; the report and the status say so.
     """
     check_trio("headway.open_workers")
     registry, definitions = together(apps)
@@ -99,7 +101,8 @@ async def open_workers(
     ending: ShutdownWatch | None = None
     opened: AbstractAsyncContextManager[Channel]
     # A test's channel is its own matter, and each call by it may count.
-    compared = registry if isinstance(endpoints, str | Sequence) else ()
+    opens = isinstance(endpoints, str | Sequence)
+    compared = registry if opens else ()
     if isinstance(endpoints, str | Sequence):
         opened = open_remote(endpoints, tls, server_name, timeout, token, insecure=insecure)
     else:
@@ -118,6 +121,8 @@ async def open_workers(
                 placing = Placing(hub, channel, registry, report, stall_limit, name, lease_ttl)
                 supervisors = [supervisor(*each, placing) for each in definitions.items()]
                 nursery.start_soon(channel.wait_refused, name="types that the server would misread")
+                if not supervisors and opens:
+                    nursery.start_soon(find_engine, channel, report, name="finding an engine")
                 for each in supervisors:
                     nursery.start_soon(each.supervise, name=f"controller {each.name}")
                 if freeze is not None:
@@ -136,11 +141,11 @@ async def open_workers(
             # The caller's own error comes out as it went in, not wrapped in the nursery.
             only = only_error(group)
             if only is group:
-                # The block's own call may have been told of it, too.
-                mismatches, others = group.split(SchemaMismatch)
-                if mismatches is None or others is not None:
+                # Several controllers, and the block's own call, may have been told of it.
+                refused, others = group.split((SchemaMismatch, NotHeadway))
+                if refused is None or others is not None:
                     raise
-                raise next(leaves(mismatches)) from None
+                raise next(leaves(refused)) from None
             raise only from only.__cause__
         finally:
             watches.close()

@@ -137,8 +137,10 @@ async def answers(channel: InProcessChannel, method: str, request: object, text:
 async def test_the_method_called_tells_which_verb_is_meant(method: str, question: str, verb: str) -> None:
     """A service that only knows reading, writing, deleting and listing is answered by all six verbs."""
     asked = {}
+    # What is listed has to be read as well, whichever verb lists.
+    also = ("read",) if question == "list" else ()
     for each in VERBS:
-        text, access = token_for(rule(each))
+        text, access = token_for(rule(each, *also))
         asked[each] = (await answers(recording(Authorizer(access)), method, pb.ListRequest(), text))[question]
 
     assert [each for each in VERBS if asked[each]] == [verb]
@@ -148,7 +150,7 @@ async def test_the_method_called_tells_which_verb_is_meant(method: str, question
 @pytest.mark.parametrize(("prefix", "allowed"), [("", False), ("mi", False), ("mine", True), ("mine-too", True)])
 async def test_a_list_is_of_the_names_that_it_asks_for(method: str, prefix: str, allowed: bool) -> None:
     """Who may list names that begin so may ask for those, and not for more."""
-    text, access = token_for(rule("list", "watch", name_prefix="mine"))
+    text, access = token_for(rule("list", "watch", "read", name_prefix="mine"))
     request = pb.ListRequest(type=a_type(), name_prefix=prefix)
 
     assert (await answers(recording(Authorizer(access)), method, request, text))["list"] is allowed
@@ -162,10 +164,34 @@ async def test_a_list_is_asked_for_in_the_units_that_its_type_has(
     type: Any, asked: tuple[str, str], partition: str, namespace: str
 ) -> None:
     """To a store the units that a type doesn't have are any; the rule for types without them covers the list."""
-    text, access = token_for(rule("list", partition=partition, namespace=namespace))
+    text, access = token_for(rule("list", "read", partition=partition, namespace=namespace))
     request = pb.ListRequest(type=a_type(type), tenancy=pb.Tenancy(partition=asked[0], namespace=asked[1]))
 
     assert (await answers(recording(Authorizer(access)), "List", request, text))["list"]
+
+
+@pytest.mark.parametrize("method", ["List", "WatchList"])
+@pytest.mark.parametrize(
+    ("readable", "prefix", "allowed"),
+    [
+        ({}, "", True),
+        ({"name_prefix": "mine"}, "", True),
+        ({"name_prefix": "mine"}, "mine-too", True),
+        ({"name_prefix": "mine"}, "theirs", False),
+        ({"partition": "east", "namespace": "west"}, "", True),
+        ({"type": "tests.v1.Planet"}, "", False),
+        (None, "", False),
+    ],
+)
+async def test_scope_of_which_nothing_may_be_read_is_not_listed(
+    method: str, readable: dict[str, str] | None, prefix: str, allowed: bool
+) -> None:
+    """Its list would be empty, whatever there is."""
+    read = [] if readable is None else [rule("read", **readable)]
+    text, access = token_for(rule("list", "watch"), *read)
+    request = pb.ListRequest(type=a_type(), tenancy=pb.Tenancy(partition="*", namespace="*"), name_prefix=prefix)
+
+    assert (await answers(recording(Authorizer(access)), method, request, text))["list"] is allowed
 
 
 @pytest.fixture

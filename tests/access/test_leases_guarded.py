@@ -73,7 +73,9 @@ EVERYTHING = {"acquire", "keep", "release", "raise", "record", "list"}
     [
         ([rule("write")], EVERYTHING - {"list"}),
         ([rule("write", prefix="staff/")], EVERYTHING - {"list"}),
-        ([rule("list")], {"list"}),
+        ([rule("list", "read")], {"list"}),
+        ([rule("list")], set()),
+        ([rule("list"), rule("read", prefix="other")], set()),
         ([rule("view", "edit", prefix=NAME)], EVERYTHING),
         ([rule("*", type="*", partition="*", namespace="*")], EVERYTHING),
         ([rule("write_status", "delete", "read", "watch")], set()),

@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
+import trio.testing
 import yaml
 
 import headway
 from headway import field
 from headway.access import Access, Authorizer, Policy, Rule, new_token
+from headway.observe import unready
 
 
 @headway.message(name="tests.Team")
@@ -74,6 +76,108 @@ async def test_rules_that_a_worker_is_told_of_are_all_that_it_lacks() -> None:
         Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/teams"),
         rule("watch", partition="*", namespace="*"),
     ]
+
+
+LEASES = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
+
+
+async def test_worker_that_may_read_nothing_it_watches_rests_and_names_the_rule() -> None:
+    """It does not begin with an empty cache. As soon as it is given the rule, it works."""
+    text, token = new_token(["workers"])
+    rules = [rule("watch", "write", partition="*", namespace="*"), LEASES]
+    access = Authorizer(Access([Policy("workers", rules)], [token]))
+    ended: list[headway.events.RunEnded] = []
+    resting, done = trio.Event(), trio.Event()
+
+    def report(event: object) -> None:
+        assert done.is_set() or ended or not isinstance(event, headway.events.RunStarted)
+        if isinstance(event, headway.events.RunEnded):
+            ended.append(event)
+            resting.set()
+        elif isinstance(event, headway.events.Reconciled):
+            done.set()
+
+    async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
+        await engine.client.apply(TEAM.new("core", Team(note="seen")))
+        async with headway.open_workers(engine.addresses, app, process="web-1", token=text, report=report) as workers:
+            with trio.fail_after(20):
+                await resting.wait()
+                (why,) = unready(workers.status)
+                assert (ended[0].controller, type(ended[0].error)) == ("teams", headway.PermissionDenied)
+                for told in (str(ended[0].error), why):
+                    assert "staff.v1.Team may not be listed there by you: no rule of yours lets you read any" in told
+                    hint = HINT.search(told)
+                    assert hint is not None
+                    assert Rule(**yaml.safe_load(hint[1])) == rule("read", partition="*", namespace="*")
+                access.replace(
+                    Access([Policy("workers", [*rules, rule("read", partition="*", namespace="*")])], [token])
+                )
+                await done.wait()
+                assert unready(workers.status) == []
+
+
+async def test_standby_that_may_read_nothing_it_watches_is_not_ready() -> None:
+    """It could not begin if the leader left."""
+    able, token = new_token(["able"])
+    unable, other = new_token(["unable"])
+    everything = rule("*", partition="*", namespace="*")
+    blind = rule("watch", "write", partition="*", namespace="*")
+    policies = [Policy("able", [everything, LEASES]), Policy("unable", [blind, LEASES])]
+    access = Authorizer(Access(policies, [token, other]))
+    denied = trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, headway.events.StreamEnded):
+            denied.set()
+
+    with trio.fail_after(20):
+        async with (
+            headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine,
+            headway.open_workers(engine.addresses, app, process="web-1", token=able) as leader,
+        ):
+            await leader.wait_settled()
+            async with headway.open_workers(
+                engine.addresses, app, process="web-2", token=unable, report=report
+            ) as standby:
+                await denied.wait()
+                await trio.testing.wait_all_tasks_blocked()
+                (why,) = unready(standby.status)
+    assert HINT.search(why) is not None
+
+
+async def test_sharded_worker_that_may_not_read_leases_rests_and_names_the_rule() -> None:
+    """It would not see the others, take all shards for its own, and wait for them."""
+    sharded = headway.App("staff")
+    sharded.registry.register(TEAM)
+
+    @sharded.controller(manages=TEAM, placement=headway.sharded(shards=2))
+    async def teams(rt: headway.Runtime, request: headway.Request) -> None:
+        """Do nothing."""
+
+    text, token = new_token(["workers"])
+    lists = Rule(verbs=["list"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
+    rules = [rule("*", partition="*", namespace="*"), LEASES, lists]
+    access = Authorizer(Access([Policy("workers", rules)], [token]))
+    ended: list[BaseException | None] = []
+    resting = trio.Event()
+
+    def report(event: object) -> None:
+        if isinstance(event, headway.events.RunEnded):
+            ended.append(event.error)
+            resting.set()
+
+    with trio.fail_after(20):
+        async with (
+            headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine,
+            headway.open_workers(engine.addresses, sharded, process="web-1", token=text, report=report),
+        ):
+            await resting.wait()
+    assert isinstance(ended[0], headway.PermissionDenied)
+    hint = HINT.search(str(ended[0]))
+    assert hint is not None
+    assert Rule(**yaml.safe_load(hint[1])) == Rule(
+        verbs=["read"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/teams/members/"
+    )
 
 
 async def test_caller_without_any_rule_on_a_type_is_told_of_none() -> None:

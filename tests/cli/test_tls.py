@@ -32,7 +32,7 @@ async def test_a_server_with_a_certificate_is_believed_by_who_knows_its_authorit
     assert "staff.v1.Team" in known.stdout
     plain = await address(terminal.start("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0"))
     for trust, asked, said in (
-        (["--tls"], server, "name who has signed its certificate by --tls-authority"),
+        (["--tls"], server, "give the authority's file by --tls-authority)"),
         ([], server, "it expects TLS: say --tls)"),
         (["--tls"], plain, "it does not speak TLS: leave --tls out)"),
     ):

@@ -70,6 +70,21 @@ async def test_a_lease_is_acquired_kept_listed_and_released(leases: Leases, back
     assert (await leases.acquire("grace")).term > 1
 
 
+async def test_loss_to_a_holder_of_the_same_name_says_what_to_do(leases: Leases) -> None:
+    """Two processes of one name take each other's leases away."""
+    await leases.acquire("web-1")
+    await leases.acquire("web-1")
+    keep = leases.call("KeepAlive", name="staff/accounts", holder="web-1", term=1)
+    await refused(
+        keep,
+        Status.FAILED_PRECONDITION,
+        "staff/accounts is not web-1's in term 1: web-1 holds term 2",
+        "another process is called 'web-1', too: give each process its own name",
+    )
+    another = leases.call("KeepAlive", name="staff/accounts", holder="web-2", term=1)
+    assert "its own name" not in await refused(another, Status.FAILED_PRECONDITION, "web-1 holds term 2")
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

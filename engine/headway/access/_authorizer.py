@@ -42,6 +42,8 @@ class Question(NamedTuple):
     partition: str
     namespace: str
     name: str
+    lacking: str = "covers all of it"
+    """What no rule of the caller does."""
 
     def rule(self) -> str:
         """The narrowest rule that allows it, as it stands in an access file."""
@@ -230,8 +232,15 @@ class Identity:
         self.denied = Question(verb, type, partition, namespace, name)
         return False
 
+    def allows_any(self, verb: Verb, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
+        """Return True if the bearer may do that now with any part of this scope."""
+        if self._rights.allow_any(verb, type, partition, namespace, name_prefix) and self.is_current():
+            return True
+        self.denied = Question(verb, type, partition, namespace, name_prefix, f"lets you {verb} any of it")
+        return False
+
     def missing(self) -> str | None:
-        """Return the rule that would have allowed what was denied last, if the bearer may hear of it.
+        """Return what is missing for what was denied last, and the rule to ask for, if the bearer may hear of it.
 
         That is one who may do something else with the type. The rule of a lease may be heard by everybody who may do
         anything at all, because every server has leases.
@@ -241,7 +250,7 @@ class Identity:
         type = self.denied.type
         if not self._rights.concern(type) and not (type == LEASE and self._rights.policies):
             return None
-        return self.denied.rule()
+        return f"no rule of yours {self.denied.lacking}; ask for one such as {self.denied.rule()}"
 
     def check(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> None:
         """Raise PermissionDenied unless that is allowed. What it says depends on the question alone."""

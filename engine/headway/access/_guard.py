@@ -16,7 +16,8 @@ from headway.access._tokens import REFUSED
 from headway.errors import PermissionDenied
 from headway.events import ignore
 from headway.resource import Registry, ResourceId, Scope, TypeName
-from headway.service import Decision
+from headway.rpc import HandlerFault
+from headway.service import AUTHORIZER_FAILED, NOTHING_WRITTEN, Decision
 
 # The service asks whether something may be written or listed; the method that was called tells which verb that is.
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
@@ -57,26 +58,33 @@ class Caller:
         return self._identity.concerns(type)
 
     def may_list(self, type: TypeName, partition: str, namespace: str) -> bool:
-        """Whether this scope may be listed, or watched, whichever was called."""
+        """Return True if this scope may be listed, or watched, whichever was called, and any of it be read.
+
+        Without the second, the answer would be empty whatever there is.
+        """
         scope = self._registry.resolve(type).scope
         # To a store the units that a type doesn't have are any; to a rule they are none.
         if scope is Scope.CLUSTER:
             partition = namespace = ""
         elif scope is Scope.PARTITION and namespace == ANY:
             namespace = ""
-        return self._identity.allows(self._list_verb, type, partition, namespace, self.name_prefix)
+        return self._may_show(self._list_verb, type, partition, namespace, self.name_prefix)
 
     def may_take_lease(self, name: str) -> bool:
         """Whether the lease may be taken and left, and the fence that it governs be raised: all that is to write it."""
         return self._identity.allows("write", LEASE, "", "", name)
 
     def may_list_leases(self, name_prefix: str) -> bool:
-        """Whether the leases whose names begin so may be listed."""
-        return self._identity.allows("list", LEASE, "", "", name_prefix)
+        """Return True if the leases whose names begin so may be listed, and any of them be read."""
+        return self._may_show("list", LEASE, "", "", name_prefix)
 
     def may_read_lease(self, name: str) -> bool:
         """Whether the lease may be found in a list."""
         return self._identity.allows("read", LEASE, "", "", name)
+
+    def _may_show(self, verb: Verb, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
+        identity, scope = self._identity, (type, partition, namespace, name_prefix)
+        return identity.allows(verb, *scope) and identity.allows_any("read", *scope)
 
 
 class Guarded:
@@ -130,11 +138,10 @@ class Guarded:
                 if error.status is not Status.PERMISSION_DENIED:
                     raise
                 self._audit.denied(identity, path, stream)
-                rule = identity.missing()
-                if rule is None:
+                missing = identity.missing()
+                if missing is None:
                     raise
-                message = f"{error.message}: no rule of yours covers all of it; ask for one such as {rule}"
-                raise GRPCError(error.status, message, error.details) from None
+                raise GRPCError(error.status, f"{error.message}: {missing}", error.details) from None
 
         return serve
 
@@ -144,6 +151,10 @@ class Guarded:
         except PermissionDenied as error:
             self._audit.failed(self._authorizer, path, stream)
             raise GRPCError(Status.UNAUTHENTICATED, str(error)) from None
+        except Exception as error:
+            # Nothing has been asked of the service yet.
+            mark = NOTHING_WRITTEN if path.rpartition("/")[2] in _DONE else ""
+            raise HandlerFault(mark + AUTHORIZER_FAILED, error) from error
 
     def _identified(self, stream: Any) -> Identity:
         try:

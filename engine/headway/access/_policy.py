@@ -86,6 +86,15 @@ class Rule:
             and name.startswith(self.name_prefix)
         )
 
+    def meets(self, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
+        """Return True if the rule is about any part of this scope, whatever the verb."""
+        return (
+            self.concerns(type)
+            and (ANY in (self.partition, partition) or self.partition == partition)
+            and (ANY in (self.namespace, namespace) or self.namespace == namespace)
+            and (name_prefix.startswith(self.name_prefix) or self.name_prefix.startswith(name_prefix))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -127,6 +136,10 @@ class Rights:
             name: of the resource; for a scope the prefix asked for, empty for every name.
         """
         return any(rule.covers(type, partition, namespace, name) for rule in self._rules.get(verb, ()))
+
+    def allow_any(self, verb: Verb, type: TypeName, partition: str, namespace: str, name_prefix: str) -> bool:
+        """Return True if a rule allows the verb on any part of this scope."""
+        return any(rule.meets(type, partition, namespace, name_prefix) for rule in self._rules.get(verb, ()))
 
     def concern(self, type: TypeName) -> bool:
         """Whether a rule allows anything at all to be done with the type, anywhere."""

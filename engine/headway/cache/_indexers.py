@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from headway._keywords import check_keywords
 from headway.cache._cached_type import CachedType
 from headway.cache._indexes import Index, checked_index
 from headway.errors import DeclarationError
@@ -19,11 +20,13 @@ Referred = ResourceId | pb.Reference
 _BOUND = "bound_references"
 
 
+@check_keywords
 def index_metadata(type: CachedType[R], key: str, *, name: str = "") -> Index[R, str]:
     """An index by the text of one metadata entry; named like it, unless named otherwise."""
     return Index(type, name or key, lambda message: message.metadata.get(key), single=True, raw=True)
 
 
+@check_keywords
 def index_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
     """An index by the uid of the owner: ownership is of an incarnation."""
     return Index(
@@ -31,6 +34,7 @@ def index_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
     )
 
 
+@check_keywords
 def index_reference(type: CachedType[R], name: str, function: Callable[[R], Referred | None]) -> Index[R, ResourceId]:
     """An index by the one resource that each refers to: ``lambda route: SERVICE.id(route.data.service)``.
 
@@ -45,6 +49,7 @@ def index_reference(type: CachedType[R], name: str, function: Callable[[R], Refe
     return checked_index(Index(type, name, referred, single=True, normal=_normal), function)
 
 
+@check_keywords
 def index_references(
     type: CachedType[R], name: str, function: Callable[[R], Iterable[Referred]]
 ) -> Index[R, ResourceId]:
@@ -55,6 +60,7 @@ def index_references(
     return checked_index(made, function)
 
 
+@check_keywords
 def index_bound_references(type: ResourceType[T], *, name: str = _BOUND) -> Index[Resource[T], ResourceId]:
     """As `index_references`, by the field ``bound_references`` of the payload: a list of references."""
     if _BOUND not in type.payload.__dataclass_fields__:

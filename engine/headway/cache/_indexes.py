@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from sortedcontainers import SortedList
 
 from headway._functions import answer_problem, plain_problem
+from headway._keywords import check_keywords
 from headway.cache._cached_type import CachedType
 from headway.cache._gate import Applied
 from headway.cache._isolation import Isolation
@@ -99,6 +100,7 @@ class Index(Generic[R, V]):
         return isolation.reading(f"the function of {self!r}", message, given, call)
 
 
+@check_keywords
 def index(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Index[R, V]:
     """``BY_TEAM = headway.index(ACCOUNT, "team", lambda account: account.data.team)``
 
@@ -108,6 +110,7 @@ def index(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> 
     return checked_index(Index(type, name, function, single=True), function)
 
 
+@check_keywords
 def index_many(type: CachedType[R], name: str, function: Callable[[R], Iterable[V]]) -> Index[R, V]:
     """An index with any number of values for each resource. Raises DeclarationError."""
     return checked_index(Index(type, name, function, single=False), function)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from headway._functions import answer_problem, plain_problem
+from headway._keywords import check_keywords
 from headway.cache._isolation import Isolation
 from headway.errors import DeclarationError, PayloadError
 from headway.resource import (
@@ -205,6 +206,7 @@ def _chosen(every: Mapping[str, V], wanted: frozenset[str]) -> dict[str, V]:
     return {key: every[key] for key in every if key in wanted} if every else {}
 
 
+@check_keywords
 def projection(
     of: ResourceType[T],
     payload: type[S],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from headway._functions import plain_problem
+from headway._keywords import check_keywords
 from headway.cache._cached_type import CachedType
 from headway.cache._indexes import Index
 from headway.cache._projection import Projection
@@ -44,6 +45,7 @@ class Query(Generic[A, R_co]):
         return f"<Query {self.name}>"
 
 
+@check_keywords
 def query(
     *needs: CachedType[Any] | Index[Any, Any],
 ) -> Callable[[Callable[Concatenate[CacheReader, A], R_co]], Query[A, R_co]]:

@@ -21,7 +21,7 @@ from headway.cache._isolation import Isolation
 from headway.cache._projection import UNDECODABLE, Projection
 from headway.cache._subscription import Subscription
 from headway.cache._undecodable import Undecodable
-from headway.errors import HeadwayError, StoreChanged
+from headway.errors import HeadwayError, PermissionDenied, StoreChanged
 from headway.events import BookmarkRefused, ProjectionFailed, Report, StaleRefused
 from headway.resource import (
     Change,
@@ -58,6 +58,8 @@ class SharedType:
         self._subscriptions: list[Subscription] = []
         self._distrusted = False
         self._failure: HeadwayError | None = None
+        # Why the server has refused the last stream for want of a right; empty: it has not.
+        self._denied = ""
         self._progress = trio.lowlevel.ParkingLot()
 
     # --- as the follower's sink ---
@@ -118,8 +120,11 @@ class SharedType:
             self._report(BookmarkRefused(self.type.name, why))
         self._tell(applied, isinstance(item, EndOfSnapshot) and item.position.revision >= before)
 
-    def interrupted(self, why: str) -> None:
+    def interrupted(self, why: str, *, denied: bool = False) -> None:
         """See `watch.Sink`."""
+        self._denied = why if denied else ""
+        if denied:
+            self._progress.unpark_all()
         if not why:
             self.cut_off = None
         else:
@@ -134,9 +139,11 @@ class SharedType:
         return self._failure is not None
 
     def check(self) -> None:
-        """Raise StoreWentBack if the store went back."""
+        """Raise StoreWentBack if the store went back, PermissionDenied if the server has refused the last stream."""
         if self._failure is not None:
             raise self._failure
+        if self._denied:
+            raise PermissionDenied(f"{self.type.name} cannot be watched: {self._denied}")
 
     @property
     def refused(self) -> int:
@@ -168,7 +175,7 @@ class SharedType:
     async def wait_complete(self, revision: int) -> int:
         """Wait until the store is primed and complete up to ``revision``; returns its frontier.
 
-        Raises StoreChanged or StoreWentBack when that can't be.
+        Raises StoreChanged, StoreWentBack or PermissionDenied when that can't be.
         """
         await trio.lowlevel.checkpoint()
         gate = self.gate
@@ -202,6 +209,7 @@ class SharedType:
             self._undecodable = Undecodable(self.type, self.bounded)
             self._distrusted = False
             self._failure = None
+            self._denied = ""
             self.cut_off = None
         else:
             self._failure = error

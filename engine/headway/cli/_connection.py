@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -103,15 +104,17 @@ async def _described(channel: Channel, target: Target) -> types_pb.ListResponse:
     return described
 
 
+_OR_AN_OPTION = re.compile(r"tls=headway\.rpc\.client_tls\([^)]*\), or ")
+
+
 def _reason(said: str, target: Target) -> str:
     """Why there was no answer, with what helps said in options, which `headway.rpc` knows nothing of."""
     in_options = said.replace("give tls=headway.rpc.client_tls(...)", "say --tls").replace(
         "leave tls out", "leave --tls out"
     )
+    in_options = _OR_AN_OPTION.sub("", in_options)
     if in_options != said:
         return in_options
-    if "CERTIFICATE_VERIFY_FAILED" in said:
-        return f"{said}; name who has signed its certificate by --tls-authority"
     return said if target.tls else f"{said}; is it running there (`headway serve`), and without TLS?"
 
 

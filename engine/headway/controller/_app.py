@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar, overload
 
 from typing_extensions import Unpack
 
+from headway._keywords import check_keywords, check_keywords_and
 from headway.cache import CachedType, Index, Projected, Projection, Query
 from headway.controller._checks import (
     FORM,
@@ -75,6 +76,7 @@ class ControllerOptions(LivedOptions, total=False):
     placement: Placement
 
 
+@check_keywords
 class App:
     """Types and controllers that belong together. ``headway.open_engine(store, app)`` runs them.
 
@@ -99,6 +101,7 @@ class App:
                 f"app {self.name!r} is open, and {what} would be left out without a word: declare it before open_engine"
             )
 
+    @check_keywords
     def type(
         self,
         group: str,
@@ -129,6 +132,7 @@ class App:
         self.registry.register(declared)
         return declared
 
+    @check_keywords
     def converter(
         self,
         older: ResourceType[T],
@@ -154,6 +158,7 @@ class App:
         self._check_closed("this converter")
         self.registry.add_converter(older, newer, up, down)
 
+    @check_keywords
     def store_as(self, type: ResourceType[Any]) -> None:
         """Store resources of this kind as this version, instead of as the newest one that a converter leads to.
 
@@ -257,6 +262,7 @@ class App:
 
         return declare
 
+    @check_keywords_and(LivedOptions.__annotations__)
     def daemon(
         self, type: CachedType[R], *, finalizer: bool = False, **options: Unpack[LivedOptions]
     ) -> Callable[[Lived[R]], Lived[R]]:
@@ -294,6 +300,7 @@ class App:
 
         return declare
 
+    @check_keywords_and(LivedOptions.__annotations__)
     def timer(
         self, type: CachedType[R], *, every: float, jitter: float = 0.1, **options: Unpack[LivedOptions]
     ) -> Callable[[Lived[R]], Lived[R]]:

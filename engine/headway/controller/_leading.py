@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 
 from headway._groups import story
 from headway.client import HeldLease, LeaseClient, hold_lease
+from headway.errors import HeadwayError
 from headway.events import LeaseAwaited, LeaseDelayed, LeaseTaken, Report
 
 LEASE_TTL = 15.0
@@ -39,7 +40,7 @@ class Leading:
     Attributes:
         leader: who holds the lease instead; empty while nobody is known to.
         answered: True once a server has said who holds the lease.
-        error: why it can't be asked for, or renewed, now; empty: it can.
+        error: why it can't be asked for or renewed now, or no run could begin with it; empty: nothing is wrong.
         on_standby: is called when another process is found to hold the lease.
     """
 
@@ -88,6 +89,11 @@ class Leading:
         """See `Leading`."""
         if self._lease is not None and self._lease.until > self._until:
             return ""
+        if self._lease is None and not self._error:
+            try:
+                self._check()
+            except HeadwayError as error:
+                return story(error)
         return self._error
 
     def _heard(self, event: object) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headway._keywords import check_keywords
 from headway.errors import DeclarationError
 
 MAX_SHARDS = 1024
@@ -25,6 +26,7 @@ class Sharded:
 Placement = Literal["singleton", "every_process"] | Sharded
 
 
+@check_keywords
 def sharded(*, shards: int = 16) -> Sharded:
     """``@app.controller(manages=TEAM, placement=headway.sharded(shards=16))``: each key in one process at a time.
 

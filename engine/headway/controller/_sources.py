@@ -14,6 +14,7 @@ import trio
 from headway._bounded_report import BoundedReport
 from headway._functions import plain_problem
 from headway._groups import ordinary
+from headway._keywords import check_keywords
 from headway.controller._definition import Enqueue, Source
 from headway.controller._runtime import Runtime
 from headway.errors import DeclarationError, InvalidArgument
@@ -41,6 +42,7 @@ class _Source:
         return self._name
 
 
+@check_keywords
 def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concerns]) -> Source:
     """``sources={"orders": headway.from_channel(receive, lambda order: TEAM.id(order.team))}``
 
@@ -67,6 +69,7 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
     return _Source("from_channel", run)
 
 
+@check_keywords
 def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Concerns]) -> Source:
     """``sources={"lines": headway.from_iterator(lambda: follow(path), lambda line: TEAM.id(line))}``
 
@@ -93,6 +96,7 @@ def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Con
     return _Source("from_iterator", run)
 
 
+@check_keywords
 def every(
     seconds: float,
     keys: Callable[[Runtime], Iterable[ResourceId | Resource[Any]]] | None = None,
@@ -187,6 +191,7 @@ class ProcessExits:
         return "process_exits()"
 
 
+@check_keywords
 def process_exits() -> ProcessExits:
     """``exits = headway.process_exits()``, ``sources={"exits": exits}``, and ``exits.watch(request.id, process)``."""
     return ProcessExits()

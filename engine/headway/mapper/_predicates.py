@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Generic
 
 from headway._functions import answer_problem, plain_problem
+from headway._keywords import check_keywords
 from headway.cache import CachedType, Isolation
 from headway.errors import DeclarationError
 from headway.mapper._mappers import R, R_contra, mapper_name, reading
@@ -69,16 +70,19 @@ def _update(name: str, differs: Callable[[pb.Resource, pb.Resource], bool]) -> P
     return Predicate(name, passes, updates_only=True)
 
 
+@check_keywords
 def content_changed() -> Predicate[Any]:
     """A Write changed the resource, not only a status: its generation is another one."""
     return _update("content_changed()", lambda old, new: old.generation != new.generation)
 
 
+@check_keywords
 def data_changed() -> Predicate[Any]:
     """The payload is another one; or may be, where the function of a projection has raised."""
     return _update("data_changed()", lambda old, new: old.data is None or old.data != new.data)
 
 
+@check_keywords
 def metadata_changed(*keys: str) -> Predicate[Any]:
     """The metadata differ; with keys: any of these entries does."""
     if not keys:
@@ -90,6 +94,7 @@ def metadata_changed(*keys: str) -> Predicate[Any]:
     )
 
 
+@check_keywords
 def status_changed(*keys: str) -> Predicate[Any]:
     """A status differs; with keys: one of those that are kept under these names does."""
     if not keys:
@@ -101,11 +106,13 @@ def status_changed(*keys: str) -> Predicate[Any]:
     )
 
 
+@check_keywords
 def deletion_begun() -> Predicate[Any]:
     """No update but the beginning of the deletion; creations and deletions pass as well."""
     return _update("deletion_begun()", lambda _, __: False)
 
 
+@check_keywords
 def not_own_writes() -> Predicate[Any]:
     """What others wrote, and not what this run of the controller did.
 
@@ -114,18 +121,21 @@ def not_own_writes() -> Predicate[Any]:
     return Predicate("not_own_writes()", lambda _, __, ___, own, ____: not own, updates_only=True)
 
 
+@check_keywords
 def all_of(*predicates: When[R]) -> Predicate[R]:
     """What passes every one of these."""
     made = _made("all_of", predicates)
     return _combined("all_of", made, lambda *change: all(each.passes(*change) for each in made))
 
 
+@check_keywords
 def any_of(*predicates: When[R]) -> Predicate[R]:
     """What passes at least one of these."""
     made = _made("any_of", predicates)
     return _combined("any_of", made, lambda *change: any(each.passes(*change) for each in made))
 
 
+@check_keywords
 def none_of(*predicates: When[R]) -> Predicate[R]:
     """What passes none of these. What always passes the ready-made ones passes this too, if all of them are such."""
     made = _made("none_of", predicates)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar, overload
 
 from headway._functions import check_plain
+from headway._keywords import check_keywords
 from headway.cache import CachedType, CacheReader, Index, Projected, Projection
 from headway.errors import DeclarationError
 from headway.mapper._mappers import (
@@ -34,6 +35,7 @@ Reference = ResourceId | pb.Reference | str | None
 """What a resource refers to: an id, a reference, or a name; None, or an empty name, is nothing."""
 
 
+@check_keywords
 def map_self() -> ReadyMapper[Any]:
     """The changed resource itself, where it is of the managed type."""
     return ReadyMapper("map_self()", _self)
@@ -43,6 +45,7 @@ def _self(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerne
     return [resource.id] if resource.type.kind == target.kind else []
 
 
+@check_keywords
 def map_owner() -> ReadyMapper[Any]:
     """The owner, where it is of the managed type."""
     return ReadyMapper("map_owner()", _owner)
@@ -53,6 +56,7 @@ def _owner(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concern
     return [] if id is None or id.type.unversioned != target.kind else [id]
 
 
+@check_keywords
 def map_owned() -> ReadyMapper[Any]:
     """The managed resources that the changed one owns. What owns nothing concerns nobody."""
     return ReadyMapper("map_owned()", _owned, frozenset({Need(None, None)}))
@@ -62,6 +66,7 @@ def _owned(resource: Either, cache: CacheReader, target: CachedType[Any]) -> Con
     return cache.owned(target, resource)
 
 
+@check_keywords
 def map_same_name() -> ReadyMapper[Any]:
     """The managed resource with the same name, and the same tenancy as far as the managed type has one."""
     return ReadyMapper("map_same_name()", _same_name)
@@ -71,6 +76,7 @@ def _same_name(resource: Either, _: CacheReader, target: CachedType[Any]) -> Con
     return [_named(resource.name, resource.id, target)]
 
 
+@check_keywords
 def map_reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
     """The managed resource that the changed one refers to: ``map_reference(lambda route: route.data.service)``.
 
@@ -84,6 +90,7 @@ def map_reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
     )
 
 
+@check_keywords
 def map_references(refers_to: Callable[[R], Iterable[Reference]]) -> ReadyMapper[R]:
     """As `map_reference`, for a function that gives any number of them: ``lambda team: team.data.members``."""
     form = "map_references(lambda team: team.data.members)"
@@ -125,6 +132,7 @@ def _of_reference(reference: pb.Reference, beside: ResourceId, target: CachedTyp
 def map_index(index: Index[Any, ResourceId]) -> ReadyMapper[Any]: ...
 @overload
 def map_index(index: Index[Any, V], *, value: Callable[[R], V | None]) -> ReadyMapper[R]: ...
+@check_keywords
 def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) -> ReadyMapper[R]:
     """The managed resources that have the changed resource's id (without its uid) as a value of an index.
 
@@ -150,6 +158,7 @@ def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None
 def map_index_prefix(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
 @overload
 def map_index_prefix(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
+@check_keywords
 def map_index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
     """The managed resources that have a value which begins with what ``value(resource)`` gives; None is nobody.
 
@@ -162,6 +171,7 @@ def map_index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> Ready
 def map_index_parents(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
 @overload
 def map_index_parents(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
+@check_keywords
 def map_index_parents(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
     """The managed resources that have a value which is a beginning of what ``value(resource)`` gives, or all of it.
 
@@ -185,6 +195,7 @@ def _by_path(
     return ReadyMapper(f"{where}({index!r}, {mapper_name(value)})", by_path, frozenset({Need(None, index)}))
 
 
+@check_keywords
 def map_union(*mappers: Mapper[R]) -> Mapper[R]:
     """Whoever any of these mappers gives; each of them once."""
     _check("map_union", *mappers)
@@ -207,6 +218,7 @@ def map_union(*mappers: Mapper[R]) -> Mapper[R]:
     )
 
 
+@check_keywords
 def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
     """As ``mapper``, which gets only the states for which ``condition(resource)`` is true.
 
@@ -235,6 +247,7 @@ def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
     return ReadyMapper(name, state, needs)
 
 
+@check_keywords
 def map_change(
     function: Callable[[R | None, R | None, CacheReader], Concerned],
 ) -> ChangeMapper[R]:
@@ -248,6 +261,7 @@ def map_change(
     return ChangeMapper(f"map_change({mapper_name(function)})", function)
 
 
+@check_keywords
 def map_through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]) -> ReadyMapper[R]:
     """By way of a third type: ``first`` gives resources of ``type``, and ``then`` maps each of them that is there.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
+from headway._keywords import check_keywords
 from headway.cache import CachedType, Projection
 from headway.errors import DeclarationError
 from headway.mapper._mappers import Mapper, Need, R, mapper_name, mapper_problem, needs_of
@@ -30,6 +31,7 @@ class Watch(Generic[R]):
         return f"{self.type.name} by {mapper_name(self.mapper)}{when}"
 
 
+@check_keywords
 def watch(type: CachedType[R], mapper: Mapper[R], *, when: When[R] | None = None) -> Watch[R]:
     """``watches=[headway.watch(ROUTE, service_of, when=headway.content_changed())]``
 

@@ -11,9 +11,11 @@ without randomness a failing run can be replayed to the second.
 import math
 from dataclasses import dataclass
 
+from headway._keywords import check_keywords
 from headway.errors import InvalidArgument
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """An exponential back-off, in seconds.

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Never, TypeVar, cast, dataclass_transform, get
 import betterproto2
 from betterproto2.casing import camel_case, safe_snake_case
 
+from headway._keywords import check_keywords
 from headway.errors import DeclarationError
 from headway.resource._annotation import Annotation, Kind, Names, evaluated, read_annotation
 from headway.resource._changes import HIGHEST_NUMBER, declare_changes, is_generated
@@ -49,7 +50,9 @@ def message(
     reserved: Mapping[int, str] | None = None,
     renamed: Mapping[int, str | tuple[str, ...]] | None = None,
 ) -> Callable[[type[T]], type[T]]: ...
+# pyright finds `dataclass_transform` only directly above the function.
 # `field` is no field specifier for type checkers: it is a default to them then, which a proto3 field has.
+@check_keywords
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def message(
     cls: type[Any] | None = None,
@@ -74,7 +77,8 @@ def message(
     ``message(reserved={3: "old_name"})(Generated)``.
     """
     if cls is not None:
-        return _declare(cls, name, sys._getframe(1))
+        # The frame between is that of `check_keywords`.
+        return _declare(cls, name, sys._getframe(2))
 
     def declare(decorated: type[Any]) -> type[Any]:
         changed = reserved is not None or renamed is not None

@@ -11,6 +11,7 @@ import betterproto2
 from headway._functions import plain_problem
 from headway._gen.google.protobuf import Any as AnyMessage
 from headway._gen.headway.resource import v1 as pb
+from headway._keywords import check_keywords
 from headway.errors import DeclarationError, InvalidArgument
 from headway.resource._columns import Columns, check_columns
 from headway.resource._ids import ResourceId, TypeName, type_name
@@ -27,6 +28,7 @@ T = TypeVar("T", bound=Payload)
 _HOOKS_FORM = "headway.Hooks(mutate=fill_in, validate=check), each `def check(team: headway.Resource[Team]) -> None`"
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks(Generic[T]):
     """What a type adds to the service's own rules. Both run in every Write, on a copy of the resource.
@@ -67,6 +69,7 @@ def _in_turn(
     return both
 
 
+@check_keywords
 class ResourceType(Generic[T]):
     """A declared type. ``TEAM = app.type("staff", "v1", "Team", Team)`` makes one.
 

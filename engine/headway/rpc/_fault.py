@@ -7,7 +7,7 @@ from grpclib.const import Status
 
 
 class HandlerFault(GRPCError):
-    """The answer INTERNAL with this message to the caller of a unary method; ``cause`` is reported as HandlerFailed."""
+    """The answer INTERNAL with this message to the caller of a method; ``cause`` is reported as HandlerFailed."""
 
     def __init__(self, message: str, cause: BaseException) -> None:
         super().__init__(Status.INTERNAL, message)

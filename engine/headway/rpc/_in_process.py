@@ -105,7 +105,7 @@ class InProcessChannel:
         function: Callable[[Any], Coroutine[Any, Any, None]] = handler.func
         return function
 
-    def _unexpected(self, path: str, error: Exception) -> grpclib.GRPCError:
+    def _unexpected(self, path: str, error: BaseException) -> grpclib.GRPCError:
         self._report(path, error)
         return grpclib.GRPCError(Status.UNKNOWN, _UNEXPECTED)
 
@@ -172,7 +172,7 @@ class _Driven:
         self,
         stream: _DrivenStream,
         call: Callable[[], Coroutine[Any, Any, None]],
-        unexpected: Callable[[Exception], grpclib.GRPCError],
+        unexpected: Callable[[BaseException], grpclib.GRPCError],
     ) -> None:
         self._stream = stream
         self._call = call
@@ -213,6 +213,8 @@ class _Driven:
             self._coroutine = None
             if isinstance(error, StopIteration):
                 raise StopAsyncIteration from None
+            if isinstance(error, HandlerFault):
+                self._unexpected(error.cause)
             if isinstance(error, grpclib.GRPCError) or not isinstance(error, Exception):
                 raise
             raise self._unexpected(error) from error

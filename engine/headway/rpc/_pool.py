@@ -18,7 +18,14 @@ from h2.errors import ErrorCodes
 from headway.rpc._addresses import Address
 from headway.rpc._channel import Lagging
 from headway.rpc._errors import ChannelClosed, NotBegun, NotHttp2
-from headway.rpc._foreign import EXPECTS_TLS, FIRST_BYTES, foreign_answer, foreign_handshake
+from headway.rpc._foreign import (
+    ASKS_FOR_A_CERTIFICATE,
+    EXPECTS_TLS,
+    FIRST_BYTES,
+    certificate_refused,
+    foreign_answer,
+    foreign_handshake,
+)
 from headway.rpc._limits import Allowance, Limits, Rate
 from headway.rpc._loop import Carrier
 from headway.rpc._protocol import Http2Protocol
@@ -275,9 +282,11 @@ class Pool:
             if silent and not self._reached and not where.path and self._tls is None:
                 with trio.move_on_after(self._connect_timeout):
                     foreign = EXPECTS_TLS if await expects_tls(where) else None
-            if foreign is None:
-                raise
-            raise _Foreign(foreign) from error
+            if foreign is not None:
+                raise _Foreign(foreign) from error
+            if silent and options:
+                raise ConnectionResetError(ASKS_FOR_A_CERTIFICATE) from error
+            raise
         return protocol
 
     def _protocol(self) -> _Protocol:
@@ -316,4 +325,6 @@ class Pool:
 
 
 def _said(error: Exception) -> str:
-    return "it does not answer" if isinstance(error, trio.TooSlowError) else str(error) or type(error).__name__
+    if isinstance(error, trio.TooSlowError):
+        return "it does not answer"
+    return certificate_refused(error) or str(error) or type(error).__name__

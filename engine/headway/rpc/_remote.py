@@ -83,7 +83,9 @@ class RemoteChannel:
         """
         self._check_metadata(metadata)
         body = self._codec.encode(request)
-        ends = min(trio.current_time() + self.timeout, trio.current_effective_deadline())
+        # A request may ask the server to wait before it answers. That time comes on top.
+        timeout = self.timeout + getattr(request, "wait_ms", 0) / 1000
+        ends = min(trio.current_time() + timeout, trio.current_effective_deadline())
         with trio.CancelScope(deadline=ends):
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
@@ -95,7 +97,7 @@ class RemoteChannel:
                         raise NotBegun(Status.UNAVAILABLE, str(error)) from error
         # A deadline of the caller's own raises its Cancelled here; this one is the channel's.
         await trio.lowlevel.checkpoint()
-        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} has not been answered in {self.timeout} s")
+        raise GRPCError(Status.DEADLINE_EXCEEDED, f"{path} has not been answered in {timeout:g} s")
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.service._access import Authorizer as Authorizer
 from headway.service._access import Decision as Decision
+from headway.service._ask import AUTHORIZER_FAILED as AUTHORIZER_FAILED
 from headway.service._lease import LeaseAuthorizer as LeaseAuthorizer
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import partial
 from typing import Any, Protocol
 
 from grpclib import GRPCError
@@ -17,6 +18,8 @@ from headway.resource import (
     pb,
     resource_id,
 )
+from headway.rpc import HandlerFault
+from headway.service._ask import AUTHORIZER_FAILED, ask
 from headway.service._refusals import denied, invalid, not_found
 from headway.storage import Fence, Within, lease_of
 
@@ -69,10 +72,15 @@ class Authorizer(Protocol):
 
 
 class Access:
-    """What a verb asks of the authorizer. Without one everything is allowed."""
+    """What a verb asks of the authorizer. Without one everything is allowed.
 
-    def __init__(self, authorizer: Authorizer | None, registry: Registry) -> None:
+    Args:
+        mark: how the message of a failure begins. A verb that writes asks before its commit, and says so there.
+    """
+
+    def __init__(self, authorizer: Authorizer | None, registry: Registry, mark: str = "") -> None:
         self._authorizer = authorizer
+        self._ask = partial(ask, mark=mark)
         self._registry = registry
         # Whether there is anything to ask.
         self.restricted = authorizer is not None
@@ -84,13 +92,13 @@ class Access:
 
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller may do anything with a type of this name."""
-        return self._authorizer is None or self._authorizer.may_know(type)
+        return self._authorizer is None or self._ask(self._authorizer.may_know, type)
 
     def check_read(self, id: pb.Id) -> None:
         """Refuse one who may not read what is called so, whether it is there or not."""
         if self._authorizer is not None:
             name = resource_id(id)
-            if self._authorizer.may_read(name, None) is Decision.DENIED:
+            if self._ask(self._authorizer.may_read, name, None) is Decision.DENIED:
                 raise denied(f"{name} may not be read by you")
 
     def check_found(self, stored: pb.Resource, asked: str) -> None:
@@ -104,7 +112,7 @@ class Access:
             name = resource_id(id)
             view = None if resource is None else self._registry.resolve(name.type).view(resource)
             try:
-                allowed = self._authorizer.may_write(name, view)
+                allowed = self._ask(self._authorizer.may_write, name, view)
             except PayloadError as error:
                 raise invalid(f"resource.data of {name}: {error}") from None
             if not allowed:
@@ -112,7 +120,7 @@ class Access:
 
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete what is called so."""
-        return self._authorizer is None or self._authorizer.may_delete(resource_id(id))
+        return self._authorizer is None or self._ask(self._authorizer.may_delete, resource_id(id))
 
     def check_delete(self, id: pb.Id) -> None:
         """Refuse one who may not delete what is called so, whether it is there or not."""
@@ -134,13 +142,13 @@ class Access:
         """
         if fence is not None and self._authorizer is not None:
             lease = lease_of(fence.controller, fence.member)
-            if not self._authorizer.may_take_lease(lease):
+            if not self._ask(self._authorizer.may_take_lease, lease):
                 raise denied(f"lease {lease} may not be taken by you")
 
     def check_list(self, type: TypeName, within: Within) -> None:
         """Refuse one who may not list a type there."""
         authorizer = self._authorizer
-        if authorizer is not None and not authorizer.may_list(type, within.partition, within.namespace):
+        if authorizer is not None and not self._ask(authorizer.may_list, type, within.partition, within.namespace):
             raise denied(f"{type} may not be listed there by you")
 
     def shows(self, resource: pb.Resource) -> bool:
@@ -148,10 +156,10 @@ class Access:
         if self._authorizer is None:
             return True
         name = resource_id(resource.id)
-        decision = self._authorizer.may_read(name, None)
+        decision = self._ask(self._authorizer.may_read, name, None)
         if decision is Decision.NEEDS_RESOURCE and name.type in self._registry:
             try:
-                decision = self._authorizer.may_read(name, self._registry.resolve(name.type).view(resource))
+                decision = self._ask(self._authorizer.may_read, name, self._registry.resolve(name.type).view(resource))
             except PayloadError:
                 # What is stored does not decode, so that nobody can tell whether this caller may read it.
                 return False
@@ -159,14 +167,20 @@ class Access:
 
     def may_read(self, id: pb.Id) -> bool:
         """Return True if the caller may read what is called so, whatever it says."""
-        return self._authorizer is None or self._authorizer.may_read(resource_id(id), None) is Decision.ALLOWED
+        return (
+            self._authorizer is None or self._ask(self._authorizer.may_read, resource_id(id), None) is Decision.ALLOWED
+        )
 
     def answered(self, stored: pb.Resource, own: pb.Resource) -> pb.Resource:
         """What a write's reply may hold: all of what is stored now, or, for who may not read it, which state it is in
         (its id, version and generation) and what is the writer's ``own``.
         """
-        if not self.restricted or self.shows(stored):
-            return stored
+        try:
+            if not self.restricted or self.shows(stored):
+                return stored
+        except HandlerFault as fault:
+            # The write is stored: without its mark, the failure leaves that open.
+            raise HandlerFault(AUTHORIZER_FAILED, fault.cause) from fault.cause
         return pb.Resource(
             id=stored.id,
             owner=own.owner,

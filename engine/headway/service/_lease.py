@@ -20,6 +20,7 @@ from grpclib.const import Handler
 
 from headway._gen.headway.lease import v1 as lease_pb
 from headway.resource import pb, quoted
+from headway.service._ask import ask
 from headway.service._fence import check_fence, check_granted, fence_of
 from headway.service._handlers import unary_handlers
 from headway.service._lease_bounds import (
@@ -184,13 +185,15 @@ class LeaseService:
         """The leases that are held, of those that the caller may see."""
         check_printable("name_prefix", message.name_prefix)
         authorizer = self._authorizer
-        if authorizer is not None and not authorizer.may_list_leases(message.name_prefix):
+        if authorizer is not None and not ask(authorizer.may_list_leases, message.name_prefix):
             raise denied(f"leases {message.name_prefix}* may not be listed by you")
         try:
             leases, position = await self._backend.list_leases(message.name_prefix)
         except STORE_ERRORS as error:
             raise refusal(error) from error
-        shown = [_lease(each) for each in leases if authorizer is None or authorizer.may_read_lease(each.lease.name)]
+        if authorizer is not None:
+            leases = [each for each in leases if ask(authorizer.may_read_lease, each.lease.name)]
+        shown = [_lease(each) for each in leases]
         return lease_pb.ListResponse(leases=shown, position=position.message())
 
     async def raise_(self, message: lease_pb.RaiseRequest) -> lease_pb.RaiseResponse:
@@ -255,7 +258,7 @@ class LeaseService:
             )
 
     def _check_take(self, name: str) -> None:
-        if self._authorizer is not None and not self._authorizer.may_take_lease(name):
+        if self._authorizer is not None and not ask(self._authorizer.may_take_lease, name):
             raise denied(f"lease {name} may not be taken by you")
 
 

@@ -77,6 +77,8 @@ async def write(
     try:
         admitted = admit_resource(registry, access, request.resource, request.fence)
     except HandlerFault as fault:
+        if fault.message is not None and fault.message.startswith(NOTHING_WRITTEN):
+            raise
         # The store hasn't been asked yet. Without this word INTERNAL leaves open what became of a write.
         raise HandlerFault(f"{NOTHING_WRITTEN}{fault.message}", fault.cause) from fault.cause
     type, key, resource, given, fence, payload_name, undecodable = admitted

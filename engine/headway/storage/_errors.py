@@ -35,3 +35,12 @@ class StoreMismatch(StorageError):
 
 class LeaseEnded(StorageError):
     """The term of a lease has ended: it was released, has run out, or is another's."""
+
+
+def not_held(name: str, holder: str, term: int, by: str, in_term: int) -> LeaseEnded:
+    """Return the error for a term that has ended because the lease is held ``by`` this holder in another term."""
+    why = f"{name} is not {holder}'s in term {term}: {by} holds term {in_term}"
+    if by == holder:
+        # A late request of the holder's own may have begun that term, once. A second process does so again and again.
+        why += f"; if this happens again, another process is called {holder!r}, too: give each process its own name"
+    return LeaseEnded(why)

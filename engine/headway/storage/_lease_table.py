@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from headway.errors import HeadwayError
-from headway.storage._errors import LeaseEnded
+from headway.storage._errors import LeaseEnded, not_held
 from headway.storage._leases import HeldLease, Lease, is_late
 from headway.storage._tail import Pulse
 
@@ -118,9 +118,7 @@ class LeaseTable:
         if held is None:
             raise LeaseEnded(f"term {term} of {name} has ended, and nobody holds it now")
         if (held.lease.holder, held.lease.term) != (holder, term):
-            raise LeaseEnded(
-                f"{name} is not {holder}'s in term {term}: {held.lease.holder} holds term {held.lease.term}"
-            )
+            raise not_held(name, holder, term, held.lease.holder, held.lease.term)
         if self._lasting and held.lease.attempt:
             self._until[name] = math.inf
         else:

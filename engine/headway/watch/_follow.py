@@ -67,8 +67,11 @@ class Sink(Protocol):
         """Apply an item."""
         ...
 
-    def interrupted(self, why: str) -> None:
-        """A stream has ended, and another one is opened; or (empty) one brings items again."""
+    def interrupted(self, why: str, *, denied: bool = False) -> None:
+        """A stream has ended, and another one is opened; or (empty) one brings items again.
+
+        ``denied``: the server has refused the stream, because the caller lacks a right.
+        """
         ...
 
 
@@ -128,6 +131,8 @@ class Follower:
         self._lag_limit = lag_limit
         self._failures = 0
         self._interrupted = False
+        # Whether the last stream was refused for want of a right.
+        self._denied = False
         self._heard = 0
         # Whether the server has refused to resume: the next stream begins with a snapshot.
         self._refused = False
@@ -135,10 +140,11 @@ class Follower:
     async def run(self) -> None:
         """Follow until cancelled. Raises StoreChanged or StoreWentBack, after which the sink's data is void."""
         while True:
+            self._denied = False
             why = await self._one_stream()
             self._report(StreamEnded(self._type.name, why, self._failures))
             self._interrupted = True
-            self._sink.interrupted(why)
+            self._sink.interrupted(why, denied=self._denied)
             # Full jitter, so that many followers of a server that has come back don't all come at once.
             ceiling = min(_FIRST_WAIT * 2.0 ** min(self._failures, 16), _LONGEST_WAIT)
             self._failures += 1
@@ -168,6 +174,7 @@ class Follower:
                 # The position isn't one of that store's, which may be a copy from before it.
                 sink.distrust()
                 await self._check_not_gone_back(refused=True)
+            self._denied = error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED)
             return f"{error.status.name}: {error.message}"
         except Lagging as error:
             self._report(StreamLagging(self._type.name, machine.told, sink.frontier))

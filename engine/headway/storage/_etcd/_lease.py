@@ -14,7 +14,7 @@ import trio
 
 from headway._gen.etcdserverpb import TxnResponse
 from headway.resource import Position
-from headway.storage._errors import LeaseEnded
+from headway.storage._errors import LeaseEnded, not_held
 from headway.storage._etcd._commit import decided, whole
 from headway.storage._etcd._opened import Kept, Opened
 from headway.storage._etcd._records import StoredLease, fence_value, lease_value
@@ -94,7 +94,7 @@ async def keep(opened: Opened, name: str, holder: str, term: int) -> None:
     if held is None:
         raise LeaseEnded(f"term {term} of {name} has ended, and nobody holds it now")
     if (held.lease.holder, held.lease.term) != (holder, term):
-        raise LeaseEnded(f"{name} is not {holder}'s in term {term}: {held.lease.holder} holds term {held.lease.term}")
+        raise not_held(name, holder, term, held.lease.holder, held.lease.term)
     if not await _renew(opened, held):
         await _gone(opened, name, held)
         raise LeaseEnded(f"term {term} of {name} has ended, and nobody holds it now")

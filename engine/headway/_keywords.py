@@ -1,0 +1,72 @@
+"""Refuse a call whose arguments do not fit, with a sentence that has the right name."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+from headway.errors import DeclarationError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_EXAMPLE = re.compile(r"``(.+?)``")
+
+
+def check_keywords(function: F) -> F:
+    """Decorate a function or a class: a misspelled or missing argument raises DeclarationError instead of TypeError.
+
+    Type checkers and `help` see the signature as it is. The first example in the docstring's first line, if it is a
+    call of the function, is the form that the error shows.
+    """
+    return _checked(function, ())
+
+
+def check_keywords_and(options: Collection[str]) -> Callable[[F], F]:
+    """Decorate a function with ``**options`` of these names likewise. It refuses other options by itself."""
+    return lambda function: _checked(function, options)
+
+
+def _checked(function: F, options: Collection[str]) -> F:
+    called: Callable[..., Any] = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    signature = inspect.signature(called)
+    known = [name for name, each in signature.parameters.items() if each.kind in _BY_NAME and name != "self"]
+    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
+
+    @functools.wraps(called)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            names = [*known, *options]
+            unknown = [] if open_ended and not options else [name for name in kwargs if name not in names]
+            raise _refused(function, str(error), unknown, names) from None
+        return called(*args, **kwargs)
+
+    if isinstance(function, type):
+        function.__init__ = checked  # type: ignore[misc]
+        return function
+    return checked  # type: ignore[return-value]
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _refused(function: Callable[..., Any], error: str, unknown: list[str], known: list[str]) -> DeclarationError:
+    # Here, because the nouns are declared with this module.
+    from headway.resource import did_you_mean
+
+    name = function.__qualname__
+    if "." in name:
+        # A method is called on an instance, which is called like its class in all examples.
+        name = name[0].lower() + name[1:]
+    problems = [f"unknown option {each!r}{did_you_mean(each, known)}" for each in unknown]
+    if not problems or "missing" in error:
+        problems.append(error)
+    example = _EXAMPLE.search((function.__doc__ or "").partition("\n")[0])
+    text = f"{name}(): {'; '.join(problems)}"
+    if example and f"{function.__name__}(" in example[1] and "def " not in example[1]:
+        text += f"{'' if text.endswith('?') else '.'} The form is: {example[1]}"
+    return DeclarationError(text)

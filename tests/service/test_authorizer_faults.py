@@ -1,0 +1,175 @@
+"""An authorizer that raises: its caller hears of a fault, and a writer that nothing was written."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from headway.access import Access, Authorizer, Guarded, Policy, Rule, new_token
+from headway.client import Client, LeaseClient, PlainWrites
+from headway.errors import HeadwayError, OutcomeUnknown, Unavailable
+from headway.resource import Resource
+from headway.rpc import InProcessChannel
+from headway.service import Decision, LeaseService, ResourceService
+from headway.storage import MemoryBackend
+from tests.helpers.declared import NOTE, Note, registry
+from tests.service.conftest import reached
+
+
+class Failing:
+    """Allows everything, and raises where it is asked one question."""
+
+    def __init__(self) -> None:
+        self.question = ""
+        self.fails: Callable[[], bool] = lambda: True
+
+    def _asked(self, question: str) -> bool:
+        if question == self.question and self.fails():
+            raise LookupError("a mistake of the authorizer's")
+        return True
+
+    def may_know(self, *_: object) -> bool:
+        return self._asked("know")
+
+    def may_read(self, *_: object) -> Decision:
+        self._asked("read")
+        return Decision.ALLOWED
+
+    def may_write(self, *_: object) -> bool:
+        return self._asked("write")
+
+    def may_delete(self, *_: object) -> bool:
+        return self._asked("delete")
+
+    def may_take_lease(self, *_: object) -> bool:
+        return self._asked("take")
+
+    def may_list(self, *_: object) -> bool:
+        return self._asked("list")
+
+    def may_list_leases(self, *_: object) -> bool:
+        return self._asked("list")
+
+    def may_read_lease(self, *_: object) -> bool:
+        return self._asked("read")
+
+
+class Heard(PlainWrites):
+    """A controller's writes, as far as it hears of unknown ones."""
+
+    def __init__(self) -> None:
+        self.unknowns = 0
+
+    def unknown(self, *_: object) -> None:
+        self.unknowns += 1
+
+
+async def watched(client: Client) -> None:
+    async with client.watch(NOTE) as items:
+        await anext(aiter(items))
+
+
+Verb = Callable[[Client, Resource[Note]], Awaitable[object]]
+FAULTS: list[tuple[str, str, Verb]] = [
+    ("know", "create", lambda client, _: client.create(NOTE.new("two"))),
+    ("know", "delete", lambda client, one: client.delete(one)),
+    ("write", "write", lambda client, _: client.write(NOTE.new("two"))),
+    ("write", "update", lambda client, one: client.write(one)),
+    ("write", "create", lambda client, _: client.create(NOTE.new("two"))),
+    ("write", "write_status", lambda client, one: client.write_status(one, "mine", [])),
+    ("write", "validate", lambda client, one: client.validate(one)),
+    ("delete", "delete", lambda client, one: client.delete(one)),
+    ("read", "delete", lambda client, one: client.delete(one)),
+    ("read", "apply", lambda client, one: client.apply(one)),
+    ("read", "read", lambda client, _: client.read(NOTE, "one")),
+    ("read", "list", lambda client, _: client.list(NOTE)),
+    ("list", "list", lambda client, _: client.list(NOTE)),
+    ("read", "watch", lambda client, _: watched(client)),
+    ("list", "watch", lambda client, _: watched(client)),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "call"),
+    [pytest.param(question, call, id=f"{question} in {verb}") for question, verb, call in FAULTS],
+)
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_fault_of_an_authorizer_leaves_nothing_unknown(how: str, question: str, call: Verb) -> None:
+    """It is asked before anything is stored. The operator has the error, and its text goes no further."""
+    failing, heard = Failing(), Heard()
+    async with reached(how, MemoryBackend(), failing) as calls:
+        client = Client(calls.channel, registry(), heard)
+        one = await client.write(NOTE.new("one"))
+        one.metadata["changed"] = "yes"
+        before = calls.revision
+        failing.question = question
+        with pytest.raises(Unavailable, match=r"^INTERNAL: the authorizer failed$"):
+            await call(client, one)
+        assert (heard.unknowns, calls.revision) == (0, before)
+        assert {type(each) for each in calls.unexpected} == {LookupError}
+
+
+@pytest.mark.parametrize("how", ["in process", "network"])
+async def test_fault_after_the_commit_leaves_the_outcome_unknown(how: str) -> None:
+    """What a reply may show is asked when the write is stored."""
+    failing, heard = Failing(), Heard()
+    async with reached(how, MemoryBackend(), failing) as calls:
+        client = Client(calls.channel, registry(), heard)
+        failing.question, failing.fails = "read", lambda: calls.revision > 0
+        with pytest.raises(OutcomeUnknown):
+            await client.write(NOTE.new("one"))
+        assert (heard.unknowns, calls.revision) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("question", "call"),
+    [
+        ("take", lambda leases: leases.acquire("staff/reports", "me", 15)),
+        ("take", lambda leases: leases.raise_fence("staff/reports", "")),
+        ("list", lambda leases: leases.list()),
+        ("read", lambda leases: leases.list()),
+    ],
+)
+async def test_fault_of_an_authorizer_of_leases_is_named(
+    question: str, call: Callable[[LeaseClient], Awaitable[object]]
+) -> None:
+    """A holder asks again, and its report says why."""
+    backend, failing, failed = MemoryBackend(), Failing(), []
+    await backend.acquire_lease("staff/other", "ada", 100.0, "")
+    failing.question = question
+    channel = InProcessChannel(LeaseService(backend, failing), report=lambda _, error: failed.append(type(error)))
+    with pytest.raises(Unavailable, match=r"^INTERNAL: the authorizer failed$"):
+        await call(LeaseClient(channel))
+    assert failed == [LookupError]
+
+
+@pytest.mark.parametrize("verb", ["write", "write_status", "delete", "read"])
+async def test_fault_in_finding_out_who_calls_leaves_nothing_unknown(verb: str) -> None:
+    """The clock that a token is compared with, for one, may raise."""
+    text, token = new_token(["all"], expires_at=100.0)
+    everything = Rule(verbs=["*"], type="*", partition="*", namespace="*")
+    works = True
+
+    def clock() -> float:
+        if not works:
+            raise LookupError("a mistake of the clock's")
+        return 0.0
+
+    access = Authorizer(Access([Policy("all", [everything])], [token]), clock=clock)
+    backend, heard, failed = MemoryBackend(), Heard(), []
+    guarded = Guarded(lambda caller: ResourceService(backend, registry(), caller), access, registry())
+    channel = InProcessChannel(guarded, report=lambda _, error: failed.append(type(error)))
+    client = Client(channel, registry(), heard, token=text)
+    one = await client.write(NOTE.new("one"))
+    works = False
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "write": lambda: client.write(NOTE.new("two")),
+        "write_status": lambda: client.write_status(one, "mine", []),
+        "delete": lambda: client.delete(one),
+        "read": lambda: client.read(NOTE, "one"),
+    }
+    with pytest.raises(HeadwayError, match=r"^INTERNAL: the authorizer failed$") as caught:
+        await calls[verb]()
+    assert type(caught.value) is Unavailable
+    assert (heard.unknowns, backend.position.revision, failed) == (0, 1, [LookupError])

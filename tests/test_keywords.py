@@ -1,0 +1,91 @@
+"""A misspelled or missing argument of a declaration is refused with the right name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headway
+from headway.errors import DeclarationError
+from headway.resource import field, message
+
+
+@message
+class Team:
+    note: str = field(1)
+
+
+APP = headway.App("staff")
+TEAM = APP.type("staff", "v1", "Team", Team)
+# Type checkers refuse these calls by themselves.
+app: Any = APP
+hw: Any = headway
+
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: app.timer(TEAM, interval=5),
+        r"app\.timer\(\): unknown option 'interval'; known: .*every.*missing .*'every'",
+    ),
+    (lambda: app.timer(TEAM, evry=5), r"app\.timer\(\): unknown option 'evry'; did you mean 'every'\?"),
+    (lambda: app.timer(TEAM), r"app\.timer\(\): missing a required (keyword-only )?argument: 'every'"),
+    (lambda: app.daemon(finaliser=True), r"app\.daemon\(\): unknown option 'finaliser'; did you mean 'finalizer'\?"),
+    (
+        lambda: app.type("staff", "v1", "Other", Team, hook=None),
+        r"app\.type\(\): unknown option 'hook'; did you mean 'hooks'\? The form is: TEAM = app\.type\(",
+    ),
+    (lambda: app.type("staff", "v1", "Other"), r"app\.type\(\): missing a required argument: 'payload'"),
+    (
+        lambda: app.converter(TEAM, TEAM, upp=1, down=2),
+        r"app\.converter\(\): unknown option 'upp'; did you mean 'up'\?",
+    ),
+    (lambda: hw.Hooks(mutat=print), r"Hooks\(\): unknown option 'mutat'; did you mean 'mutate'\?"),
+    (lambda: hw.Hooks(print), r"Hooks\(\): too many positional arguments"),
+    (lambda: hw.message(reservd={}), r"message\(\): unknown option 'reservd'; did you mean 'reserved'\?"),
+    (lambda: hw.every(60, jiter=0.2), r"every\(\): unknown option 'jiter'; did you mean 'jitter'\?"),
+    (lambda: hw.sharded(shard=4), r"sharded\(\): unknown option 'shard'; did you mean 'shards'\?"),
+    (lambda: hw.sharded(4), r"sharded\(\): too many positional arguments"),
+    (lambda: hw.Backoff(maximun=4), r"Backoff\(\): unknown option 'maximun'; did you mean 'maximum'\?"),
+    (
+        lambda: hw.open_engine("memory:", lissen=[]),
+        r"unknown option 'lissen'; did you mean 'listen'\?",
+    ),
+    (
+        lambda: hw.open_workers("x:1", proces="a"),
+        r"unknown option 'proces'; did you mean 'process'\?",
+    ),
+    (lambda: hw.connect("x:1", tokn="a"), r"connect\(\): unknown option 'tokn'; did you mean 'token'\?"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), REFUSED)
+def test_argument_that_does_not_fit_is_refused_with_the_right_name(call: Callable[[], Any], said: str) -> None:
+    """The error is still a TypeError, as Python's own would be."""
+    with pytest.raises(DeclarationError, match=said) as caught:
+        call()
+    assert isinstance(caught.value, TypeError)
+
+
+# These are called in a running program, and take what a call takes.
+CALLS = {"graph", "hold_lease", "requeue_after", "requeue_now", "until", "until_condition", "until_gone"}
+DECLARING = {
+    name: value
+    for name, value in {**vars(headway), **{f"App.{name}": value for name, value in vars(headway.App).items()}}.items()
+    if inspect.isfunction(value) and not name.rpartition(".")[2].startswith("_") and name not in CALLS | {"field"}
+}
+
+
+@pytest.mark.parametrize("name", [name for name in DECLARING if name != "App.controller"])
+def test_every_declaring_function_names_a_misspelled_argument(name: str) -> None:
+    """A new one does, too. `field` and `App.controller` keep theirs for the sentence about the whole declaration."""
+    with pytest.raises(DeclarationError, match="unknown option 'mispelled'"):
+        DECLARING[name](mispelled=1)
+
+
+def test_signatures_are_as_they_were() -> None:
+    """For `help`, editors and whoever calls by name."""
+    assert list(inspect.signature(headway.Hooks).parameters) == ["mutate", "validate"]
+    assert list(inspect.signature(headway.every).parameters) == ["seconds", "keys", "jitter"]
+    assert headway.every.__name__ == "every"
