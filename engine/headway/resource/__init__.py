@@ -42,6 +42,7 @@ from headway.resource._markers import set_finalizers as set_finalizers
 from headway.resource._merge import different_fields as different_fields
 from headway.resource._merge import has_unknown_fields as has_unknown_fields
 from headway.resource._merge import merged as merged
+from headway.resource._merge import merges as merges
 from headway.resource._message import field as field
 from headway.resource._message import message as message
 from headway.resource._names import MAX_NAME as MAX_NAME
