@@ -15,7 +15,7 @@ from headway.cli._exits import Exit, Usage, fail
 from headway.cli._running import run
 from headway.cli._text import json_text, plain
 from headway.errors import DeclarationError, InvalidArgument
-from headway.resource import Kind, Registry
+from headway.resource import Kind, Position, Registry
 from headway.service import Migrated, migrate
 from headway.storage import Backend, etcd_address, open_store, record_schemas, refuse_unfinished, store_exists
 
@@ -83,9 +83,14 @@ def _show(done: Migrated) -> None:
     )
 
 
+def place(position: Position) -> dict[str, Any]:
+    """Return a place in a store's history as JSON has it."""
+    return {"store_id": position.store_id, "incarnation": position.incarnation, "revision": position.revision}
+
+
 def _object(done: Migrated) -> dict[str, Any]:
     return {
-        **done.position._asdict(),
+        **place(done.position),
         "looked_at": done.looked_at,
         "rewritten": done.rewritten,
         "apart": dict(done.apart),

@@ -69,6 +69,7 @@ from headway.resource._schema_merge import merge_schemas as merge_schemas
 from headway.resource._schema_merge import schema_digest as schema_digest
 from headway.resource._stored import Stored as Stored
 from headway.resource._stored import shared_message as shared_message
+from headway.resource._stream import ANY_VERSIONS as ANY_VERSIONS
 from headway.resource._stream import Bookmark as Bookmark
 from headway.resource._stream import Change as Change
 from headway.resource._stream import Changes as Changes
