@@ -41,7 +41,7 @@ def store() -> None:
     """Check a store, copy or migrate one, or hold a store of your own to its promises.
 
     These open the store itself, so that no server may have it open that wants it alone. Only check reads beside it, and
-    migrate rewrites a store on etcd beside its servers.
+    migrate has a server rewrite its own store.
     """
 
 
