@@ -11,7 +11,7 @@ from grpclib.const import Status
 
 from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
 from headway.errors import HistoryGone
-from headway.resource import ANY_VERSIONS, Changes, Position, Registry, pb
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, Registry, pb
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService
 from headway.storage import SqliteBackend
@@ -53,8 +53,7 @@ async def test_a_watch_that_contained_other_versions_begins_with_a_snapshot(
             await refused(take(items, 1), Status.OUT_OF_RANGE, "contained what is stored as", "begin with")
         now = await left_off(calls)
         async with calls.watch(a_type(V1), resume_after=now.message()) as items:
-            (first,) = await take(items, 1)
-            assert (first.position, first.resumed) == (now, True)
+            assert await take(items, 1) == [Bookmark(now, resumed=True)]
 
 
 @pytest.mark.parametrize("known", [without_converters, versions])
@@ -66,6 +65,7 @@ async def test_a_watch_with_the_same_converters_goes_on(tmp_path: Path, known: A
         await calls.write(a_team(V1, roster("ada")))
         async with calls.watch(a_type(V1), resume_after=position.message()) as items:
             first, second = await take(items, 2)
+            assert isinstance(first, Bookmark)
             assert first.resumed
             assert isinstance(second, Changes)
 
@@ -81,7 +81,7 @@ async def test_a_list_says_which_versions_it_contains(tmp_path: Path) -> None:
             await refused(take(items, 1), Status.OUT_OF_RANGE, "contained what is stored as v1;")
         assert at((await calls.list_type(a_type(V3), everywhere)).position).versions == "v1,v2,v3"
         async with calls.watch(a_type(V1), resume_after=position._replace(versions=ANY_VERSIONS).message()) as items:
-            assert (await take(items, 1))[0].resumed
+            assert isinstance((await take(items, 1))[0], Bookmark)
 
 
 async def test_a_client_hears_history_gone_and_sees_every_object_in_a_new_watch(tmp_path: Path) -> None:
