@@ -41,6 +41,7 @@ from headway.rpc import Channel, InProcessChannel, Limits, Services
 from headway.service import (
     LeaseService,
     LeaseWaits,
+    MigrationService,
     OriginService,
     ResourceService,
     TypesService,
@@ -279,16 +280,19 @@ async def open_engine(
                 if access is None:
                     offered = services
                     offered.add(TypesService(registry))
+                    offered.add(MigrationService(backend, registry))
                 else:
                     serve = functools.partial(ResourceService, backend, registry, versions=versions)
                     as_origin = functools.partial(OriginService, backend, registry, versions=versions)
                     lease = functools.partial(LeaseService, backend, waits=waits)
+                    rewrite = functools.partial(MigrationService, backend, registry)
                     audit = Audit(report)
                     nursery.start_soon(audit.report_rest, name="audit")
                     offered = _services(
                         Guarded(serve, access, registry, audit),
                         Guarded(as_origin, access, registry, audit),
                         Guarded(lease, access, registry, audit),
+                        Guarded(rewrite, access, registry, audit),
                         # What a type looks like isn't said to those who may do nothing with it.
                         Guarded(lambda caller: TypesService(registry, caller.may_know), access, registry, audit),
                     )

@@ -199,7 +199,10 @@ class OutcomeUnknown(RemoteError):
 
 
 class HistoryGone(RemoteError):
-    """The store no longer has the changes since the position asked for: start from a snapshot."""
+    """A watch cannot go on from the position asked for: start from a snapshot.
+
+    The store no longer has the changes since then, or a converter has been declared or removed.
+    """
 
 
 class StoreChanged(RemoteError):

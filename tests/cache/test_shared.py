@@ -9,7 +9,7 @@ import trio.testing
 from headway.cache import LINGER_LIMIT, Applied, SharedType, Subscription, index
 from headway.errors import StoreChanged, StoreWentBack
 from headway.events import BookmarkRefused, StaleRefused, ignore
-from headway.resource import Key, Position
+from headway.resource import Bookmark, Key, Position
 from tests.helpers.resources import (
     OTHER_STORE,
     STORE,
@@ -268,6 +268,8 @@ async def test_a_stream_goes_on_after_the_frontier_once_primed(shared: SharedTyp
     shared.feed(changes(put(stored("grace", 11))))
     assert shared.resume_after == Position(STORE, "opened-first", 11)
     assert shared.frontier == 11
+    shared.feed(Bookmark(at(12)._replace(versions="v1,v2")))
+    assert shared.resume_after == Position(STORE, "opened-first", 12, "v1,v2")
 
 
 async def test_distrust_ends_with_a_snapshot_that_was_applied(shared: SharedType) -> None:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 import os
 
-from headway.resource import Changes
-from headway.storage import EtcdBackend, SqliteBackend, read_schemas, record_schemas, version_of
+import pytest
+from grpclib import GRPCError
+from grpclib.const import Status
+
+from headway._gen.headway.migration import v1 as migration_pb
+from headway.access import Access, Authorizer, Policy, Rule, new_token
+from headway.client import SnapshotEnd, Upserted
+from headway.engine import open_engine
+from headway.resource import FINALIZERS, Changes
+from headway.service import MigrationService, _migrate
+from headway.storage import EtcdBackend, MemoryBackend, SqliteBackend, Within, read_schemas, record_schemas, version_of
 from headway.storage._unfinished import mark_unfinished
+from tests.cli import versioned
 from tests.cli.terminal import Terminal
 from tests.helpers.calls import Calls, take
-from tests.helpers.declared import a_type
+from tests.helpers.declared import a_status, a_type, an_id, uid_of
 from tests.helpers.fake_etcd import serving_etcd
 from tests.helpers.versions import ALONE, V1, V2, a_team, crew, roster, said, versions, without_converters
 
@@ -58,8 +68,10 @@ async def test_what_cannot_be_migrated_is_wrong_usage(terminal: Terminal) -> Non
         (APP, "none.db", "names no store"),
         ("tests.cli.versioned:unconverted", "sqlite:none.db", "declares no converter"),
         ("tests.cli.versioned:nothing", "sqlite:none.db", "has no 'nothing'"),
+        ("", "sqlite:none.db", "--store needs an APP"),
+        (APP, "", "leave the APP out"),
     ):
-        done = await terminal("store", "migrate", app, "--store", url)
+        done = await terminal("store", "migrate", *filter(None, [app]), *(["--store", url] if url else []))
         assert done.returncode == 2
         assert problem in done.stderr
     assert os.listdir() == []
@@ -113,3 +125,100 @@ async def test_on_etcd_it_works_beside_a_server_that_has_the_store_open(terminal
         stored, _ = await store.read(V1.kind, ("default", "default", "one"))
         assert stored is not None
         assert version_of(stored) == "v3"
+
+
+# --- by the server that has the store open ---
+
+
+async def test_a_server_migrates_its_sqlite_store_while_it_serves(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page at a time, with progress; writes and watches go on, and only payloads and versions change."""
+    monkeypatch.setattr(_migrate, "PAGE", 2)
+    await filled(failing=False)
+    async with SqliteBackend("staff.db") as store:
+        old = Calls(store, without_converters())
+        await old.write(a_team(V1, roster("eve"), "e", metadata={FINALIZERS: "hold"}))
+        uid = uid_of((await old.read(an_id("e", V1))).resource)
+        await old.write_status(an_id("e", V1, uid=uid), a_status())
+        await old.delete(an_id("e", V1))
+        before = (await old.read(an_id("e", V1))).resource
+    async with open_engine("sqlite:staff.db", versioned.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+        async with engine.client.watch(V1) as events:
+            while not isinstance(await anext(events), SnapshotEnd):
+                pass
+            done = await terminal("store", "migrate", server=engine.addresses[0])
+            assert done.returncode == 0, done.stderr
+            assert done.stderr.splitlines() == [
+                "tests.Team: 2 looked at, 2 rewritten",
+                "tests.Team: 4 looked at, 2 rewritten",
+                "tests.Team: 5 looked at, 3 rewritten",
+            ]
+            assert "1 resources are stored as tests.v9.Team, which no converter reaches" in done.stdout
+            assert ": 3 of 5 resources rewritten, 1 were in their storage version" in done.stdout
+            heard = [each for each in [await anext(events) for _ in range(3)] if isinstance(each, Upserted)]
+            assert [each.resource.id.name for each in heard] == ["a", "b", "e"]
+        await engine.client.write(V1.new("late", roster("fay")))
+        again = json.loads((await terminal("store", "migrate", "-o", "json", server=engine.addresses[0])).stdout)
+        assert (again["looked_at"], again["rewritten"], again["forbidden"]) == (6, 0, 0)
+    async with SqliteBackend("staff.db") as store:
+        after, _ = await store.read(V1.kind, ("default", "default", "e"))
+        assert before is not None
+        assert after is not None
+        assert version_of(after) == "v3"
+        assert uid_of(after) == uid_of(before)
+        assert (after.generation, after.status, after.metadata) == (before.generation, before.status, before.metadata)
+
+
+async def test_a_server_names_what_it_leaves(terminal: Terminal) -> None:
+    await filled(failing=True)
+    async with open_engine("sqlite:staff.db", versioned.app, listen=["127.0.0.1:0"], insecure=True) as engine:
+        done = await terminal("store", "migrate", server=engine.addresses[0])
+    assert done.returncode == 7
+    assert done.stdout.startswith("tests.v1.Team default/default/b is left as it is: up= of tests.v1.Team")
+
+
+async def test_a_server_without_converters_has_nothing_to_migrate(headway: Terminal) -> None:
+    done = await headway("store", "migrate")
+    assert done.returncode == 2
+    assert "have no converters" in done.stderr
+
+
+async def test_a_server_migrates_what_its_caller_may_read_and_write(terminal: Terminal) -> None:
+    """The rest is counted and not named; without the right to list the kind nothing is done."""
+    await filled(failing=False)
+    everywhere = {"type": "tests.*.Team", "partition": "*", "namespace": "*"}
+    rules = {
+        "some": [
+            Rule(verbs=["list"], **everywhere),
+            Rule(verbs=["view", "write"], name_prefix="a", **everywhere),
+        ],
+        "no-list": [Rule(verbs=["read", "write"], **everywhere)],
+    }
+    made = {name: new_token([name]) for name in rules}
+    access = Authorizer(
+        Access([Policy(name, each) for name, each in rules.items()], [token for _, token in made.values()])
+    )
+    heard: list[object] = []
+    async with open_engine(
+        "sqlite:staff.db", versioned.app, listen=["127.0.0.1:0"], access=access, report=heard.append
+    ) as engine:
+        (where,) = engine.addresses
+        none = await terminal("--token", made["no-list"][0], "store", "migrate", server=where)
+        assert none.returncode == 1
+        assert "tests.v3.Team may not be listed there by you" in none.stderr
+        some = await terminal("--token", made["some"][0], "store", "migrate", server=where)
+    assert some.returncode == 7
+    assert "1 resources are left as they are: you may not read and write them" in some.stdout
+    assert ": 1 of 4 resources rewritten, 1 were in their storage version" in some.stdout
+    async with SqliteBackend("staff.db") as store:
+        stored, _ = await store.list(V1.kind, Within())
+    assert [version_of(each) for each in stored] == ["v3", "v1", "v9", "v3"]
+
+
+async def test_a_page_token_of_another_server_is_refused() -> None:
+    service = MigrationService(MemoryBackend(), versions())
+    for token in ("[1]", "[0, 1]", '[0, "a"]', "x", "5", "{}", "[]", "a" * 300):
+        with pytest.raises(GRPCError) as caught:
+            await service.migrate(migration_pb.MigrateRequest(page_token=token))
+        assert caught.value.status is Status.INVALID_ARGUMENT

@@ -54,9 +54,9 @@ async def test_c5_a_write_as_another_version_is_seen_in_both(
     assert seen == [(True, True)]
 
 
-def converted() -> tuple[headway.App, ResourceType[Old], ResourceType[New]]:
+def converted(name: str = "converted") -> tuple[headway.App, ResourceType[Old], ResourceType[New]]:
     """An app whose two versions have converters; a text of digits alone can't be converted."""
-    app = headway.App("converted")
+    app = headway.App(name)
     old: ResourceType[Old] = app.type("versions", "v1", "Note", Old)
     new: ResourceType[New] = app.type("versions", "v2", "Note", New)
 
@@ -147,6 +147,37 @@ async def test_c6_a_controller_of_each_version_reconciles_every_change_of_any_ve
             await engine.client.delete(old.id("one"))
             await engine.wait_settled()
     assert seen == {"v1": ["a", "b", "c", "gone"], "v2": ["a", "b", "c", "gone"]}
+
+
+async def test_c6_a_converter_that_was_declared_since_hides_no_deletion(
+    autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
+) -> None:
+    """A run reads the deletions since the former run, whichever versions that one saw."""
+    seen: list[str] = []
+
+    def declare(app: headway.App, type: ResourceType[Old]) -> None:
+        @app.controller(manages=type)
+        async def olds(rt: headway.Runtime, request: headway.Request) -> None:
+            found = rt.cache.get(type, request.id)
+            seen.append("gone" if found is None else found.data.text)
+
+    former, idle = headway.App("program"), headway.App("idle")
+    plain: ResourceType[Old] = former.type("versions", "v1", "Note", Old)
+    idle.type("versions", "v1", "Note", Old)
+    declare(former, plain)
+    app, old, _ = converted("program")
+    declare(app, old)
+    store = MemoryBackend()
+    async with headway.open_engine(store, former) as engine:
+        await engine.client.write(plain.new("one", Old(text="a")))
+        with trio.fail_after(60):
+            await engine.wait_settled()
+    async with headway.open_engine(store, idle) as engine:
+        await engine.client.delete(plain.id("one"))
+    async with headway.open_engine(store, app) as engine:
+        with trio.fail_after(60):
+            await engine.wait_settled()
+    assert seen == ["a", "gone"]
 
 
 async def test_a_resource_that_cannot_be_converted_costs_its_own_reconciles_alone(

@@ -26,6 +26,7 @@ SERVICES = (
     "grpc.reflection.v1alpha.ServerReflection",
     "hashicorp.consul.resource.ResourceService",
     "headway.lease.v1.LeaseService",
+    "headway.migration.v1.MigrationService",
     "headway.resource.v1.ResourceService",
     "headway.types.v1.TypesService",
 )

@@ -167,5 +167,5 @@ def test_an_upgrade_in_one_step_is_refuted() -> None:
 
 def test_a_write_that_is_not_merged_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The roles are lost as soon as the former program writes the team."""
-    monkeypatch.setattr(_storage_version, "merged", lambda _, after, __: after)
+    monkeypatch.setattr(_storage_version, "merges", lambda _, after, __: [after])
     assert any(each.startswith("no_role_is_lost: ") for each in found("step 1", "step 2"))

@@ -23,7 +23,7 @@ from headway.service import AUTHORIZER_FAILED, NOTHING_WRITTEN, Decision
 _WRITES: dict[str, Verb] = {"WriteStatus": "write_status"}
 _LISTS: dict[str, Verb] = {"WatchList": "watch"}
 # What these have done is done: their reply, whatever has happened meanwhile, is the only word of it.
-_DONE = ("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled")
+_DONE = ("Write", "WriteStatus", "Delete", "Acquire", "KeepAlive", "Release", "Raise", "RecordSettled", "Migrate")
 
 CHANGED = "what you may do here has changed: ask again"
 """What is told to a caller whose token still holds, in the middle of what was begun under other policies."""

@@ -101,7 +101,7 @@ class Gate:
     Attributes:
         entries: what is held. Read it; only the gate writes to it.
         frontier: see the rules. 0 and ``primed`` False until the first snapshot has ended.
-        store_id, incarnation: with the frontier, the position after which a stream may go on.
+        store_id, incarnation, versions: with the frontier, the position after which a stream may go on.
         disproved: whether something stale has proved the frontier false since this was last set to False.
     """
 
@@ -113,6 +113,7 @@ class Gate:
         self.disproved = False
         self.store_id = ""
         self.incarnation = ""
+        self.versions = ""
         self.refused = Refusals()
         # Of the newest reply that was applied.
         self._replied: Position | None = None
@@ -131,6 +132,11 @@ class Gate:
         return max(self.frontier, max(self._ahead.values(), default=0))
 
     @property
+    def position(self) -> Position:
+        """The frontier, as the position after which a stream may go on."""
+        return Position(self.store_id, self.incarnation, self.frontier, self.versions)
+
+    @property
     def known(self) -> Position | None:
         """The newest position that what is held rests on: a store that was never there has lost some of it.
 
@@ -138,7 +144,7 @@ class Gate:
         """
         if self._replied is not None and self._replied.revision > self.frontier:
             return self._replied
-        return Position(self.store_id, self.incarnation, self.frontier) if self.primed else None
+        return self.position if self.primed else None
 
     @property
     def gathered(self) -> int:
@@ -282,7 +288,7 @@ class Gate:
 
     def _raise_to(self, position: Position) -> None:
         if position.revision >= self.frontier:
-            self.incarnation = position.incarnation
+            self.incarnation, self.versions = position.incarnation, position.versions
             self._raise_frontier(position.revision)
 
     def _raise_frontier(self, revision: int) -> None:

@@ -85,7 +85,7 @@ class SharedType:
         gate = self.gate
         if not gate.primed or self._distrusted:
             return None
-        return Position(gate.store_id, gate.incarnation, gate.frontier)
+        return gate.position
 
     @property
     def known(self) -> Position | None:

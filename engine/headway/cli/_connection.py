@@ -57,11 +57,13 @@ class Target:
 
 @dataclass(frozen=True)
 class Connection:
-    """A server's types, what it says of them, and a client that knows them."""
+    """A server's types, what it says of them, a client that knows them, and the way for other calls."""
 
     registry: Registry
     client: Client
     description: types_pb.ListResponse
+    channel: Channel
+    metadata: dict[str, str]
 
 
 @asynccontextmanager
@@ -79,17 +81,18 @@ async def open_connection(target: Target) -> AsyncIterator[Connection]:
             insecure=target.insecure,
         )
         async with opened as channel:
-            description = await _described(channel, target)
+            metadata = {"x-consul-token": target.token} if target.token else {}
+            description = await _described(channel, target, metadata)
             registry = rebuild(description)
-            yield Connection(registry, Client(channel, registry, token=target.token), description)
+            client = Client(channel, registry, token=target.token)
+            yield Connection(registry, client, description, channel, metadata)
     except InvalidArgument as error:
         if "is no address" in str(error):
             raise Usage(f"--server: {error}") from error
         raise
 
 
-async def _described(channel: Channel, target: Target) -> types_pb.ListResponse:
-    metadata = {"x-consul-token": target.token} if target.token else None
+async def _described(channel: Channel, target: Target, metadata: dict[str, str]) -> types_pb.ListResponse:
     try:
         described = await channel.unary(_LIST, types_pb.ListRequest(), types_pb.ListResponse, metadata=metadata)
     except GRPCError as error:

@@ -8,32 +8,50 @@ from functools import partial
 from typing import Any, Literal
 
 import click
+from grpclib import GRPCError
+from grpclib.const import Status
 
+from headway._gen.headway.migration import v1 as migration_pb
 from headway._together import together
 from headway.cli._app_at import apps_at
+from headway.cli._connection import Connection, Target, open_connection
 from headway.cli._exits import Exit, Usage, fail
 from headway.cli._running import run
 from headway.cli._text import json_text, plain
+from headway.client import client_error
 from headway.errors import DeclarationError, InvalidArgument
-from headway.resource import Kind, Registry
-from headway.service import Migrated, migrate
+from headway.resource import Kind, Position, Registry, position, resource_id
+from headway.service import MIGRATION_SERVICE, Migrated, migrate
 from headway.storage import Backend, etcd_address, open_store, record_schemas, refuse_unfinished, store_exists
+
+_MIGRATE = f"/{MIGRATION_SERVICE}/Migrate"
 
 
 @click.command("migrate")
-@click.argument("app")
-@click.option("--store", "url", required=True, help="sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX.")
+@click.argument("app", required=False)
+@click.option(
+    "--store", "url", metavar="URL", help="sqlite:PATH or etcd://HOST:PORT,HOST:PORT/PREFIX, instead of a server."
+)
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="json is all of it."
 )
-def migrate_command(app: str, url: str, output: Literal["text", "json"]) -> None:
-    """Rewrite what the store holds to the storage versions of the types of APP (module:attribute).
+def migrate_command(app: str | None, url: str | None, output: Literal["text", "json"]) -> None:
+    """Rewrite what is stored to the storage versions of its types.
 
     Concerns the types that have converters. Generations, statuses, finalizers and deletion marks stay as they are. It
-    can be stopped and run again. An APP that would misread the store is refused, as it is by a server. On etcd it works
-    beside running servers; a SQLite store must not be open elsewhere. Ends with 7 when a resource could not be
-    rewritten.
+    can be stopped and run again. Ends with 7 when a resource could not be rewritten.
+
+    The server of --server rewrites its own store while it serves, by its own types. With --store this command opens
+    the store and rewrites it by the types of APP (module:attribute). It refuses an APP that would misread the store. On
+    etcd it works beside running servers; a SQLite store must not be open elsewhere.
     """
+    if url is None:
+        if app is not None:
+            raise Usage(f"{app} goes with --store; a server migrates by its own types: leave the APP out")
+        run(partial(_migrate_server, click.get_current_context().find_root().obj, output))
+        return
+    if app is None:
+        raise Usage("--store needs an APP (module:attribute), by whose types the store is rewritten")
     try:
         registry, _ = together(apps_at(app))
     except DeclarationError as error:
@@ -51,6 +69,48 @@ def migrate_command(app: str, url: str, output: Literal["text", "json"]) -> None
     run(partial(_migrate, url, opening, registry, output))
 
 
+async def _migrate_server(target: Target, output: str) -> None:
+    async with open_connection(target) as connection:
+        done = Migrated(Position("", "", 0))
+        before: tuple[Kind, int, int] = (("", ""), 0, 0)
+        token = ""
+        while True:
+            page = await _page(connection, target, token)
+            kind = (page.group, page.kind)
+            if not all(kind):
+                raise Usage(f"the types of {target.server} have no converters, so there is nothing to rewrite")
+            if kind != before[0]:
+                before = (kind, done.looked_at, done.rewritten)
+            done.looked_at += page.looked_at
+            done.rewritten += page.rewritten
+            done.forbidden += page.forbidden
+            done.apart.update(page.apart)
+            done.left += [(resource_id(each.id), each.why) for each in page.left]
+            done.position = position(page.position) or done.position
+            if output == "text":
+                _progress(kind, done.looked_at - before[1], done.rewritten - before[2])
+            if not (token := page.next_page_token):
+                break
+    _tell(done, output)
+
+
+async def _page(connection: Connection, target: Target, token: str) -> migration_pb.MigrateResponse:
+    try:
+        return await connection.channel.unary(
+            _MIGRATE,
+            migration_pb.MigrateRequest(page_token=token),
+            migration_pb.MigrateResponse,
+            metadata=connection.metadata,
+        )
+    except GRPCError as error:
+        if error.status is Status.UNIMPLEMENTED:
+            fail(
+                Exit.REFUSED,
+                f"Error: {target.server} is of an earlier Headway, and can't migrate: give APP and --store",
+            )
+        raise client_error(error) from error
+
+
 async def _migrate(url: str, opening: AbstractAsyncContextManager[Backend], registry: Registry, output: str) -> None:
     if not await store_exists(url):
         raise Usage(f"--store: there is no store at {etcd_address(url) if url.startswith('etcd:') else url}")
@@ -59,11 +119,15 @@ async def _migrate(url: str, opening: AbstractAsyncContextManager[Backend], regi
         # As an engine does: data that the program would misread would be converted, and so be lost for good.
         await record_schemas(backend, registry)
         done = await migrate(backend, registry, progress=_progress if output == "text" else lambda *_: None)
+    _tell(done, output)
+
+
+def _tell(done: Migrated, output: str) -> None:
     if output == "json":
         click.echo(json_text(_object(done), indent=2))
     else:
         _show(done)
-    if done.left:
+    if done.left or done.forbidden:
         sys.exit(Exit.DIFFERENT)
 
 
@@ -76,18 +140,26 @@ def _show(done: Migrated) -> None:
         click.echo(plain(f"{id.type} {'/'.join(filter(None, id.key))} is left as it is: {why}"))
     for version, count in sorted(done.apart.items()):
         click.echo(plain(f"{count} resources are stored as {version}, which no converter reaches"))
-    others = done.looked_at - done.rewritten - len(done.left) - done.apart.total()
+    if done.forbidden:
+        click.echo(f"{done.forbidden} resources are left as they are: you may not read and write them")
+    others = done.looked_at - done.rewritten - len(done.left) - done.apart.total() - done.forbidden
     click.echo(
         f"store {done.position.store_id} at revision {done.position.revision}: {done.rewritten} of {done.looked_at} "
         f"resources rewritten, {others} were in their storage version"
     )
 
 
+def place(position: Position) -> dict[str, Any]:
+    """Return a place in a store's history as JSON has it."""
+    return {"store_id": position.store_id, "incarnation": position.incarnation, "revision": position.revision}
+
+
 def _object(done: Migrated) -> dict[str, Any]:
     return {
-        **done.position._asdict(),
+        **place(done.position),
         "looked_at": done.looked_at,
         "rewritten": done.rewritten,
         "apart": dict(done.apart),
+        "forbidden": done.forbidden,
         "left": [{"type": str(id.type), "key": "/".join(filter(None, id.key)), "why": why} for id, why in done.left],
     }

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import click
 
 from headway.cli._exits import Exit, Usage
-from headway.cli._migrate import migrate_command
+from headway.cli._migrate import migrate_command, place
 from headway.cli._running import run
 from headway.cli._text import json_text, plain
 from headway.errors import InvalidArgument, StoreUnusable
@@ -41,7 +41,7 @@ def store() -> None:
     """Check a store, copy or migrate one, or hold a store of your own to its promises.
 
     These open the store itself, so that no server may have it open that wants it alone. Only check reads beside it, and
-    migrate rewrites a store on etcd beside its servers.
+    migrate has a server rewrite its own store.
     """
 
 
@@ -134,8 +134,8 @@ async def _copy(
 
 def _copied(copied: Copied) -> dict[str, Any]:
     return {
-        "from": copied.source._asdict(),
-        "to": copied.target._asdict(),
+        "from": place(copied.source),
+        "to": place(copied.target),
         "resources": {".".join(kind): count for kind, count in copied.resources.items()},
         "written": copied.written,
         "fences": copied.fences,

@@ -162,8 +162,9 @@ class App:
     def store_as(self, type: ResourceType[Any]) -> None:
         """Store resources of this kind as this version, instead of as the newest one that a converter leads to.
 
-        For the first step of an upgrade, while other processes on the store know only the older version. Raises
-        DeclarationError for a version without a converter, and for a second storage version of one kind.
+        For the first step of an upgrade, while other processes on the store know only the older version, and for a
+        rollback: what is stored as a newer version stays so while the older one cannot hold it. Raises DeclarationError
+        for a version without a converter, and for a second storage version of one kind.
         """
         self._check_closed("this storage version")
         self.registry.store_as(type)

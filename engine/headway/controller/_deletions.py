@@ -13,7 +13,7 @@ from headway.cache import Applied
 from headway.client import client_error
 from headway.errors import Unavailable
 from headway.events import DeletionsUnknown, Report
-from headway.resource import Bookmark, Changes, Position, ResourceType, resource_key
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, ResourceType, resource_key
 from headway.rpc import Channel
 from headway.watch import WATCH_LIST, StreamMachine, watch_request
 
@@ -32,6 +32,8 @@ async def deletions_since(
     """
     machine = StreamMachine(since.store_id, since)
     deleted: list[Applied] = []
+    # A deletion is one in whatever versions the former run saw.
+    since = since._replace(versions=ANY_VERSIONS)
     try:
         async with channel.stream(WATCH_LIST, watch_request(type, since)) as items:
             while (item := await _next(items, type)) is not None:

@@ -42,6 +42,7 @@ from headway.resource._markers import set_finalizers as set_finalizers
 from headway.resource._merge import different_fields as different_fields
 from headway.resource._merge import has_unknown_fields as has_unknown_fields
 from headway.resource._merge import merged as merged
+from headway.resource._merge import merges as merges
 from headway.resource._message import field as field
 from headway.resource._message import message as message
 from headway.resource._names import MAX_NAME as MAX_NAME
@@ -68,6 +69,7 @@ from headway.resource._schema_merge import merge_schemas as merge_schemas
 from headway.resource._schema_merge import schema_digest as schema_digest
 from headway.resource._stored import Stored as Stored
 from headway.resource._stored import shared_message as shared_message
+from headway.resource._stream import ANY_VERSIONS as ANY_VERSIONS
 from headway.resource._stream import Bookmark as Bookmark
 from headway.resource._stream import Change as Change
 from headway.resource._stream import Changes as Changes

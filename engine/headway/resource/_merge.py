@@ -13,13 +13,24 @@ from headway.resource._payload_plan import metadata_of
 P = TypeVar("P", bound=Payload)
 
 
-def merged(before: P, after: P, stored: P) -> P:
+def merges(before: P, after: P, stored: P) -> Iterator[P]:
+    """Return what a change may result in, the best first; the first that reads back as it was written is right.
+
+    In the first one, lists keep the order of what is stored: the writer's version may sort them, or hold them as maps.
+    In the second one, each list that the writer reordered has the writer's order.
+    """
+    yield merged(before, after, stored, reorders=False)
+    yield merged(before, after, stored)
+
+
+def merged(before: P, after: P, stored: P, *, reorders: bool = True) -> P:
     """Return ``stored`` with the fields in which ``after`` differs from ``before``.
 
     Fields that are messages are merged field by field, maps entry by entry. A oneof is merged if the same field of it
     is set in all three messages; otherwise it is as in ``after``. An element of a list is the stored one if the writer
     left it as it was. A changed element is merged with the stored one whose field with the lowest number is the same;
-    an element without such a one is new. Elements and entries of ``stored`` that ``before`` lacks stay.
+    an element without such a one is new. Elements and entries of ``stored`` that ``before`` lacks stay. A list has the
+    order of ``stored`` unless the writer changed the order, and always has it without ``reorders``.
 
     The caller must compare what its writer would read with what was written: where the elements of a list cannot be
     told apart, or the writer added an entry whose key is stored already, the result is what is stored, and more.
@@ -35,7 +46,7 @@ def merged(before: P, after: P, stored: P) -> P:
             continue
         for name in names:
             there = getattr(stored, name)
-            setattr(result, name, _merged_value(getattr(before, name), getattr(after, name), there))
+            setattr(result, name, _merged_value(getattr(before, name), getattr(after, name), there, reorders))
     return result
 
 
@@ -92,32 +103,34 @@ def _same(left: Any, right: Any) -> bool:
     return bool(left == right or (left != left and right != right))  # NaN equals itself here
 
 
-def _merged_value(before: Any, after: Any, stored: Any) -> Any:
+def _merged_value(before: Any, after: Any, stored: Any, reorders: bool) -> Any:
     if _same(before, after):
         return _copied(stored)
     kinds = {type(before), type(after), type(stored)}
     if len(kinds) == 1 and _is_message(after):
-        return merged(before, after, stored)
+        return merged(before, after, stored, reorders=reorders)
     if isinstance(after, dict):
-        return _merged_map(before, after, stored)
+        return _merged_map(before, after, stored, reorders)
     if isinstance(after, list):
-        return _merged_list(before, after, stored)
+        return _merged_list(before, after, stored, reorders)
     return _copied(after)
 
 
-def _merged_map(before: dict[Any, Any], after: dict[Any, Any], stored: dict[Any, Any]) -> dict[Any, Any]:
+def _merged_map(
+    before: dict[Any, Any], after: dict[Any, Any], stored: dict[Any, Any], reorders: bool
+) -> dict[Any, Any]:
     # Entries that the writer never saw stay, also where it adds one of the same key: the result then does not read back
     # as it was written, and nothing is lost silently.
     result = {key: _copied(value) for key, value in stored.items() if key in after or key not in before}
     for key, value in after.items():
         if key in before and key in stored:
-            result[key] = _merged_value(before[key], value, stored[key])
+            result[key] = _merged_value(before[key], value, stored[key], reorders)
         elif (key not in before and key not in stored) or (key in before and not _same(before[key], value)):
             result[key] = _copied(value)
     return result
 
 
-def _merged_list(before: list[Any], after: list[Any], stored: list[Any]) -> list[Any]:
+def _merged_list(before: list[Any], after: list[Any], stored: list[Any], reorders: bool) -> list[Any]:
     pairs, unseen = _pairs(before, stored)
     found: list[int | None] = [None] * len(after)
     unused = set(range(len(before)))
@@ -128,28 +141,56 @@ def _merged_list(before: list[Any], after: list[Any], stored: list[Any]) -> list
             unused.discard(place)
     _match(before, after, found, unused, _content)
     _match(before, after, found, unused, _identity)
-    made: list[Any] = []
-    kept: dict[int, int] = {}
-    for place, (each, at) in enumerate(zip(after, found, strict=True)):
+    # Each written element, with its place in ``stored`` if it was there.
+    made: list[tuple[Any, int | None]] = []
+    for each, at in zip(after, found, strict=True):
         there = None if at is None else pairs[at]
         if at is None or there is None:
-            made.append(_copied(each))
+            made.append((_copied(each), None))
         else:
-            kept[there] = place
-            made.append(_merged_value(before[at], each, stored[there]))
-    return _with_unseen(made, kept, stored, unseen) if unseen else made
+            made.append((_merged_value(before[at], each, stored[there], reorders), there))
+    again = [at for at in found if at is not None]
+    if not reorders or again == sorted(again):
+        made = _in_stored_order(made)
+    if not unseen:
+        return [each for each, _ in made]
+    kept = {there: place for place, (_, there) in enumerate(made) if there is not None}
+    return _with_unseen([each for each, _ in made], kept, stored, unseen)
+
+
+def _in_stored_order(made: list[tuple[Any, int | None]]) -> list[tuple[Any, int | None]]:
+    """Return the written elements in the order of ``stored``, new ones behind the one that they were written behind."""
+    groups: list[tuple[int, list[tuple[Any, int | None]]]] = [(-1, [])]
+    for each, there in made:
+        if there is not None:
+            groups.append((there, []))
+        groups[-1][1].append((each, there))
+    groups.sort(key=lambda group: group[0])
+    return [each for _, group in groups for each in group]
 
 
 def _pairs(before: list[Any], stored: list[Any]) -> tuple[list[int | None], set[int]]:
-    """Return the place in ``stored`` of each element that the writer saw, and the places of those it never saw."""
-    if len(before) == len(stored):
-        return [*range(len(stored))], set()
-    # The converter left elements out, or made more. One that has no counterpart is taken for one that the writer never
-    # saw: it stays, and if that is wrong the result does not read back as it was written.
+    """Return the place in ``stored`` of each element that the writer saw, and the places of those it never saw.
+
+    Its own place comes first: most converters leave the order as it is. Others sort a list, leave elements out, or make
+    more. A stored element that has no counterpart is taken for one that the writer never saw: it stays, and if that is
+    wrong the result does not read back as it was written.
+    """
     pairs: list[int | None] = [None] * len(before)
     unseen = set(range(len(stored)))
+    if len(before) == len(stored):
+        for place, (seen, there) in enumerate(zip(before, stored, strict=True)):
+            identity = _identity(seen)
+            if _same(seen, there) or (identity is not None and identity == _identity(there)):
+                pairs[place] = place
+                unseen.discard(place)
     _match(stored, before, pairs, unseen, _content)
     _match(stored, before, pairs, unseen, _identity)
+    if len(before) == len(stored):
+        # What has another identity now, or none, is in its order.
+        for place, there in zip([place for place, at in enumerate(pairs) if at is None], sorted(unseen), strict=True):
+            pairs[place] = there
+        unseen = set()
     return pairs, unseen
 
 

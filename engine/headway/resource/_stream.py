@@ -11,24 +11,35 @@ from typing import NamedTuple
 
 from headway._gen.headway.resource import v1 as pb
 
+ANY_VERSIONS = "*"
+
 
 class Position(NamedTuple):
-    """A place in one store's history. Revisions of different store ids say nothing of each other."""
+    """A place in one store's history. Revisions of different store ids say nothing of each other.
+
+    Attributes:
+        versions: of a position that a watch of a type with converters told, the versions of the kind whose resources
+            the watch contains, with commas between. A watch that contains other ones cannot go on from there. Empty:
+            the type's own version alone. `ANY_VERSIONS`: it goes on whatever it contained.
+    """
 
     store_id: str
     incarnation: str
     revision: int
+    versions: str = ""
 
     def message(self) -> pb.Position:
         """This position as the wire has it."""
-        return pb.Position(store_id=self.store_id, incarnation=self.incarnation, revision=self.revision)
+        return pb.Position(
+            store_id=self.store_id, incarnation=self.incarnation, revision=self.revision, versions=self.versions
+        )
 
 
 def position(message: pb.Position | None) -> Position | None:
     """The position in a wire message, or None where there is none."""
     if message is None:
         return None
-    return Position(message.store_id, message.incarnation, message.revision)
+    return Position(message.store_id, message.incarnation, message.revision, message.versions)
 
 
 class Change(NamedTuple):

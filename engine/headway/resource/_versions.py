@@ -60,6 +60,10 @@ class VersionChain:
         """Return the type of a version that is in the chain."""
         return self.types[self._places[version]]
 
+    def newer(self, one: Type, other: Type) -> Type:
+        """Return the newer one of two versions of the chain."""
+        return max(one, other, key=lambda each: self._places[each.name.version])
+
     def extended(self, step: Step) -> VersionChain:
         """Return the chain with one more step at either end. Raises DeclarationError for a step anywhere else."""
         older, newer = step.older.name, step.newer.name

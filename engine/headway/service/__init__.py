@@ -18,6 +18,8 @@ from headway.service._metadata_filter import metadata_terms as metadata_terms
 from headway.service._migrate import Migrated as Migrated
 from headway.service._migrate import MigrationProgress as MigrationProgress
 from headway.service._migrate import migrate as migrate
+from headway.service._migration_service import MIGRATION_SERVICE as MIGRATION_SERVICE
+from headway.service._migration_service import MigrationService as MigrationService
 from headway.service._origin import OriginService as OriginService
 from headway.service._origin import watch_encoders as watch_encoders
 from headway.service._refusals import FENCED as FENCED

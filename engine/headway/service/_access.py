@@ -118,6 +118,16 @@ class Access:
             if not allowed:
                 raise denied(f"{name} may not be written by you")
 
+    def may_write(self, stored: pb.Resource) -> bool:
+        """Return True if the caller may write a resource that is stored, as it is."""
+        if self._authorizer is None:
+            return True
+        name = resource_id(stored.id)
+        try:
+            return self._authorizer.may_write(name, self._registry.resolve(name.type).view(stored))
+        except PayloadError:
+            return False
+
     def may_delete(self, id: pb.Id) -> bool:
         """Return True if the caller may delete what is called so."""
         return self._authorizer is None or self._ask(self._authorizer.may_delete, resource_id(id))

@@ -137,3 +137,4 @@ def check_position(message: pb.Position | None, field: str) -> None:
     if message is not None:
         check_text(f"{field}.store_id", message.store_id)
         check_text(f"{field}.incarnation", message.incarnation)
+        check_text(f"{field}.versions", message.versions)

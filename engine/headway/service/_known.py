@@ -1,9 +1,9 @@
-"""Whether what a caller has been told before is of this store's history."""
+"""Whether what a caller has been told before is of this store's history, and of the same versions of a kind."""
 
 from __future__ import annotations
 
 from headway.errors import HistoryGone
-from headway.resource import Kind, Position
+from headway.resource import ANY_VERSIONS, Kind, Position, TypeName
 from headway.storage import Backend, Within
 
 
@@ -20,3 +20,18 @@ async def check_known(backend: Backend, kind: Kind, known: Position | None) -> N
     except HistoryGone:
         return
     watch.close()
+
+
+def check_versions(type: TypeName, contained: str, resume_after: Position | None) -> None:
+    """Raise HistoryGone if a watch of the type would go on from one that contained other versions of the kind.
+
+    Converters have been declared or removed since. What changed before is not told again, so a watch that went on
+    would lack the resources that are visible only now, and keep those that are not visible any more.
+    """
+    if resume_after is None or resume_after.versions in (ANY_VERSIONS, contained):
+        return
+    raise HistoryGone(
+        f"position {resume_after.revision} is of a watch of {type} that contained what is stored as "
+        f"{resume_after.versions or type.version}; this one contains what is stored as {contained or type.version}, so "
+        "that it must begin with a snapshot"
+    )

@@ -63,7 +63,9 @@ async def list_type(
     except STORE_ERRORS as error:
         raise refusal(error) from error
     check_revision(here, request.min_revision)
-    return pb.ListResponse(resources=kept.resources, position=here.message(), next_page_token=next_page)
+    # A watch may go on from here.
+    told = here._replace(versions=versions.contained(type))
+    return pb.ListResponse(resources=kept.resources, position=told.message(), next_page_token=next_page)
 
 
 async def _read_cut(backend: Backend, kind: tuple[str, str], within: Within, wanted: View, kept: Kept) -> Position:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from headway._turns import give_way
 from headway.errors import PayloadError
 from headway.resource import (
     BadConversion,
@@ -46,6 +47,7 @@ class Migrated:
         rewritten: how many of them were rewritten.
         apart: how many are stored as versions that no converter reaches, by version.
         left: those that could not be rewritten, and why.
+        forbidden: how many the caller may not read and write, so that they are left.
     """
 
     position: Position
@@ -53,6 +55,7 @@ class Migrated:
     rewritten: int = 0
     apart: Counter[str] = field(default_factory=Counter)
     left: list[tuple[ResourceId, str]] = field(default_factory=list)
+    forbidden: int = 0
 
 
 MigrationProgress = Callable[[Kind, int, int], object]
@@ -68,33 +71,55 @@ async def migrate(backend: Backend, registry: Registry, *, progress: MigrationPr
     """
     done = Migrated(backend.position)
     for chain in registry.chains:
-        await _Kind(backend, chain, done).rewrite(progress)
+        before, after = (done.looked_at, done.rewritten), None
+        while True:
+            after = await migrate_page(backend, chain, done, after)
+            progress(chain.storage.kind, done.looked_at - before[0], done.rewritten - before[1])
+            if after is None:
+                break
     done.position = backend.position
     return done
 
 
-class _Kind:
-    """The resources of one kind."""
+async def migrate_page(
+    backend: Backend,
+    chain: VersionChain,
+    done: Migrated,
+    after: Key | None,
+    may: Callable[[pb.Resource], bool] = lambda _: True,
+) -> Key | None:
+    """Rewrite the resources of one page of a kind, and return where the next one begins; None: this was the last.
 
-    def __init__(self, backend: Backend, chain: VersionChain, done: Migrated) -> None:
+    Args:
+        done: what was done is added to it.
+        may: returns True if a stored resource may be rewritten.
+    """
+    page, _ = await backend.list(chain.storage.kind, Within(), after=after, limit=PAGE)
+    rewriting = _Page(backend, chain, done, may)
+    for start in range(0, len(page), OPERATIONS):
+        # Others are served between two commits, also where there is nothing to commit.
+        await give_way()
+        await rewriting.rewrite(page[start : start + OPERATIONS])
+    done.looked_at += len(page)
+    return resource_key(page[-1]) if len(page) == PAGE else None
+
+
+class _Page:
+    """The resources of one page."""
+
+    def __init__(
+        self, backend: Backend, chain: VersionChain, done: Migrated, may: Callable[[pb.Resource], bool]
+    ) -> None:
         self._backend = backend
         self._chain = chain
         self._kind = chain.storage.kind
         self._done = done
+        self._may = may
 
-    async def rewrite(self, progress: MigrationProgress) -> None:
-        done = self._done
-        before, after = (done.looked_at, done.rewritten), None
-        while True:
-            page, _ = await self._backend.list(self._kind, Within(), after=after, limit=PAGE)
-            puts = [put for resource in page if (put := self._put(resource)) is not None]
-            for start in range(0, len(puts), OPERATIONS):
-                await self._commit(puts[start : start + OPERATIONS])
-            done.looked_at += len(page)
-            progress(self._kind, done.looked_at - before[0], done.rewritten - before[1])
-            if len(page) < PAGE:
-                return
-            after = resource_key(page[-1])
+    async def rewrite(self, resources: Sequence[pb.Resource]) -> None:
+        puts = [put for resource in resources if (put := self._put(resource)) is not None]
+        if puts:
+            await self._commit(puts)
 
     async def _commit(self, puts: Sequence[Put]) -> None:
         try:
@@ -131,6 +156,9 @@ class _Kind:
             return None
         if version not in self._chain:
             self._done.apart[str(type_name(stored.id.type))] += 1  # type: ignore[union-attr]  # stored ids are whole
+            return None
+        if not self._may(stored):
+            self._done.forbidden += 1
             return None
         try:
             made = in_storage_version(self._chain, stored)

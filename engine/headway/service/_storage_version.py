@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from grpclib import GRPCError
@@ -18,7 +19,7 @@ from headway.resource import (
     has_unknown_fields,
     in_version,
     is_unconverted,
-    merged,
+    merges,
     packed,
     pb,
     resource_id,
@@ -45,14 +46,15 @@ class StorageVersion(NamedTuple):
         """Return a resource that is created, as it is stored."""
         if is_unconverted(resource):
             raise invalid(f"resource.data of {resource_id(resource.id)} could not be converted, so it creates nothing")
-        storage, version = self.chain.storage, self.type.name.version
+        storage = self.chain.storage
         if storage is self.type:
             return resource
         given = self._payload(resource)
         if has_unknown_fields(given):
             # It stays in its version: converted, it would lose them.
             return resource
-        return in_version(resource, storage, self._read_back(resource, given, self._up(resource, given, version)))
+        data, _ = self._read_back(resource, given, [self._to(resource, given, storage)], storage)
+        return in_version(resource, storage, data)
 
     def shown(self, stored: pb.Resource) -> pb.Resource:
         """Return what has been stored as the writer's version."""
@@ -121,73 +123,105 @@ class StorageVersion(NamedTuple):
         return _as(stored, updated, type, data)
 
     def _changed(self, stored: pb.Resource, updated: pb.Resource, given: Any) -> pb.Resource:
+        """The payload that is written, merged with what is stored.
+
+        The two are merged in the newer one of the storage version and the version as which the resource is stored.
+        `up` loses nothing, so this version holds all of what is stored. After a rollback it is newer than the storage
+        version. The resource then becomes its storage version if that holds the result, and stays what it is if not.
+        """
         version, there, storage = self.type.name.version, version_of(stored), self.chain.storage
-        if storage is self.type and there == version:
+        if there == version and storage is self.type:
             return _as(stored, updated, storage, updated.data)
         there_now = self.chain.payload_of(stored)
-        converts_stored = there != storage.name.version
-        if (self.type is not storage and has_unknown_fields(given)) or (
-            converts_stored and has_unknown_fields(there_now)
+        holds_all = self.chain.newer(storage, self.chain.type_of(there))
+        merges_in = holds_all.name.version
+        if (version != merges_in and has_unknown_fields(given)) or (
+            there != merges_in and has_unknown_fields(there_now)
         ):
             if there == version:
                 return _as(stored, updated, self.type, updated.data)
             raise precondition(
                 f"{resource_id(updated.id)} has fields that this server's program does not know, and a conversion to "
-                f"{storage.name} would lose them: update the server's program first, or write version {there}"
+                f"{holds_all.name} would lose them: update the server's program first, or write version {there}"
             )
-        if storage is self.type:
-            # The writer's version is all that is kept.
-            return _as(stored, updated, storage, updated.data)
-        if there == version:
+        keeps = version not in (there, merges_in)
+        if not keeps:
             # The writer saw all that is kept: what was there is replaced, and need not be converted.
-            return _as(stored, updated, storage, self._read_back(updated, given, self._up(updated, given, version)))
-        try:
-            kept = self.chain.converted(there_now, there, storage.name.version)
-            seen = self.chain.converted(self._payload_seen(there_now, there), version, storage.name.version)
-        except BadConversion as error:
-            self.versions.failed(stored, storage.name.version, error)
-            raise precondition(
-                f"{resource_id(stored.id)}: converting what is stored to {storage.name} failed, so that this write "
-                "can't be merged with it"
-            ) from error
-        result = merged(seen, self._up(updated, given, version), kept)
-        return _as(stored, updated, storage, self._read_back(updated, given, result))
+            results: Iterable[Any] = [self._to(updated, given, holds_all)]
+        else:
+            try:
+                kept = self.chain.converted(there_now, there, merges_in)
+                seen = self.chain.converted(self.chain.converted(there_now, there, version), version, merges_in)
+            except BadConversion as error:
+                self.versions.failed(stored, merges_in, error)
+                raise precondition(
+                    f"{resource_id(stored.id)}: converting what is stored to {holds_all.name} failed, so that this "
+                    "write can't be merged with it"
+                ) from error
+            results = merges(seen, self._to(updated, given, holds_all), kept)
+        data, result = self._read_back(updated, given, results, holds_all, keeps=keeps)
+        if holds_all is not storage and (held := self._as_storage(holds_all, result, given)) is not None:
+            return _as(stored, updated, storage, held)
+        return _as(stored, updated, holds_all, data)
 
-    def _payload_seen(self, payload: Any, version: str) -> Any:
-        return self.chain.converted(payload, version, self.type.name.version)
+    def _as_storage(self, type: Type, result: Any, given: Any) -> AnyMessage | None:
+        """Return the payload of a newer version in the storage version; None where it loses something by that."""
+        storage = self.chain.storage
+        if has_unknown_fields(result):
+            return None
+        try:
+            data = packed(storage, self.chain.converted(result, type.name.version, storage.name.version))
+            lost = different_fields(result, self._read(storage, data, type))
+            lost += different_fields(given, self._read(storage, data, self.type))
+        except (BadConversion, PayloadError):
+            return None
+        return None if lost else data
+
+    def _read(self, stored_as: Type, data: AnyMessage, wanted: Type) -> Any:
+        """Return a stored payload as another version. Raises BadConversion and PayloadError."""
+        payload = decode(stored_as.payload, data.value)
+        return self.chain.converted(payload, stored_as.name.version, wanted.name.version)
 
     def _payload(self, resource: pb.Resource) -> Any:
         return decode(self.type.payload, b"" if resource.data is None else resource.data.value)
 
-    def _up(self, resource: pb.Resource, given: Any, version: str) -> Any:
-        """The given payload in the storage version."""
+    def _to(self, resource: pb.Resource, given: Any, wanted: Type) -> Any:
+        """The given payload in the version as which it is stored."""
         try:
-            return self.chain.converted(given, version, self.chain.storage.name.version)
+            return self.chain.converted(given, self.type.name.version, wanted.name.version)
         except BadConversion as error:
-            raise self._refused(resource, error) from error
+            raise self._refused(resource, error, wanted) from error
 
-    def _read_back(self, resource: pb.Resource, given: Any, result: Any) -> AnyMessage:
-        """The result as it is stored. Refuses what would not be read as it was written."""
-        storage = self.chain.storage
-        try:
-            data = packed(storage, result)
-            read = self.chain.converted(
-                decode(storage.payload, data.value), storage.name.version, self.type.name.version
-            )
-        except (BadConversion, PayloadError) as error:
-            raise self._refused(resource, error) from error
-        if different := different_fields(given, read):
-            raise invalid(
-                f"resource.data of {resource_id(resource.id)}: {', '.join(different)} would not be read back as "
-                f"written, because the resource is stored as {storage.name}: write what that version can hold"
-            )
-        return data
+    def _read_back(
+        self, resource: pb.Resource, given: Any, results: Iterable[Any], stored_as: Type, *, keeps: bool = False
+    ) -> tuple[AnyMessage, Any]:
+        """The first of the results that is read as it was written, as it is stored. Refuses the write if none is.
 
-    def _refused(self, resource: pb.Resource, error: Exception) -> GRPCError:
-        self.versions.failed(resource, self.chain.storage.name.version, error)
+        ``keeps``: they are merged with what is stored.
+        """
+        different: list[str] = []
+        for result in results:
+            try:
+                data = packed(stored_as, result)
+                read = self._read(stored_as, data, self.type)
+            except (BadConversion, PayloadError) as error:
+                raise self._refused(resource, error, stored_as) from error
+            if not (different := different_fields(given, read)):
+                return data, result
+        why = f"because the resource is stored as {stored_as.name}"
+        if keeps:
+            why += f" and keeps what {self.type.name} does not show: write what agrees with that, or write it as"
+            why += f" {stored_as.name}"
+        else:
+            why += ": write what that version can hold"
+        fields = ", ".join(different)
+        raise invalid(f"resource.data of {resource_id(resource.id)}: {fields} would not be read back as written, {why}")
+
+    def _refused(self, resource: pb.Resource, error: Exception, stored_as: Type) -> GRPCError:
+        self.versions.failed(resource, stored_as.name.version, error)
         # What the converter said is the operator's to know.
         return invalid(
-            f"resource.data of {resource_id(resource.id)} can't be converted to {self.chain.storage.name}, in which it "
+            f"resource.data of {resource_id(resource.id)} can't be converted to {stored_as.name}, in which it "
             "is stored: the server's ConversionFailed event says why"
         )
 

@@ -54,6 +54,11 @@ class Versions:
         chain = self._registry.chain(type.kind)
         return chain if chain is not None and type.name.version in chain else None
 
+    def contained(self, type: ResourceType[Any]) -> str:
+        """Return the versions of the kind that a list or a watch of the type contains, as a position has them."""
+        chain = self.chain(type)
+        return "" if chain is None else ",".join(sorted(each.name.version for each in chain.types))
+
     def view(self, type: ResourceType[Any]) -> View:
         """Return what gives stored resources of the type's kind as this type."""
         chain, version = self.chain(type), type.name.version

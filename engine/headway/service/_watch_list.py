@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from headway.resource import (
@@ -17,7 +18,7 @@ from headway.service._access import Access
 from headway.service._admission import admit_within, resolve
 from headway.service._bookmarks import SpacedBookmarks, bookmark_interval
 from headway.service._bounds import check_position
-from headway.service._known import check_known
+from headway.service._known import check_known, check_versions
 from headway.service._refusals import STORE_ERRORS, invalid, refusal
 from headway.service._shown import is_of_version, told_of
 from headway.service._versions import Versions
@@ -40,9 +41,11 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, versi
         raise invalid("snapshot_only must be false with resume_after: what goes on after a position has no snapshot")
     # To a client that knows nothing of bookmarks each would be an event without content.
     bookmarks = request.bookmarks or request.resume_after is not None
-    version, view = type.name.version, versions.view(type)
+    version, view, contained = type.name.version, versions.view(type), versions.contained(type)
+    resume_after = position(request.resume_after)
     try:
-        watch = await backend.watch(type.kind, within, position(request.resume_after))
+        check_versions(type.name, contained, resume_after)
+        watch = await backend.watch(type.kind, within, resume_after)
         # After the watch was opened: what has replaced that history by now ends the watch.
         await check_known(backend, type.kind, position(request.known))
 
@@ -53,6 +56,9 @@ async def watch_list(backend: Backend, registry: Registry, access: Access, versi
             nonlocal here
             if isinstance(item, EndOfSnapshot | Bookmark):
                 here = item.position
+                if contained:
+                    here = here._replace(versions=contained)
+                    item = replace(item, position=here)
             items = told_of(item, view, access.shows, here)
             return items if bookmarks else [each for each in items if not isinstance(each, Bookmark)]
 

@@ -256,6 +256,14 @@ class Position(betterproto2.Message):
 
     revision: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
 
+    versions: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Of a position that a watch or a list tells of a type with converters: the
+    versions of the kind whose resources it contains, with commas between. A
+    watch that would contain other ones can't go on from there (OUT_OF_RANGE).
+    "*" goes on whatever it contained.
+    """
+
 
 default_message_pool.register_message("headway.resource.v1", "Position", Position)
 

@@ -1,0 +1,113 @@
+"""Watches that are resumed where the program has other converters than when they began."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+
+from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
+from headway.errors import HistoryGone
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, Registry, pb
+from headway.rpc import InProcessChannel
+from headway.service import ResourceService
+from headway.storage import SqliteBackend
+from tests.helpers.calls import Calls, at, refused, take
+from tests.helpers.declared import a_type
+from tests.helpers.versions import V1, V2, V3, a_team, crew, roster, versions, without_converters
+
+
+def opened(tmp_path: Path) -> AbstractAsyncContextManager[SqliteBackend]:
+    return SqliteBackend(str(tmp_path / "staff.db"))
+
+
+async def left_off(calls: Calls) -> Position:
+    """Where a watch of v1 stands that has heard everything."""
+    async with calls.watch(a_type(V1)) as items:
+        while True:
+            (item,) = await take(items, 1)
+            if not isinstance(item, Changes) and hasattr(item, "position"):
+                at_last: Position = item.position
+                return at_last
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(without_converters, versions), (versions, without_converters), (lambda: versions(newest=V2), versions)],
+)
+async def test_a_watch_that_contained_other_versions_begins_with_a_snapshot(
+    tmp_path: Path, before: Any, after: Any
+) -> None:
+    """A converter was declared, or removed, or one more was declared. Other types go on."""
+    async with opened(tmp_path) as store:
+        calls = Calls(store, before())
+        await calls.write(a_team(V1, roster("ada"), "a"))
+        await calls.write(a_team(V2, crew(("bea", "")), "b"))
+        position = await left_off(calls)
+    async with opened(tmp_path) as store:
+        calls = Calls(store, after())
+        async with calls.watch(a_type(V1), resume_after=position.message()) as items:
+            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained what is stored as", "begin with")
+        now = await left_off(calls)
+        async with calls.watch(a_type(V1), resume_after=now.message()) as items:
+            assert await take(items, 1) == [Bookmark(now, resumed=True)]
+
+
+@pytest.mark.parametrize("known", [without_converters, versions])
+async def test_a_watch_with_the_same_converters_goes_on(tmp_path: Path, known: Any) -> None:
+    async with opened(tmp_path) as store:
+        position = await left_off(Calls(store, known()))
+    async with opened(tmp_path) as store:
+        calls = Calls(store, known())
+        await calls.write(a_team(V1, roster("ada")))
+        async with calls.watch(a_type(V1), resume_after=position.message()) as items:
+            first, second = await take(items, 2)
+            assert isinstance(first, Bookmark)
+            assert first.resumed
+            assert isinstance(second, Changes)
+
+
+async def test_a_list_says_which_versions_it_contains(tmp_path: Path) -> None:
+    """So that a watch from its position on is refused, too. Who wants deletions alone asks for any versions."""
+    everywhere = pb.Tenancy(partition="*", namespace="*")
+    async with opened(tmp_path) as store:
+        position = at((await Calls(store, without_converters()).list_type(a_type(V1), everywhere)).position)
+        assert position.versions == ""
+        calls = Calls(store, versions())
+        async with calls.watch(a_type(V1), resume_after=position.message()) as items:
+            await refused(take(items, 1), Status.OUT_OF_RANGE, "contained what is stored as v1;")
+        assert at((await calls.list_type(a_type(V3), everywhere)).position).versions == "v1,v2,v3"
+        async with calls.watch(a_type(V1), resume_after=position._replace(versions=ANY_VERSIONS).message()) as items:
+            assert isinstance((await take(items, 1))[0], Bookmark)
+
+
+async def test_a_client_hears_history_gone_and_sees_every_object_in_a_new_watch(tmp_path: Path) -> None:
+    def client(store: SqliteBackend, known: Registry) -> Client:
+        return Client(InProcessChannel(ResourceService(store, known)), known)
+
+    async with opened(tmp_path) as store:
+        former = client(store, without_converters())
+        await former.write(V1.new("a", roster("ada")))
+        await former.write(V2.new("b", crew(("bea", ""))))
+        position: Position | None = None
+        async with former.watch(V1) as events:
+            async for event in events:
+                if isinstance(event, SnapshotEnd | Progress):
+                    position = event.position
+                    break
+    async with opened(tmp_path) as store:
+        now = client(store, versions())
+        with pytest.raises(HistoryGone, match="contained what is stored as v1;"):
+            async with now.watch(V1, resume_after=position) as events:
+                await anext(events)
+        seen: dict[str, list[str]] = {}
+        async with now.watch(V1) as events:
+            async for event in events:
+                if isinstance(event, SnapshotEnd):
+                    break
+                assert isinstance(event, Upserted | Deleted)
+                seen[event.resource.id.name] = event.resource.data.names
+        assert seen == {"a": ["ada"], "b": ["bea"]}

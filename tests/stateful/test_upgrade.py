@@ -1,0 +1,185 @@
+"""Two servers on one store go through the steps of an upgrade and back, while users of both versions write and watch.
+
+The simulation has the controllers and the faults of an upgrade. Here are the orders of its steps and writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from grpclib import GRPCError
+from grpclib.const import Status
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from headway.resource import Bookmark, Changes, EndOfSnapshot, Position, Registry, ResourceType, SnapshotChunk, pb
+from headway.service import migrate
+from headway.storage import MemoryBackend, Within, version_of
+from tests.helpers.calls import Calls
+from tests.helpers.declared import a_type, an_id
+from tests.helpers.versions import V1, V2, Crew, a_team, crew, roster, said, versions, without_converters
+
+FORMER, FIRST, SECOND = range(3)
+PROGRAMS: dict[int, Callable[[], Registry]] = {
+    FORMER: without_converters,
+    FIRST: lambda: versions(V1, newest=V2),
+    SECOND: lambda: versions(newest=V2),
+}
+TEAMS = st.sampled_from(["core", "west"])
+APART = "apart"
+"""A team that users of the newer version had before there was a converter. No user of the older one writes it."""
+SERVERS = st.integers(0, 1)
+MEMBERS = st.lists(st.sampled_from(["ada", "bea", "cyd"]), unique=True)
+ROLES = st.sampled_from(["", "lead", "bass"])
+
+
+class Watcher:
+    """What a user holds who follows one version, at whichever server."""
+
+    def __init__(self, type: ResourceType[Any]) -> None:
+        self.type = type
+        self.held: dict[str, Any] = {}
+        self.position: Position | None = None
+
+    async def follow(self, calls: Calls) -> None:
+        """Hear everything, from a snapshot where the server doesn't go on."""
+        try:
+            await self._hear(calls, self.position)
+        except GRPCError as error:
+            if error.status is not Status.OUT_OF_RANGE:
+                raise
+            self.held = {}
+            await self._hear(calls, None)
+
+    async def _hear(self, calls: Calls, after: Position | None) -> None:
+        resume_after = None if after is None else after.message()
+        async with calls.watch(a_type(self.type), resume_after=resume_after) as items:
+            while self.position is None or self.position.revision < calls.revision or after is None:
+                item = await anext(items)
+                if isinstance(item, SnapshotChunk):
+                    self.held |= {name(each): said(each, self.type) for each in item.resources}
+                elif isinstance(item, Changes):
+                    for change in item.changes:
+                        if change.deleted:
+                            del self.held[name(change.resource)]
+                        else:
+                            self.held[name(change.resource)] = said(change.resource, self.type)
+                    if self.position is not None:
+                        self.position = self.position._replace(revision=item.changes[-1].revision)
+                else:
+                    assert isinstance(item, Bookmark | EndOfSnapshot)
+                    self.position = after = item.position
+
+
+def name(resource: pb.Resource) -> str:
+    assert resource.id is not None
+    return resource.id.name
+
+
+class UpgradeMachine(RuleBasedStateMachine):
+    """No write is lost, in whatever step its server is, and every watcher holds what there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryBackend()
+        self.steps = [FORMER, FORMER]
+        self.teams: dict[str, Crew] = {}
+        self.watchers = {V1: Watcher(V1), V2: Watcher(V2)}
+
+    @initialize(steps=st.sampled_from([(FORMER, FORMER), (FIRST, FIRST), (FIRST, SECOND)]))
+    def begin(self, steps: tuple[int, int]) -> None:
+        self.steps = [*steps]
+
+    def run(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        async def within() -> Any:
+            with trio.fail_after(60):
+                return await call()
+
+        return trio.run(within)
+
+    def at(self, server: int) -> Calls:
+        return Calls(self.store, PROGRAMS[self.steps[server]]())
+
+    def stored(self) -> dict[str, str]:
+        """The version as which each team is stored."""
+        found, _ = self.run(lambda: self.store.list(V1.kind, Within()))
+        return {name(each): version_of(each) for each in found}
+
+    @rule(server=SERVERS, step=st.sampled_from(list(PROGRAMS)))
+    def restart(self, server: int, step: int) -> None:
+        """With the program of another step, as the guide allows it."""
+        apart = abs(step - self.steps[1 - server]) > 1
+        newer = {team for team, version in self.stored().items() if version == "v2"}
+        if apart or (step == FORMER and newer - {APART}):
+            return
+        self.steps[server] = step
+
+    @rule(server=SERVERS, team=TEAMS, names=MEMBERS)
+    def write_older(self, server: int, team: str, names: list[str]) -> None:
+        """Every such write is taken; roles and the room stay."""
+        self.run(lambda: self.at(server).write(a_team(V1, roster(*names), team)))
+        was = self.teams.get(team, crew())
+        roles = {each.name: each.role for each in was.members}
+        self.teams[team] = crew(*((each, roles.get(each, "")) for each in names), room=was.room)
+
+    @rule(
+        server=SERVERS,
+        team=TEAMS | st.just(APART),
+        members=st.dictionaries(st.sampled_from(["ada", "bea"]), ROLES),
+        room=ROLES,
+    )
+    def write_newer(self, server: int, team: str, members: dict[str, str], room: str) -> None:
+        """Refused only where the storage version is the older one and cannot hold it, and nothing newer is there."""
+        if self.steps[server] == FORMER and (team != APART or self.stored().get(team) == "v1"):
+            return
+        payload, before = crew(*members.items(), room=room), self.stored().get(team)
+        try:
+            self.run(lambda: self.at(server).write(a_team(V2, payload, team)))
+        except GRPCError as error:
+            cannot_hold = before != "v2" and (room or any(members.values()))
+            if error.status is not Status.INVALID_ARGUMENT or self.steps[server] != FIRST or not cannot_hold:
+                raise
+        else:
+            self.teams[team] = payload
+
+    @rule(server=SERVERS, team=TEAMS)
+    def delete(self, server: int, team: str) -> None:
+        self.run(lambda: self.at(server).delete(an_id(team, V1)))
+        self.teams.pop(team, None)
+
+    @rule(server=SERVERS)
+    def migrate(self, server: int) -> None:
+        """To the storage version of the server's program; what that cannot hold is left."""
+        if self.steps[server] == FORMER:
+            return
+        self.run(lambda: migrate(self.store, PROGRAMS[self.steps[server]]()))
+        for team, version in self.stored().items():
+            data = self.teams[team]
+            plain = not data.room and not any(each.role for each in data.members)
+            assert version == ("v1" if self.steps[server] == FIRST and plain else "v2")
+
+    @rule(server=SERVERS, type=st.sampled_from([V1, V2]))
+    def watch(self, server: int, type: ResourceType[Any]) -> None:
+        watcher = self.watchers[type]
+        self.run(lambda: watcher.follow(self.at(server)))
+        stored = self.stored()
+        assert watcher.held == {
+            team: data if type is V2 else roster(*(each.name for each in data.members))
+            for team, data in self.teams.items()
+            if self.steps[server] != FORMER or stored[team] == type.name.version
+        }
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        judge = Calls(self.store, PROGRAMS[SECOND]())
+        for team, data in self.teams.items():
+            found = self.run(partial(judge.read, an_id(team, V2)))
+            assert said(found.resource, V2) == data
+        assert self.stored().keys() == self.teams.keys()
+
+
+TestUpgrade = pytest.mark.timeout(400)(UpgradeMachine.TestCase)
