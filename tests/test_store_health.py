@@ -23,7 +23,7 @@ from headway.resource import Key, Kind, decode, pb
 from headway.rpc import RemoteChannel, open_channel
 from headway.rpc._health import HealthCheckRequest, HealthCheckResponse
 from headway.storage import MemoryBackend, StoreProblem, find_problem, open_sqlite
-from headway.testing._conformance_tools import KIND, names, put, thing
+from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, thing
 from tests.controller.test_store_went_back import went_back
 
 WATCH = "/grpc.health.v1.Health/Watch"
@@ -97,6 +97,20 @@ async def test_a_store_that_must_be_opened_again_is_not_serving_and_not_healthy(
         assert await it.status() == NOT_SERVING
         assert await it.pages() == (503, 503, StoreProblem.UNUSABLE.value)
         assert it.reported() == ["StoreFailed unusable"]
+
+
+async def test_moved_file_is_a_problem_before_anything_is_written(tmp_path: Path) -> None:
+    """The reads of an open store never fail for that, so the look at the store finds it."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        assert await find_problem(backend) is None
+        path.rename(tmp_path / "elsewhere.db")
+        found = await find_problem(backend)
+        assert found is not None
+        assert found[0] is StoreProblem.UNUSABLE
+        assert f"{path} was moved or removed while it was open" in str(found[1])
+        with pytest.raises(StoreUnusable, match="moved or removed"):
+            await backend.list(KIND, EVERYTHING)
 
 
 @pytest.fixture

@@ -3,13 +3,25 @@
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import trio
 import trio.testing
 
 from headway.errors import NotStored, OutcomeUnknown, StoreUnusable
-from headway.storage import Backend, VersionConflict, _sqlite_commit, open_sqlite
+from headway.storage import (
+    Backend,
+    VersionConflict,
+    _sqlite,
+    _sqlite_commit,
+    _sqlite_connect,
+    _sqlite_file,
+    _sqlite_inspect,
+    _sqlite_reader,
+    check_store,
+    open_sqlite,
+)
 from headway.testing._conformance_tools import EVERYTHING, KIND, Reader, names, put, reading, thing
 from tests.storage.sqlite_kit import Gate, expect_unusable, opened_plainly
 
@@ -108,6 +120,97 @@ async def test_a_file_that_is_taken_away_takes_no_more_writes(tmp_path: Path) ->
             await put(backend, thing("b"))
         with pytest.raises(StoreUnusable, match="moved or removed"):
             await backend.list(KIND, EVERYTHING)
+
+
+async def test_reads_never_open_the_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another store in the place of the file, every reader still reads the file that was opened."""
+    gate, read_many = Gate(), _sqlite_reader.read_many
+
+    def slow(*arguments: object, **named: object) -> object:
+        gate.pass_through()
+        return read_many(*arguments, **named)  # type: ignore[arg-type]  # passed through
+
+    found: list[list[str]] = []
+
+    async def read() -> None:
+        found.append(await names(backend))
+
+    path = tmp_path / "a.db"
+    monkeypatch.setattr(_sqlite, "read_many", slow)
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("a"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            await gate.reached()
+            _move_store(path, tmp_path)
+            for _ in range(_sqlite_reader.CONNECTIONS - 1):
+                nursery.start_soon(read)
+                await gate.reached()
+            async with open_sqlite(path) as stranger:
+                await put(stranger, thing("b"))
+                nursery.start_soon(read)
+                gate.open()
+        assert found == [["a"]] * (_sqlite_reader.CONNECTIONS + 1)
+
+
+@pytest.mark.parametrize("module", [_sqlite_inspect, _sqlite_file, _sqlite_reader])
+async def test_file_that_vanishes_while_it_is_opened_is_named(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection of an opening refuses it with the path. The file can be opened afterwards."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "connect", _without_file(path, module.connect))
+        with pytest.raises(StoreUnusable, match=r"a\.db could not be opened: unable to open database file"):
+            async with open_sqlite(path):
+                pytest.fail("the store was opened")
+    async with open_sqlite(path) as backend:
+        assert await names(backend) == ["a"]
+
+
+async def test_file_that_vanishes_before_it_is_checked_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check fails with the path. It has no finding, since it has read nothing."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        await put(backend, thing("a"))
+        monkeypatch.setattr(_sqlite_inspect, "connect", _without_file(path, _sqlite_connect.connect))
+        with pytest.raises(StoreUnusable, match=r"a\.db could not be opened: unable to open database file"):
+            await check_store(f"sqlite:{path}")
+
+
+async def test_open_store_does_not_check_the_file_of_another(tmp_path: Path) -> None:
+    """The check of an open store fails once the path leads to another store."""
+    path = tmp_path / "a.db"
+    async with open_sqlite(path) as backend:
+        _move_store(path, tmp_path)
+        async with open_sqlite(path):
+            with pytest.raises(StoreUnusable, match="moved or removed"):
+                await backend.check_itself()
+
+
+def _move_store(path: Path, folder: Path) -> None:
+    """Move the file, and all that stands beside it, to a directory of its own."""
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    for file in folder.glob(f"{path.name}*"):
+        file.rename(elsewhere / file.name)
+
+
+def _without_file(path: Path, connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
+    """Move the file away for the length of each call of ``connect``, as another program may."""
+
+    def without(*arguments: object, **named: object) -> sqlite3.Connection:
+        away = path.rename(f"{path}.away")
+        try:
+            return connect(*arguments, **named)
+        finally:
+            away.rename(path)
+
+    return without
 
 
 async def test_a_file_that_somebody_else_writes_to_takes_no_more_writes(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -31,6 +31,7 @@ from headway.storage._sqlite_lease import AcquireRequest, EndRequest, read_lease
 from headway.storage._sqlite_reader import (
     Readers,
     RowSnapshot,
+    connect_readers,
     decode_rows,
     read_fences,
     read_incarnation,
@@ -74,16 +75,20 @@ class SqliteBackend:
         self._opened = _Opened(*await trio.to_thread.run_sync(self._open, trio.current_time()))
         return self
 
-    def _open(self, now: float) -> tuple[OpenedFile, CommitLog, list[Lease]]:
-        file = open_file(self._path)
-        try:
-            log = read_log(file.writer, file.floor, self._max_changes, self._max_age, (now, time.time()))
-            return file, log, read_leases(file.writer)
-        except BaseException as error:
-            file.close()
-            if isinstance(error, Exception):
+    def _open(self, now: float) -> tuple[OpenedFile, Readers, CommitLog, list[Lease]]:
+        with ExitStack() as undo:
+            file = open_file(self._path)
+            undo.callback(file.close)
+            connections = connect_readers(file.path)
+            for connection in connections:
+                undo.callback(connection.close)
+            try:
+                log = read_log(file.writer, file.floor, self._max_changes, self._max_age, (now, time.time()))
+                leases = read_leases(file.writer)
+            except Exception as error:
                 raise StoreUnusable(f"{file.path} is damaged: its history or leases can't be read: {error}") from error
-            raise
+            undo.pop_all()
+        return file, Readers(file.path, connections), log, leases
 
     async def __aexit__(
         self,
@@ -234,22 +239,24 @@ class SqliteBackend:
             # The touch needs a page or two. What SQLite has taken of a full disk may have room for it, and for no more.
             await trio.to_thread.run_sync(check_room, opened.file.path)
             await opened.writer.submit(TouchRequest())
+        await opened.refuse_moved()
         await opened.readers.check()
 
     async def check_itself(self) -> Sequence[str]:
         """What is wrong with the file, each in a sentence; nothing when it is whole. Writes nothing."""
-        path = self._use().file.path
-        return [str(finding) for finding in await trio.to_thread.run_sync(check_file, path)]
+        opened = self._use()
+        await opened.refuse_moved()
+        return [str(finding) for finding in await trio.to_thread.run_sync(check_file, opened.file.path)]
 
 
 class _Opened:
     """What there is while a store is open."""
 
-    def __init__(self, file: OpenedFile, log: CommitLog, leases: Sequence[Lease]) -> None:
+    def __init__(self, file: OpenedFile, readers: Readers, log: CommitLog, leases: Sequence[Lease]) -> None:
         self.file = file
         self.log = log
         self.pulse = Pulse()
-        self.readers = Readers(file.path)
+        self.readers = readers
         self.gathered = GatheredReads(self.readers)
         self.leases = LeaseTable(leases)
         self.writer = GroupWriter(file, log, self.pulse, self._ends)
@@ -280,6 +287,12 @@ class _Opened:
         if self.leases.run_out():
             # Whatever is committed begins with what has run out.
             await self.writer.submit(EndRequest(self.leases, ()))
+
+    async def refuse_moved(self) -> None:
+        """Stop the store and raise StoreUnusable if its path no longer leads to its file."""
+        if await trio.to_thread.run_sync(lambda: self.file.is_moved):
+            # The transaction is refused as that of a write would be, and stores nothing.
+            await self.writer.submit(TouchRequest())
 
     async def close(self) -> None:
         """Let what is under way end, then let go of the file."""

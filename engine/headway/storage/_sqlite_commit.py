@@ -20,7 +20,7 @@ from headway.storage._errors import FenceLowered, StillOwns, VersionConflict, Wr
 from headway.storage._leases import check_borne, check_raise
 from headway.storage._log import LogChange
 from headway.storage._sqlite_connect import code_of, explained
-from headway.storage._sqlite_file import OpenedFile, inode_of
+from headway.storage._sqlite_file import OpenedFile
 from headway.storage._sqlite_rows import resource_from, seal
 
 HIGHEST = 2**63 - 1
@@ -277,7 +277,7 @@ def _refuse_strangers(file: OpenedFile, head: int) -> None:
     (stored,) = file.writer.execute(sql.READ_HEAD).fetchone()
     if stored != head:
         why = f"stands at revision {stored}, not at {head}: another program has written to it"
-    elif inode_of(file.path) != file.inode:
+    elif file.is_moved:
         why = "was moved or removed while it was open"
     else:
         return

@@ -6,7 +6,7 @@ import os
 import sqlite3
 from urllib.parse import quote
 
-from headway.errors import NotStored
+from headway.errors import NotStored, StoreUnusable
 
 _ROOM = 64 << 10
 """Bytes of room without which a disk counts as full, once a write has failed."""
@@ -35,10 +35,13 @@ _BY_CODE = {
 
 
 def connect(path: str, *, read_only: bool = False, immutable: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit that any one thread at a time may use."""
+    """Return a connection in autocommit that any one thread at a time may use. Raises StoreUnusable with the path."""
     mode = "ro" if read_only else "rw"
     uri = f"file:{quote(path)}?mode={mode}{'&immutable=1' if immutable else ''}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT)
+    try:
+        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT)
+    except sqlite3.Error as error:
+        raise StoreUnusable(f"{path} could not be opened: {explained(error)}") from error
 
 
 def may_write(path: str) -> bool:

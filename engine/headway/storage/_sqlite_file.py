@@ -51,6 +51,11 @@ class OpenedFile:
     floor: int
     oldest: int
 
+    @property
+    def is_moved(self) -> bool:
+        """True if the path no longer leads to the file that is open."""
+        return inode_of(self.path) != self.inode
+
     def close(self) -> None:
         """Let go of the file; the last connection empties its write-ahead log into it."""
         try:

@@ -75,14 +75,35 @@ CONNECTIONS = 4
 """Reads at the same time; more wait."""
 
 
+def connect_readers(path: str) -> list[sqlite3.Connection]:
+    """Open the reading connections of a store. Each has read once, so that SQLite holds every file that it needs.
+
+    None of them is opened later: a later one could find another file at the path, or no free descriptor.
+
+    Raises StoreUnusable.
+    """
+    connections: list[sqlite3.Connection] = []
+    try:
+        for _ in range(CONNECTIONS):
+            connections.append(connect(path, read_only=True))
+            read_head(connections[-1])
+    except BaseException as error:
+        for connection in connections:
+            connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise unreadable(path, error) from error
+        raise
+    return connections
+
+
 class Readers:
     """The reading connections. `run` lends one to a function in a worker thread."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, connections: Sequence[sqlite3.Connection]) -> None:
         self.path = path
-        self._limiter = trio.CapacityLimiter(CONNECTIONS)
-        # Invariant: holds every connection that no thread is using; there are never more than `CONNECTIONS`.
-        self._free: list[sqlite3.Connection] = []
+        self._limiter = trio.CapacityLimiter(len(connections))
+        # Invariant: holds every connection that no thread is using. The limiter lends no more than there are.
+        self._free = list(connections)
         self._closed = False
         # The last read at which SQLite failed, until `check` has tried it with success. One that has found a resource
         # damaged is not meant: the others can be read.
@@ -107,10 +128,7 @@ class Readers:
 
     def _lend(self, read: Callable[[sqlite3.Connection], R]) -> R:
         self._refuse_when_closed()
-        try:
-            connection = self._free.pop()
-        except IndexError:
-            connection = connect(self.path, read_only=True)
+        connection = self._free.pop()
         try:
             connection.execute("BEGIN")
             try:
@@ -126,7 +144,7 @@ class Readers:
     async def close(self) -> None:
         """Refuse further reads, wait for those under way, and close the connections."""
         self._closed = True
-        for _ in range(CONNECTIONS):
+        for _ in range(int(self._limiter.total_tokens)):
             await self._limiter.acquire_on_behalf_of(object())
         for connection in self._free:
             connection.close()
