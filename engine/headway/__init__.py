@@ -50,6 +50,7 @@ from headway.client import hold_lease as hold_lease
 from headway.client import until as until
 from headway.client import until_condition as until_condition
 from headway.client import until_gone as until_gone
+from headway.connection import connect as connect
 from headway.controller import App as App
 from headway.controller import Conditions as Conditions
 from headway.controller import ControllerStatus as ControllerStatus
@@ -76,7 +77,6 @@ from headway.controller import requeue_after as requeue_after
 from headway.controller import requeue_now as requeue_now
 from headway.controller import sharded as sharded
 from headway.engine import Engine as Engine
-from headway.engine import connect as connect
 from headway.engine import open_engine as open_engine
 from headway.errors import AlreadyExists as AlreadyExists
 from headway.errors import CallerError as CallerError

@@ -58,8 +58,11 @@ class Watcher:
     async def _hear(self, calls: Calls, after: Position | None) -> None:
         resume_after = None if after is None else after.message()
         async with calls.watch(a_type(self.type), resume_after=resume_after) as items:
-            while self.position is None or self.position.revision < calls.revision or after is None:
+            # The first item shows whether the server resumes here. It always comes.
+            resumed = False
+            while not resumed or after is None or self.position is None or self.position.revision < calls.revision:
                 item = await anext(items)
+                resumed = True
                 if isinstance(item, SnapshotChunk):
                     self.held |= {name(each): said(each, self.type) for each in item.resources}
                 elif isinstance(item, Changes):
