@@ -22,7 +22,7 @@ def one_type() -> tuple[headway.App, ResourceType[Note]]:
     app = headway.App("bench")
     type = app.type("bench", "v1", "Managed", Note)
 
-    @app.controller(manages=type, indexes=[headway.index_metadata(type, "group")], name=CONTROLLER)
+    @app.controller(manages=type, indexes=[headway.indexes.by_metadata(type, "group")], name=CONTROLLER)
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
         """Reconcile nothing: the engine is closed when it is primed."""
 

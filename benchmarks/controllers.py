@@ -47,11 +47,13 @@ async def _seconds(controllers: int, size: int) -> float:
             done.set()
 
     for number in range(controllers):
-        app.controller(manages=managed, watches={watched: headway.map_same_name()}, name=f"notes-{number}")(notes)
+        app.controller(
+            manages=managed, watches=[headway.watch(watched, headway.mappers.same_name())], name=f"notes-{number}"
+        )(notes)
     puts = [put(managed, resource) for resource in built_many(managed, size)]
     backend = MemoryBackend()
     async with headway.open_engine(backend, app, report=ignore) as engine:
-        await engine.wait_settled()
+        await engine.wait_idle()
         begin = time.perf_counter()
         for each in puts:
             left, done = controllers, trio.Event()

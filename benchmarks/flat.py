@@ -59,7 +59,9 @@ class _Cached:
         self._seen = trio.Event()
         self._next = 0
 
-        @self.app.controller(manages=self.type, indexes=[headway.index_metadata(self.type, "group")], concurrency=1)
+        @self.app.controller(
+            manages=self.type, indexes=[headway.indexes.by_metadata(self.type, "group")], concurrency=1
+        )
         async def notes(rt: headway.Runtime, request: headway.Request) -> None:
             note = rt.cache.get(self.type, request.id)
             assert note is not None
@@ -72,7 +74,7 @@ class _Cached:
         for begin in range(0, size, _CHUNK):
             await cached.backend.commit([cached._put(number) for number in range(begin, min(begin + _CHUNK, size))])
         async with headway.open_engine(cached.backend, cached.app, report=ignore) as engine:
-            await engine.wait_settled()
+            await engine.wait_idle()
             yield cached
 
     async def events(self) -> float:

@@ -41,7 +41,7 @@ def measure(size: int, rounds: int) -> Row:
 async def _held(app: headway.App, type: ResourceType[Note], size: int) -> float:
     """Bytes that are held for ``size`` resources when they are stored, cached and reconciled."""
     async with headway.open_engine(MemoryBackend(max_changes=1), app, report=ignore) as engine:
-        await engine.wait_settled()
+        await engine.wait_idle()
         gc.collect()
         tracemalloc.start()
         try:
@@ -49,7 +49,7 @@ async def _held(app: headway.App, type: ResourceType[Note], size: int) -> float:
                 # Built as a program builds them; nothing of it is kept but what was stored.
                 text = texts(number)
                 await engine.client.write(type.new(text.name, note(number), metadata={"group": text.group}))
-            await engine.wait_settled()
+            await engine.wait_idle()
             gc.collect()
             return tracemalloc.get_traced_memory()[0]
         finally:
@@ -75,7 +75,7 @@ def _app() -> tuple[headway.App, ResourceType[Note]]:
     app = headway.App("bench")
     type = app.type("bench", "v1", "Managed", Note)
 
-    @app.controller(manages=type, indexes=[headway.index_metadata(type, "group")], concurrency=8)
+    @app.controller(manages=type, indexes=[headway.indexes.by_metadata(type, "group")], concurrency=8)
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:
         """Reconcile nothing."""
 

@@ -36,7 +36,7 @@ def measure(size: int, rounds: int) -> Row:
     app, types = _app()
     resources = [built_many(type, size) for type in types]
     backend = MemoryBackend(max_changes=1)
-    index = headway.index_metadata(types[0], "group")
+    index = headway.indexes.by_metadata(types[0], "group")
 
     async def load() -> None:
         for type, each in zip(types, resources, strict=True):
@@ -80,8 +80,8 @@ def _app() -> tuple[headway.App, list[ResourceType[Note]]]:
 
     @app.controller(
         manages=managed,
-        watches={type: headway.map_same_name() for type in watched},
-        indexes=[headway.index_metadata(type, "group") for type in types],
+        watches=[headway.watch(type, headway.mappers.same_name()) for type in watched],
+        indexes=[headway.indexes.by_metadata(type, "group") for type in types],
         name=CONTROLLER,
     )
     async def notes(rt: headway.Runtime, request: headway.Request) -> None:

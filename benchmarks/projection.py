@@ -16,7 +16,7 @@ from typing import Any
 import headway
 from benchmarks._harness import Row, Scenario, interleaved
 from benchmarks._message import Note, built, texts
-from headway.cache import CachedType, SharedType
+from headway.cache import CachedType, Informer
 from headway.events import ignore
 from headway.resource import EndOfSnapshot, Position, ResourceType, SnapshotChunk, encode
 
@@ -37,7 +37,7 @@ def _held(type: CachedType[Any], size: int) -> float:
     gc.collect()
     tracemalloc.start()
     try:
-        shared = SharedType(type, ignore)
+        shared = Informer(type, ignore)
         for begin in range(0, size, _CHUNK):
             numbers = range(begin, min(begin + _CHUNK, size))
             shared.feed(SnapshotChunk([built(_TYPE, texts(number), _payload(number)) for number in numbers]))

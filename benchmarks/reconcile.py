@@ -60,7 +60,7 @@ async def _reconciled(size: int, writers: int) -> float:
 
     @app.controller(
         manages=managed,
-        watches={first: headway.map_same_name(), second: headway.map_same_name()},
+        watches=[headway.watch(first, headway.mappers.same_name()), headway.watch(second, headway.mappers.same_name())],
         concurrency=CONCURRENCY,
         deadline=300.0,
     )
@@ -77,7 +77,7 @@ async def _reconciled(size: int, writers: int) -> float:
     puts = _puts(managed, size)
     backend = MemoryBackend()
     async with headway.open_engine(backend, app) as engine:
-        await engine.wait_settled()
+        await engine.wait_idle()
         begin = time.perf_counter()
         await _commit(backend, puts, writers)
         await done.wait()

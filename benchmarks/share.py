@@ -54,7 +54,7 @@ async def _running(app: headway.App, type: ResourceType[Note], size: int) -> flo
     tracemalloc.start()
     try:
         async with headway.open_engine(backend, app, report=ignore) as engine:
-            await engine.wait_settled()
+            await engine.wait_idle()
             gc.collect()
             return tracemalloc.get_traced_memory()[0]
     finally:
@@ -69,7 +69,7 @@ def _app(controllers: int) -> tuple[headway.App, ResourceType[Note]]:
         """Reconcile nothing."""
 
     for number in range(controllers):
-        by_group = headway.index_metadata(type, "group")
+        by_group = headway.indexes.by_metadata(type, "group")
         app.controller(manages=type, indexes=[by_group], concurrency=8, name=f"notes-{number}")(notes)
     return app, type
 

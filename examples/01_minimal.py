@@ -25,7 +25,7 @@ TEAM = app.type("staff", "v1", "Team", Team)
 ACCOUNT = app.type("staff", "v1", "Account", Account)
 
 
-@app.controller(manages=TEAM, watches={ACCOUNT: headway.map_owner()}, concurrency=8)
+@app.controller(manages=TEAM, watches=[headway.watch(ACCOUNT, headway.mappers.owner())], concurrency=8)
 async def accounts(rt: headway.Runtime, request: headway.Request) -> None:
     """Every member of a team has an account, and nobody else has."""
     team = rt.cache.get(TEAM, request.id)
@@ -40,7 +40,7 @@ async def main() -> None:
     async with headway.open_engine("memory:", app) as engine:
         for members in (["ada", "grace"], ["grace", "katherine"]):
             await engine.client.apply(TEAM.new("core", Team(members=members)))
-            await engine.wait_settled()
+            await engine.wait_idle()
             print([account.name for account in await engine.client.list(ACCOUNT)])
 
 

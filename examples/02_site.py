@@ -35,16 +35,18 @@ app = headway.App("web")
 SITE = app.type("web", "v1", "Site", Site)
 PAGE = app.type("web", "v1", "Page", Page)
 THEME = app.type("web", "v1", "Theme", Theme)
-PAGES_BY_SITE = headway.index_reference(PAGE, "site", lambda page: SITE.id(page.data.site))
-SITES_BY_THEME = headway.index(SITE, "theme", lambda site: site.data.theme)
+PAGES_BY_SITE = headway.indexes.by_reference(PAGE, "site", lambda page: SITE.id(page.data.site))
+SITES_BY_THEME = headway.indexes.by(SITE, "theme", lambda site: site.data.theme)
 ROOT = trio.Path(sys.argv[1] if len(sys.argv) > 1 else "site")
 
 
 @app.controller(
     manages=SITE,
     watches=[
-        headway.watch(PAGE, headway.map_reference(lambda page: page.data.site), when=headway.data_changed()),
-        headway.watch(THEME, headway.map_index(SITES_BY_THEME, value=lambda theme: theme.name)),
+        headway.watch(
+            PAGE, headway.mappers.reference(lambda page: page.data.site), when=headway.predicates.data_changed()
+        ),
+        headway.watch(THEME, headway.mappers.index(SITES_BY_THEME, value=lambda theme: theme.name)),
     ],
     indexes=[PAGES_BY_SITE, SITES_BY_THEME],
 )
@@ -72,7 +74,7 @@ async def render(rt: headway.Runtime, request: headway.Request[Site]) -> None:
 
 async def show(engine: headway.Engine) -> None:
     """Print what the files hold once nothing is owed."""
-    await engine.wait_settled()
+    await engine.wait_idle()
     print({path.name: await path.read_text() for path in sorted(await ROOT.glob("*/*"))})
 
 

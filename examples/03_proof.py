@@ -85,9 +85,9 @@ async def scenario(world: simulation.World) -> None:
     """A certificate is wanted, and then it isn't."""
     certificate = world.type("Certificate")
     await world.client.apply(certificate.new("web", Certificate(host="web.example")))
-    await world.settled()
+    await world.wait_idle()
     await world.client.delete(certificate.id("web"))
-    await world.settled()
+    await world.wait_idle()
 
 
 def main() -> None:

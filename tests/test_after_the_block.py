@@ -101,11 +101,11 @@ async def test_wait_settled_fails_after_the_block_of_its_engine() -> None:
         async with headway.open_workers(engine.addresses[0], staff.app, process="other") as workers:
             pass
         with trio.fail_after(20), pytest.raises(Closed, match="the block"):
-            await workers.wait_settled()
+            await workers.wait_idle()
         with pytest.raises(Closed, match="the block"):
             workers.accept_store()
     with trio.fail_after(20), pytest.raises(Closed, match="the block"):
-        await engine.wait_settled()
+        await engine.wait_idle()
 
 
 async def test_wait_settled_of_another_task_fails_when_the_block_ends(
@@ -120,7 +120,7 @@ async def test_wait_settled_of_another_task_fails_when_the_block_ends(
 
     async def wait(engine: headway.Engine) -> None:
         try:
-            await engine.wait_settled()
+            await engine.wait_idle()
         except Closed as error:
             told.append(error)
 

@@ -39,7 +39,7 @@ class Pass:
             self.indexed.append(gc.isenabled())
             return note.data.text
 
-        @self.app.controller(manages=self.note, indexes=[headway.index(self.note, "text", text)])
+        @self.app.controller(manages=self.note, indexes=[headway.indexes.by(self.note, "text", text)])
         async def notes(rt: headway.Runtime, request: headway.Request) -> None:
             rt.cache.get(self.note, request.id)
             self.reconciled.append(gc.isenabled())
@@ -52,7 +52,7 @@ class Pass:
             async with headway.open_engine(store, self.app, report=ignore) as engine:
                 for number in range(COUNT):
                     await engine.client.write(self.note.new(f"n{number}", Note(text="x")))
-                await engine.wait_settled()
+                await engine.wait_idle()
             for heard in (self.indexed, self.reconciled):
                 assert set(heard) == {True}, "unless it is asked for, collection is left alone"
                 heard.clear()
@@ -100,13 +100,13 @@ async def test_no_garbage_is_collected_until_the_first_pass_is_over_and_what_was
             assert not is_looked_through(stored)
             assert not gc.isenabled()
             it.go_on.set()
-            await engine.wait_settled()
+            await engine.wait_idle()
             await later(autojump_clock, 2)
             assert gc.isenabled()
             assert it.indexed == [False] * COUNT
             assert it.reconciled == [False] * COUNT
             await engine.client.write(it.note.new("later", Note(text="y")))
-            await engine.wait_settled()
+            await engine.wait_idle()
             assert it.reconciled[COUNT:] == [True]
             assert not is_looked_through(stored)
         assert not is_frozen()
@@ -164,7 +164,7 @@ async def test_engines_of_one_process_keep_it_off_together(cut_short: bool, auto
         second.go_on = trio.Event()
         async with headway.open_engine(store, first.app, report=ignore, gc_freeze=True) as engine:
             async with headway.open_engine(other, second.app, report=ignore, gc_freeze=True):
-                await engine.wait_settled()
+                await engine.wait_idle()
                 await later(autojump_clock, 1)
                 assert not gc.isenabled()
                 if not cut_short:
@@ -182,7 +182,7 @@ async def test_a_program_that_collects_and_freezes_by_itself_finds_it_as_it_was(
         gc.disable()
         gc.freeze()
         async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True) as engine:
-            await engine.wait_settled()
+            await engine.wait_idle()
             await later(autojump_clock, 1)
             assert not gc.isenabled()
         assert not gc.isenabled()
@@ -210,7 +210,7 @@ async def test_workers_do_as_engines_do(autojump_clock: MockClock) -> None:
     async with it.filled() as store, headway.open_engine(store, types, report=ignore) as server:
         channel = server.client._channel
         async with headway.open_workers(channel, it.app, report=ignore, gc_freeze=True) as workers:
-            await workers.wait_settled()
+            await workers.wait_idle()
             await later(autojump_clock, 2)
             assert gc.isenabled()
             assert it.reconciled == [False] * COUNT
@@ -227,7 +227,7 @@ async def test_what_python_has_frozen_by_itself_is_not_the_programs(
     it = Pass()
     async with it.filled() as store:
         async with headway.open_engine(store, it.app, report=ignore, gc_freeze=True) as engine:
-            await engine.wait_settled()
+            await engine.wait_idle()
             await later(autojump_clock, 1)
             assert is_frozen()
         assert not is_frozen()
@@ -245,6 +245,6 @@ async def test_a_report_of_failures_only_stays_one(autojump_clock: MockClock, fa
 
     report.failures_only = failures_only  # type: ignore[attr-defined]  # see `events.Report`
     async with it.filled() as store, headway.open_engine(store, it.app, report=report, gc_freeze=True) as engine:
-        await engine.wait_settled()
+        await engine.wait_idle()
         await later(autojump_clock, 1)
     assert (heard == []) is failures_only

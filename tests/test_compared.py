@@ -77,12 +77,12 @@ async def serving(type: ResourceType[Any] = TEAM, **options: Any) -> AsyncIterat
 async def test_a_client_that_would_misread_is_told_at_its_first_call() -> None:
     """And at every later one; nothing is sent to the store."""
     async with serving() as address, headway.connect(address, program(WRONG)) as client:
-        with pytest.raises(headway.SchemaMismatch) as caught:
+        with pytest.raises(headway.errors.SchemaMismatch) as caught:
             await client.read(WRONG, "core")
         assert str(caught.value) == SAID
-        with pytest.raises(headway.SchemaMismatch):
+        with pytest.raises(headway.errors.SchemaMismatch):
             await client.write(WRONG.new("core", Wrong(members="a")))
-        with pytest.raises(headway.SchemaMismatch):
+        with pytest.raises(headway.errors.SchemaMismatch):
             async with client.watch(WRONG) as events:
                 await anext(events)
         async with headway.connect(address, program(TEAM)) as other:
@@ -100,11 +100,11 @@ async def test_clients_older_and_newer_than_their_server_are_taken() -> None:
 async def test_workers_end_by_what_their_server_would_misread() -> None:
     """The error comes out of the block, and no controller has run."""
     async with serving() as address:
-        with trio.fail_after(20), pytest.raises(headway.SchemaMismatch) as caught:
+        with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch) as caught:
             async with headway.open_workers(address, program(WRONG, controller=True), process="web-1"):
                 await trio.sleep_forever()
         assert str(caught.value) == SAID
-        with trio.fail_after(20), pytest.raises(headway.SchemaMismatch):
+        with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch):
             async with headway.open_workers(address, program(WRONG, controller=True), process="web-1") as workers:
                 await workers.client.read(WRONG, "core")
     assert reconciled == []
@@ -113,7 +113,7 @@ async def test_workers_end_by_what_their_server_would_misread() -> None:
 async def test_workers_without_controllers_are_compared_too() -> None:
     """Nothing calls the server for them, so the comparison itself must begin the talk."""
     async with serving() as address:
-        with trio.fail_after(20), pytest.raises(headway.SchemaMismatch) as caught:
+        with trio.fail_after(20), pytest.raises(headway.errors.SchemaMismatch) as caught:
             async with headway.open_workers(address, program(WRONG), process="web-1"):
                 await trio.sleep_forever()
         assert str(caught.value) == SAID
@@ -126,7 +126,7 @@ async def test_a_server_that_is_away_is_compared_once_it_answers(autojump_clock:
     lists.may_answer.set()
     channel = ComparedChannel(lists, [WRONG])
     began = autojump_clock.current_time()
-    with trio.fail_after(5000), pytest.raises(headway.SchemaMismatch):
+    with trio.fail_after(5000), pytest.raises(headway.errors.SchemaMismatch):
         await channel.wait_refused()
     assert (lists.asked, 60 < autojump_clock.current_time() - began < 1200) == (21, True)
 
@@ -141,12 +141,12 @@ async def test_a_comparison_elsewhere_ends_the_wait(nursery: trio.Nursery) -> No
     async def wait() -> None:
         try:
             await channel.wait_refused()
-        except headway.SchemaMismatch as error:
+        except headway.errors.SchemaMismatch as error:
             ended.append(error)
 
     nursery.start_soon(wait)
     await trio.testing.wait_all_tasks_blocked()
-    with pytest.raises(headway.SchemaMismatch):
+    with pytest.raises(headway.errors.SchemaMismatch):
         await channel.unary("/a/B", None, str)
     await trio.testing.wait_all_tasks_blocked()
     assert (len(ended), lists.asked) == (1, 2)
@@ -179,7 +179,7 @@ class Lists:
         self.asked = 0
         self.may_answer = trio.Event()
         self.calls: list[str] = []
-        self.settles_writes = False
+        self.knows_outcomes = False
 
     async def unary(self, path: str, *_: Any, **__: Any) -> Any:
         self.calls.append(path)
@@ -248,5 +248,5 @@ async def test_a_description_that_makes_no_sense_is_named() -> None:
     nonsense.types[0].message = 7
     lists = Lists(nonsense)
     lists.may_answer.set()
-    with pytest.raises(headway.PayloadError, match="the server's description of its types can't be read"):
+    with pytest.raises(headway.errors.PayloadError, match="the server's description of its types can't be read"):
         await ComparedChannel(lists, [TEAM]).unary("/a/B", None, str)

@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
-from headway import DeclarationError
+from headway.errors import DeclarationError
 from headway.events import Reconciled
 from headway.testing import Fault
 from tests.helpers.resources import Team
@@ -174,11 +174,11 @@ async def test_an_engine_without_controllers_is_settled(autojump_clock: MockCloc
     """There is nothing to wait for but the engine's own, which look at their streams at short intervals."""
     async with headway.open_engine("memory:") as engine:
         with trio.fail_after(1):
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert autojump_clock.current_time() < 0.1
 
 
-# --- wait_settled ---
+# --- wait_idle ---
 
 
 async def test_an_empty_store_is_settled_once_every_controller_runs(autojump_clock: MockClock) -> None:
@@ -187,7 +187,7 @@ async def test_an_empty_store_is_settled_once_every_controller_runs(autojump_clo
     rig.channel.stall(rig.pools.summary)
     async with rig.open():
         with trio.move_on_after(10) as scope:
-            await rig.engine.wait_settled()
+            await rig.engine.wait_idle()
         assert scope.cancelled_caught
         rig.channel.release(rig.pools.summary)
         await rig.settle(1)

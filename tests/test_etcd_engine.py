@@ -33,7 +33,9 @@ class Engine:
         self.sharded: set[str] = set()
         self.stack = AsyncExitStack()
 
-        @self.app.controller(manages=self.job, watches={self.copy: headway.map_owner()}, placement="singleton")
+        @self.app.controller(
+            manages=self.job, watches=[headway.watch(self.copy, headway.mappers.owner())], placement="singleton"
+        )
         async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
             given = rt.resource(request)
             if given is not None:
@@ -77,11 +79,11 @@ async def test_engines_on_one_etcd_share_a_store_and_its_controllers(etcd: EtcdS
                 for name in names:
                     await second.engine.client.apply(second.job.new(name, Job(text=name)))
                 await until(lambda: first.sharded | second.sharded == set(names) and first.sharded and second.sharded)
-                await first.engine.wait_settled()
-                await second.engine.wait_settled()
+                await first.engine.wait_idle()
+                await second.engine.wait_idle()
                 assert await first.copies() == {name: (name, leader) for name in names}
             await until(lambda: second.leads)
             await second.engine.client.apply(second.job.new("late", Job(text="late")))
             await until(lambda: second.sharded == {*names, "late"})
-            await second.engine.wait_settled()
+            await second.engine.wait_idle()
             assert (await second.copies())["late"] == ("late", "web-2")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import headway
+from headway import indexes, mappers, predicates, sources
 from headway.errors import DeclarationError
 from headway.resource import field, message
 
@@ -44,7 +45,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: hw.Hooks(mutat=print), r"Hooks\(\): unknown option 'mutat'; did you mean 'mutate'\?"),
     (lambda: hw.Hooks(print), r"Hooks\(\): too many positional arguments"),
     (lambda: hw.message(reservd={}), r"message\(\): unknown option 'reservd'; did you mean 'reserved'\?"),
-    (lambda: hw.every(60, jiter=0.2), r"every\(\): unknown option 'jiter'; did you mean 'jitter'\?"),
+    (lambda: hw.sources.every(60, jiter=0.2), r"every\(\): unknown option 'jiter'; did you mean 'jitter'\?"),
     (lambda: hw.sharded(shard=4), r"sharded\(\): unknown option 'shard'; did you mean 'shards'\?"),
     (lambda: hw.sharded(4), r"sharded\(\): too many positional arguments"),
     (lambda: hw.Backoff(maximun=4), r"Backoff\(\): unknown option 'maximun'; did you mean 'maximum'\?"),
@@ -70,9 +71,13 @@ def test_argument_that_does_not_fit_is_refused_with_the_right_name(call: Callabl
 
 # These are called in a running program, and take what a call takes.
 CALLS = {"graph", "hold_lease", "requeue_after", "requeue_now", "until", "until_condition", "until_gone"}
+MODULES = {"mappers": mappers, "predicates": predicates, "indexes": indexes, "sources": sources}
+NAMED = {**vars(headway), **{f"App.{name}": value for name, value in vars(headway.App).items()}}
+for of, module in MODULES.items():
+    NAMED |= {f"{of}.{name}": value for name, value in vars(module).items()}
 DECLARING = {
     name: value
-    for name, value in {**vars(headway), **{f"App.{name}": value for name, value in vars(headway.App).items()}}.items()
+    for name, value in NAMED.items()
     if inspect.isfunction(value) and not name.rpartition(".")[2].startswith("_") and name not in CALLS | {"field"}
 }
 
@@ -87,5 +92,5 @@ def test_every_declaring_function_names_a_misspelled_argument(name: str) -> None
 def test_signatures_are_as_they_were() -> None:
     """For `help`, editors and whoever calls by name."""
     assert list(inspect.signature(headway.Hooks).parameters) == ["mutate", "validate"]
-    assert list(inspect.signature(headway.every).parameters) == ["seconds", "keys", "jitter"]
-    assert headway.every.__name__ == "every"
+    assert list(inspect.signature(headway.sources.every).parameters) == ["seconds", "keys", "jitter"]
+    assert sources.every.__name__ == "every"

@@ -126,7 +126,7 @@ async def _blocked(staff: Staff, limit: float | None = 0.2) -> list[events.LoopB
         await engine.client.apply(staff.account.new("ada", Account()))
         await engine.client.apply(staff.team.new("core", Team()))
         with trio.fail_after(60):
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert _watchdogs() == []
     return staff.heard(events.LoopBlocked)
 
@@ -205,7 +205,7 @@ async def test_a_reconcile_that_ends_while_its_stack_is_read_is_named_all_the_sa
     async with headway.open_engine("memory:", staff.app, report=report, block_limit=0.2) as engine:
         await engine.client.apply(staff.team.new("core", Team()))
         with trio.fail_after(60):
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert told.wait(50)
     blocked = [each for each in staff.heard(events.LoopBlocked) if "worker" in each.task]
     assert (blocked[0].controller, blocked[0].key) == ("teams", ("default", "default", "core"))
@@ -220,7 +220,7 @@ async def test_a_mapper_that_blocks_the_loop_is_named_with_the_changed_resource(
         hold()
         return [staff.team.id(f"of-{account.name}")]
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: mapper})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, mapper)])
     async def teams(_: headway.Runtime, __: headway.Request) -> None:
         """Do nothing."""
 
@@ -260,9 +260,9 @@ async def test_no_thread_is_started_in_virtual_time(
 @pytest.mark.parametrize("limit", [0, -1, "1", True])
 async def test_a_limit_that_is_none_is_refused(limit: Any) -> None:
     """As every number of seconds is."""
-    with pytest.raises(headway.DeclarationError, match="block_limit="):
+    with pytest.raises(headway.errors.DeclarationError, match="block_limit="):
         async with headway.open_engine("memory:", Staff().app, block_limit=limit):
             pass
-    with pytest.raises(headway.DeclarationError, match="block_limit="):
+    with pytest.raises(headway.errors.DeclarationError, match="block_limit="):
         async with headway.open_workers("127.0.0.1:9", Staff().app, block_limit=limit):
             pass

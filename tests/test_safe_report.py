@@ -47,9 +47,11 @@ async def test_a_report_that_raises_changes_nothing(
 ) -> None:
     """No run ends, no engine ends, what failed is tried again; standard error says it once."""
     staff, report, attempts = Staff(), Broken(error), list[int]()
-    by_name = headway.index(staff.account, "name", lambda _: 1 // 0)
+    by_name = headway.indexes.by(staff.account, "name", lambda _: 1 // 0)
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, indexes=[by_name])
+    @staff.app.controller(
+        manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())], indexes=[by_name]
+    )
     async def teams(_: headway.Runtime, request: headway.Request) -> None:
         attempts.append(request.attempt)
         if request.attempt < 4:
@@ -58,7 +60,7 @@ async def test_a_report_that_raises_changes_nothing(
     async with headway.open_engine("memory:", staff.app, report=report) as engine:
         await engine.client.write(staff.team.new("core"))
         await engine.client.write(staff.account.new("ada", Account()))
-        await engine.wait_settled()
+        await engine.wait_idle()
         assert engine.controllers["teams"].status().restarts == 0
     assert attempts == [1, 2, 3, 4]
     assert report.called > 4
@@ -93,7 +95,7 @@ async def test_a_log_that_can_not_be_written_changes_nothing(
     log = structlog.wrap_logger(structlog.PrintLogger(full_disk))
     async with headway.open_engine("memory:", staff.app, report=log_report(log)) as engine:
         await engine.client.write(staff.team.new("core"))
-        await engine.wait_settled()
+        await engine.wait_idle()
     failures = [type(error) for error in failed_reports]
     failed_reports.clear()
     assert attempts == [1, 2, 3]

@@ -34,7 +34,7 @@ def app_of(by: str) -> tuple[headway.App, headway.ResourceType[Job], headway.Res
     app = headway.App("staff")
     job, copy = app.type("staff", "v1", "Job", Job), app.type("staff", "v1", "Copy", Copy)
 
-    @app.controller(manages=job, watches={copy: headway.map_owner()})
+    @app.controller(manages=job, watches=[headway.watch(copy, headway.mappers.owner())])
     async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
         given = rt.resource(request)
         if given is not None:
@@ -104,7 +104,7 @@ async def test_one_engine_runs_what_there_is_one_of_and_the_next_takes_over(
         for name in ("a", "b"):
             await second.engine.client.apply(job.new(name, Job(text=name)))
         with trio.fail_after(TTL):
-            await first.engine.wait_settled()
+            await first.engine.wait_idle()
         assert {each.data.by for each in await second.engine.client.list(copy)} == {"web-1"}
         # Long enough for anybody to have renewed, or lost, a lease.
         await trio.sleep(3 * TTL)
@@ -116,7 +116,7 @@ async def test_one_engine_runs_what_there_is_one_of_and_the_next_takes_over(
         await led(second)
         await second.engine.client.delete(job.id("a"))
         with trio.fail_after(TTL):
-            await second.engine.wait_settled()
+            await second.engine.wait_idle()
         assert [each.name for each in await second.engine.client.list(copy)] == ["b"]
         nursery.cancel_scope.cancel()
 
@@ -142,10 +142,10 @@ async def test_an_engine_that_has_its_store_alone_needs_no_name() -> None:
     heard: list[object] = []
     async with headway.open_engine("memory:", app_of("server")[0], report=heard.append) as engine:
         with trio.fail_after(30):
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert {(event.name, event.holder) for event in heard if isinstance(event, events.LeaseTaken)} == {
         ("staff/copier", "server")
     }
-    with pytest.raises(headway.DeclarationError, match="process='no name'"):
+    with pytest.raises(headway.errors.DeclarationError, match="process='no name'"):
         async with headway.open_engine("memory:", app_of("server")[0], process="no name"):
             raise AssertionError("it was opened")

@@ -12,8 +12,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import headway
-from headway import DeclarationError, _standard_error, field
+from headway import _standard_error, field
 from headway._shutdown import culprits
+from headway.errors import DeclarationError
 from headway.events import ShutdownBlocked
 
 PROGRAM = """

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import _store_health, events, field
-from headway.errors import NotStored, StoreUnusable, Unavailable
+from headway.errors import StoreUnusable, Unavailable, WriteRejected
 from headway.observe import Pages, open_pages
 from headway.resource import Key, Kind, decode, pb
 from headway.rpc import RemoteChannel, open_channel
@@ -83,7 +83,7 @@ async def watched(store: Any, service: str = "headway.resource.v1.ResourceServic
         ):
             it = Watched(engine, stream, http, heard)
             assert await it.status() == SERVING
-            await engine.wait_settled()
+            await engine.wait_idle()
             assert await it.pages() == (200, 200, "ok")
             yield it
 
@@ -133,7 +133,7 @@ async def test_a_store_on_a_full_disk_is_not_serving_and_serves_again_when_there
         ballast = small_disk / "ballast"
         with pytest.raises(OSError, match="No space"):
             ballast.write_bytes(bytes(2_000_000))
-        with pytest.raises(NotStored):
+        with pytest.raises(WriteRejected):
             await it.engine.client.write(TEAM.new("large", Team(note="x" * 1_000_000)))
         assert await it.status() == NOT_SERVING
         assert (await it.pages())[0] == 200
@@ -148,7 +148,7 @@ async def test_a_full_disk_is_a_problem_until_a_write_is_stored(small_disk: Path
     """Smaller writes may still find room in what SQLite has taken of the disk. A look makes no revision."""
     async with open_sqlite(small_disk / "a.db") as backend:
         await put(backend, thing("small"))
-        with pytest.raises(NotStored):
+        with pytest.raises(WriteRejected):
             await put(backend, thing("large", "x" * 1_500_000))
         here = backend.position
         found = await find_problem(backend)

@@ -146,7 +146,7 @@ async def test_a_process_has_the_rights_of_its_token() -> None:
             assert "PermissionDenied" in workers.status()[0].error
         async with headway.open_workers(engine.addresses, placed, process="web-1", token=able) as workers:
             with trio.fail_after(PATIENCE):
-                await workers.wait_settled()
+                await workers.wait_idle()
             assert [each.data.by for each in await workers.client.list(copy)] == ["web-1"]
             assert [each.holder for each in await engine.client.leases.list()] == ["web-1"]
         assert await engine.client.leases.list() == []
@@ -161,7 +161,7 @@ async def test_the_process_with_the_store_competes_with_the_others(autojump_cloc
             await cluster.until(lambda: engine.controllers["copier"].status().phase == "standby", 10)
             await engine.client.apply(cluster.job.new("a", Job(text="1")))
             with trio.fail_after(10):
-                await engine.wait_settled()
+                await engine.wait_idle()
             await cluster.until(lambda: cluster.copied(a="1"), 10)
             assert {each.data.by for each in await engine.client.list(cluster.copy)} == {"web-1"}
             await cluster.members["web-1"].stop()
@@ -174,7 +174,7 @@ async def test_the_process_with_the_store_competes_with_the_others(autojump_cloc
 @pytest.mark.parametrize("given", ["", "a b", "-a", "a/b", "a#b", "x" * 64, "server", 3])
 async def test_a_process_name_must_be_one_that_a_lease_can_have(given: Any) -> None:
     """And not that of the process with the store."""
-    with pytest.raises(headway.DeclarationError, match="process='web-1'"):
+    with pytest.raises(headway.errors.DeclarationError, match="process='web-1'"):
         async with headway.open_workers("127.0.0.1:1", process=given):
             pytest.fail("it opened")
 
@@ -191,7 +191,9 @@ def test_a_placement_must_be_one(placement: Any) -> None:
     """What is wrong is named when it is declared, with the right forms."""
     app = headway.App("staff")
     job = app.type("staff", "v1", "Job", Job)
-    with pytest.raises(headway.DeclarationError, match=r'"singleton", "every_process" or headway.sharded\(shards=16\)'):
+    with pytest.raises(
+        headway.errors.DeclarationError, match=r'"singleton", "every_process" or headway.sharded\(shards=16\)'
+    ):
 
         @app.controller(manages=job, placement=placement)
         async def never(_: headway.Runtime, __: headway.Request) -> None:
@@ -201,5 +203,5 @@ def test_a_placement_must_be_one(placement: Any) -> None:
 @pytest.mark.parametrize("shards", [0, -1, 1025, 1.5, "16", True, None])
 def test_a_number_of_shards_must_be_one(shards: Any) -> None:
     """From 1 to 1,024."""
-    with pytest.raises(headway.DeclarationError, match=r"shards must be a whole number from 1 to 1024"):
+    with pytest.raises(headway.errors.DeclarationError, match=r"shards must be a whole number from 1 to 1024"):
         headway.sharded(shards=shards)

@@ -239,7 +239,7 @@ async def test_server_that_may_be_starting_is_tried_again(answer: bytes | None) 
                 await starting.ended.wait()
                 async with headway.open_engine("memory:", types(), listen=[where], insecure=True):
                     await taken.wait()
-                    await workers.wait_settled()
+                    await workers.wait_idle()
                     assert [each.restarts for each in workers.status()] == [0]
 
 
@@ -342,7 +342,7 @@ async def test_worker_that_stands_by_outlives_a_wrong_server_in_the_place_of_its
         async with trio.open_nursery() as nursery:
             where = await nursery.start(engine, serving)
             async with headway.open_workers(where, app(), process="web-1", report=lambda _: None) as first:
-                await first.wait_settled()
+                await first.wait_idle()
                 async with headway.open_workers(where, app(), process="web-2", report=report):
                     await awaited.wait()
                     serving.cancel()

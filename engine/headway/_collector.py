@@ -92,7 +92,7 @@ class GcFreeze:
         """Switch collection on, and freeze what is in memory, when the controllers have nothing left to do."""
         with trio.move_on_after(LIMIT):
             for each in supervisors:
-                await each.wait_settled(1)
+                await each.wait_idle(1)
         # Garbage that users' reconciles have left is among the objects that were made since priming.
         gc.collect()
         gc.freeze()

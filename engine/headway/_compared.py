@@ -42,9 +42,9 @@ class ComparedChannel:
         self._refused = trio.Event()
 
     @property
-    def settles_writes(self) -> bool:
+    def knows_outcomes(self) -> bool:
         """See `Channel`."""
-        return self._inner.settles_writes
+        return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None

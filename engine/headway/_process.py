@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from headway.cache import Hub
+from headway.cache import Informers
 from headway.client import LeaseClient
 from headway.controller import Definition, Leading, Owed, Run, Sharded, ShardedRun, Supervisor
 from headway.errors import DeclarationError
@@ -49,7 +49,7 @@ def worker_name(given: str | None) -> str:
 class Placing(NamedTuple):
     """What all controllers of a process are run with. ``process`` None: they are nobody else's, and take no lease."""
 
-    hub: Hub
+    informers: Informers
     channel: Channel
     registry: Registry
     report: Report
@@ -69,22 +69,22 @@ def supervisor(fence_name: str, definition: Definition, placing: Placing) -> Sup
             process,
             placing.lease_ttl,
             placing.report,
-            check=partial(_check, definition, placing.hub),
-            warm=partial(_open, definition, placing.hub),
+            check=partial(_check, definition, placing.informers),
+            warm=partial(_open, definition, placing.informers),
         )
     make = partial(_run, fence_name, definition, placing)
     return Supervisor(definition.name, make, placing.report, fence_name=fence_name, leading=leading)
 
 
-def _check(definition: Definition, hub: Hub) -> None:
+def _check(definition: Definition, informers: Informers) -> None:
     for type in definition.types:
-        for known in hub.known(type):
+        for known in informers.known(type):
             known.check()
 
 
-def _open(definition: Definition, hub: Hub) -> None:
+def _open(definition: Definition, informers: Informers) -> None:
     for type in definition.types:
-        hub.shared(type)
+        informers.shared(type)
 
 
 def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed) -> Run:
@@ -96,7 +96,7 @@ def _run(fence_name: str, definition: Definition, placing: Placing, owed: Owed) 
         run = partial(ShardedRun, process=placing.process or SERVER, lease_ttl=placing.lease_ttl)
     return run(
         definition,
-        hub=placing.hub,
+        informers=placing.informers,
         channel=placing.channel,
         registry=placing.registry,
         report=placing.report,

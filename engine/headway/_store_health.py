@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from headway.cache import Hub
-from headway.errors import HeadwayError, StoreWentBack, Unavailable
+from headway.cache import Informers
+from headway.errors import HeadwayError, StoreRolledBack, Unavailable
 from headway.events import Report, StoreFailed, StoreRecovered
 from headway.storage import Backend, StoreProblem, find_problem
 
@@ -20,16 +20,16 @@ class StoreHealth:
     """The health of a store, as of the last look.
 
     Args:
-        hubs: know if the store was rolled back.
+        informers: know if the store was rolled back.
 
     Attributes:
         problem: why the store can't be used now; None if it can.
     """
 
-    def __init__(self, backend: Backend, hubs: Sequence[Hub], report: Report) -> None:
+    def __init__(self, backend: Backend, informers: Sequence[Informers], report: Report) -> None:
         self.problem: StoreProblem | None = None
         self._backend = backend
-        self._hubs = hubs
+        self._informers = informers
         self._report = report
         self._since = 0.0
         self._changed: Callable[[StoreProblem | None], None] | None = None
@@ -55,8 +55,8 @@ class StoreHealth:
 
     async def _look(self, looked: trio.Event) -> None:
         found = await find_problem(self._backend)
-        if found is None and any(hub.went_back for hub in self._hubs):
-            found = StoreProblem.ROLLED_BACK, StoreWentBack("the store answers with less than it has answered before")
+        if found is None and any(informers.went_back for informers in self._informers):
+            found = StoreProblem.ROLLED_BACK, StoreRolledBack("the store answers with less than it has answered before")
         self._found(*(found or (None, None)))
         looked.set()
 

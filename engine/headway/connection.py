@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from headway._arguments import together
 from headway._compared import ComparedChannel
 from headway._endpoints import open_remote
 from headway._keywords import check_keywords
-from headway._together import together
 from headway._trio import check_trio
 from headway.client import Client
 from headway.controller import App

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from headway._collector import gc_freezing
-from headway._groups import only_error
-from headway._keywords import check_keywords
-from headway._loop_watch import watching_loop
-from headway._process import SERVER, Placing, supervisor, worker_name
-from headway._safe_report import safe_report
-from headway._shutdown import ShutdownWatch
-from headway._store_health import StoreHealth
-from headway._together import (
+from headway._arguments import (
     check_flag,
     check_listen,
     check_report,
@@ -26,10 +18,18 @@ from headway._together import (
     refuse_own_name,
     together,
 )
+from headway._collector import gc_freezing
+from headway._groups import only_error
+from headway._keywords import check_keywords
+from headway._loop_watch import watching_loop
+from headway._process import SERVER, Placing, supervisor, worker_name
+from headway._safe_report import safe_report
+from headway._shutdown import ShutdownWatch
+from headway._store_health import StoreHealth
 from headway._trio import check_trio
 from headway.access import Audit, Authorizer, Guarded
 from headway.builtin import PacedChannel, builtin_app
-from headway.cache import Hub, Isolation
+from headway.cache import Informers, Isolation
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App, ControllerStatus, Supervisor, sealed
 from headway.errors import DeclarationError
@@ -82,26 +82,26 @@ class Engine:
         revision: Callable[[], Awaitable[int]],
         supervisors: Sequence[Supervisor],
         addresses: Sequence[str] = (),
-        hubs: Sequence[Hub] = (),
+        informers: Sequence[Informers] = (),
         store: StoreHealth | None = None,
     ) -> None:
         self.client = client
         self.addresses = list(addresses)
         self._revision = revision
         self._supervisors = supervisors
-        self._hubs = hubs
+        self._informers = informers
         self._store = store
         self.controllers = _by_name(supervisors)
 
     def accept_store(self) -> bool:
-        """Go on with a store that went back (`StoreWentBack`), as it is now: an operator's decision.
+        """Go on with a store that went back (`StoreRolledBack`), as it is now: an operator's decision.
 
         Everything held of it is given up and the controllers' next runs, which their supervisors begin within a
         minute, see what the store has now. Returns whether it went back; if not, nothing is done. Never blocks.
         """
         self._check_open()
         # Every one of them is told, not only those up to the first that says yes.
-        accepted = {hub.accept_store() for hub in self._hubs}
+        accepted = {informers.accept_store() for informers in self._informers}
         return True in accepted
 
     @property
@@ -113,22 +113,22 @@ class Engine:
         """What every controller is doing now, Headway's own among them."""
         return [supervisor.status() for supervisor in self._supervisors]
 
-    async def wait_settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no controller owes anything: every change so far is mapped and reconciled without failure.
 
         Of controllers that run in several processes this counts what is this one's: a singleton that stands by owes
         nothing here. Keys that only wait for a time that they asked for don't count; a key that keeps failing does, so
         put this under a deadline (`trio.fail_after`).
         """
-        check_trio("wait_settled")
+        check_trio("wait_idle")
         while True:
             await trio.lowlevel.checkpoint()
             self._check_open()
             # Every run begins with a commit, so that at revision 0 none has begun yet.
             revision = max(1, await self._revision())
             for each in self._supervisors:
-                await each.wait_settled(revision)
-            if await self._revision() <= revision and all(each.settled() >= revision for each in self._supervisors):
+                await each.wait_idle(revision)
+            if await self._revision() <= revision and all(each.checkpoint() >= revision for each in self._supervisors):
                 return
 
     def _check_open(self) -> None:
@@ -143,7 +143,7 @@ async def open_engine(
     *apps: App,
     report: Report | None = None,
     lag_limit: float = 30.0,
-    through: Callable[[Channel], Channel] | None = None,
+    wrap_channel: Callable[[Channel], Channel] | None = None,
     listen: Sequence[str] = (),
     tls: SSLContext | None = None,
     access: Authorizer | None = None,
@@ -170,8 +170,8 @@ async def open_engine(
             loses the event, and standard error says so once. Unless given, what an operator should know is logged by
             structlog.
         lag_limit: seconds that a type's stream may stand below what is known before another one is tried.
-        through: puts a channel of yours between the controllers and the service: `headway.testing.ScriptedChannel`,
-            for a test. The engine's own client and controllers don't go through it.
+        wrap_channel: puts a channel of yours between the controllers and the service, for a test: for example
+            `headway.testing.ScriptedChannel`. The engine's own client and controllers don't use it.
         listen: addresses at which the services are offered by gRPC, under Consul's name of them too: "127.0.0.1:9000",
             "[::1]:0", "unix:/run/headway.sock".
         tls: for those that are TCP, as `headway.rpc.server_tls` makes it. A certificate that is renewed on disk is used
@@ -253,9 +253,9 @@ async def open_engine(
             async with trio.open_nursery() as nursery:
                 watches.enter_context(watching_loop(nursery, report, block_limit))
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
-                theirs = channel if through is None else through(channel)
+                theirs = channel if wrap_channel is None else wrap_channel(channel)
                 supervisors: list[Supervisor] = []
-                hubs: list[Hub] = []
+                all_informers: list[Informers] = []
                 own = PacedChannel(channel, _PACE)
                 builtin = builtin_app(registry, functools.partial(unregistered, backend, registry))
                 # Where this engine alone has the store, Headway's own run here alone, and need no leases.
@@ -265,11 +265,11 @@ async def open_engine(
                     (definitions, theirs, name),
                     (together([builtin])[1], own, name if shared else None),
                 ):
-                    hub = Hub(through_channel, nursery, report, lag_limit=lag_limit, isolation=isolation)
-                    hubs.append(hub)
-                    placing = Placing(hub, through_channel, registry, report, stall_limit, placed_as, lease_ttl)
+                    informers = Informers(through_channel, nursery, report, lag_limit=lag_limit, isolation=isolation)
+                    all_informers.append(informers)
+                    placing = Placing(informers, through_channel, registry, report, stall_limit, placed_as, lease_ttl)
                     supervisors += [supervisor(*each, placing) for each in served.items()]
-                health = StoreHealth(backend, hubs, report)
+                health = StoreHealth(backend, all_informers, report)
                 nursery.start_soon(health.watch, name="the health of the store")
                 for each in supervisors:
                     nursery.start_soon(each.supervise, name=f"controller {each.name}")
@@ -298,7 +298,7 @@ async def open_engine(
                     unhear = access.hear(report) if access is not None else None
                     try:
                         where = functools.partial(_revision, backend)
-                        yield Engine(Client(channel, registry), where, supervisors, addresses, hubs, health)
+                        yield Engine(Client(channel, registry), where, supervisors, addresses, all_informers, health)
                     finally:
                         if unhear is not None:
                             unhear()

@@ -198,7 +198,7 @@ class OutcomeUnknown(RemoteError):
     """A write may or may not have happened. A controller's run settles it by itself before it reconciles again."""
 
 
-class HistoryGone(RemoteError):
+class HistoryCompacted(RemoteError):
     """A watch cannot go on from the position asked for: start from a snapshot.
 
     The store no longer has the changes since then, or a converter has been declared or removed.
@@ -209,7 +209,7 @@ class StoreChanged(RemoteError):
     """The store is another one (another store id) than the one that this data came from."""
 
 
-class StoreWentBack(RemoteError):
+class StoreRolledBack(RemoteError):
     """The store answers with revisions below those it has given before, under the same store id.
 
     No controller runs until `Engine.accept_store` is called or the store has another id.
@@ -224,7 +224,7 @@ class StoreUnusable(RemoteError):
     """A store's file can't be used: it is held by another process, foreign, corrupt or newer than this program."""
 
 
-class NotStored(StoreUnusable, Unavailable):
+class WriteRejected(StoreUnusable, Unavailable):
     """The store's disk did not take a commit: it is full, say, or another program has the file locked.
 
     Nothing was written. Reads and watches go on, and so do writes, without a restart, once it takes them again.
@@ -242,7 +242,7 @@ class ReconcileTimeout(HeadwayError):
     """A reconcile took longer than its controller's deadline and was cancelled; the key is tried again."""
 
 
-class NonsenseResult(HeadwayError, TypeError):
+class InvalidResult(HeadwayError, TypeError):
     """A reconciler returned something that is no result; the key is tried again."""
 
 

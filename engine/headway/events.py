@@ -250,7 +250,7 @@ class WriteUnknown(Record):
     error: BaseException | None
 
 
-class WriteSettled(Record):
+class WriteResolved(Record):
     """The fence has been raised by a commit at ``revision``: what was sent before can't land any more."""
 
     controller: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from headway._arguments import check_flag, check_report, check_seconds, refuse_own_name, together
 from headway._collector import gc_freezing
 from headway._compared import ComparedChannel
 from headway._endpoints import find_engine, open_remote
@@ -17,9 +18,8 @@ from headway._loop_watch import watching_loop
 from headway._process import Placing, supervisor, worker_name
 from headway._safe_report import safe_report
 from headway._shutdown import ShutdownWatch
-from headway._together import check_flag, check_report, check_seconds, refuse_own_name, together
 from headway._trio import check_trio
-from headway.cache import Hub
+from headway.cache import Informers
 from headway.client import Client
 from headway.controller import LEASE_TTL, STALL_LIMIT, App, sealed
 from headway.engine import Engine
@@ -57,7 +57,7 @@ async def open_workers(
     ends, and what was held is given back. Which of several processes runs which controller is its ``placement``. The
     contract is that of controllers beside the store. Headway's own controllers run there.
 
-    ``workers.wait_settled()`` waits until what runs in this process owes nothing, up to where the store stands and what
+    ``workers.wait_idle()`` waits until what runs in this process owes nothing, up to where the store stands and what
     that has written itself; of what other processes run it says nothing. ``workers.status()`` likewise.
 
     Args:
@@ -117,8 +117,8 @@ async def open_workers(
             async with trio.open_nursery() as nursery:
                 watches.enter_context(watching_loop(nursery, report, block_limit))
                 ending = ShutdownWatch(nursery, report, bound=shutdown_bound, hard_exit=hard_exit)
-                hub = Hub(channel, nursery, report, lag_limit=lag_limit)
-                placing = Placing(hub, channel, registry, report, stall_limit, name, lease_ttl)
+                informers = Informers(channel, nursery, report, lag_limit=lag_limit)
+                placing = Placing(informers, channel, registry, report, stall_limit, name, lease_ttl)
                 supervisors = [supervisor(*each, placing) for each in definitions.items()]
                 nursery.start_soon(channel.wait_refused, name="types that the server would misread")
                 if not supervisors and opens:
@@ -130,10 +130,10 @@ async def open_workers(
                 types = [type for definition in definitions.values() for type in definition.types]
 
                 async def revision() -> int:
-                    return (await hub.linearizable(types[0])).revision if types else 0
+                    return (await informers.linearizable(types[0])).revision if types else 0
 
                 try:
-                    yield Engine(Client(channel, registry), revision, supervisors, hubs=[hub])
+                    yield Engine(Client(channel, registry), revision, supervisors, informers=[informers])
                 finally:
                     ending.begin()
                 nursery.cancel_scope.cancel()

@@ -12,7 +12,7 @@ from examples.fleet.ports import pick_port
 
 @app.controller(
     manages=APP,
-    watches={INSTANCE: headway.map_owner()},
+    watches=[headway.watch(INSTANCE, headway.mappers.owner())],
     indexes=[INSTANCES_BY_APP],
 )
 async def apps(rt: headway.Runtime, request: headway.Request) -> None:

@@ -37,7 +37,7 @@ APP = app.type("fleet", "v1", "App", App)
 INSTANCE = app.type("fleet", "v1", "Instance", Instance)
 ENDPOINTS = app.type("fleet", "v1", "Endpoints", Endpoints)
 
-INSTANCES_BY_APP = headway.index(INSTANCE, "app", lambda instance: instance.data.app)
+INSTANCES_BY_APP = headway.indexes.by(INSTANCE, "app", lambda instance: instance.data.app)
 
 PROCESS_FINALIZER = "fleet-process"
 """Holds an Instance until its process has been stopped."""

@@ -16,7 +16,7 @@ def endpoints_of(instance: headway.Resource[Instance], _cache: headway.CacheRead
 
 @app.controller(
     manages=ENDPOINTS,
-    watches={APP: headway.map_same_name(), INSTANCE: endpoints_of},
+    watches=[headway.watch(APP, headway.mappers.same_name()), headway.watch(INSTANCE, endpoints_of)],
     indexes=[INSTANCES_BY_APP],
     concurrency=8,
 )

@@ -135,7 +135,7 @@ class Keeper:
             self._heard.add(process.identity)
             self._to_hear.send_nowait((instance.id.without_uid(), process))
 
-    async def exits(self, rt: headway.Runtime, enqueue: headway.Enqueue) -> None:
+    async def exits(self, rt: headway.Runtime, enqueue: headway.sources.Enqueue) -> None:
         """The custom source: an Instance is reconciled when its process has ended, whoever had started it."""
         # The processes first: whoever started one had seen its Instance in this cache or in one before it, and a cache
         # never goes back. So a process whose Instance is not there now is one whose Instance is gone.
@@ -148,7 +148,7 @@ class Keeper:
             async for id, process in self._to_be_heard:
                 nursery.start_soon(self._wait_exit, id, process, enqueue)
 
-    async def _wait_exit(self, id: headway.ResourceId, process: Process, enqueue: headway.Enqueue) -> None:
+    async def _wait_exit(self, id: headway.ResourceId, process: Process, enqueue: headway.sources.Enqueue) -> None:
         try:
             await processes.wait_exit(process)
         finally:

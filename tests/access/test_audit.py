@@ -89,7 +89,7 @@ async def test_failed_authentication_names_the_token_and_why_and_never_its_text(
         server = Server(rule("*"))
         server.access.replace(Access([Policy("some", [rule("*")])], [token_of(server.token)]))
         async with server.client(text_of(server.text)) as client:
-            with pytest.raises(headway.PermissionDenied, match="may be mistyped, expired or revoked"):
+            with pytest.raises(headway.errors.PermissionDenied, match="may be mistyped, expired or revoked"):
                 await client.read(TEAM, "core")
         (event,) = server.events
         assert isinstance(event, AuthenticationFailed)
@@ -107,7 +107,7 @@ async def test_denied_call_names_its_caller_and_what_was_asked() -> None:
     async with server.client(server.text) as client:
         await client.list(TEAM, namespace="default", partition="default")
         assert server.events == []
-        with pytest.raises(headway.PermissionDenied):
+        with pytest.raises(headway.errors.PermissionDenied):
             await client.write(TEAM.new("core", Team(note="x")))
     (event,) = server.events
     assert isinstance(event, CallDenied)
@@ -116,7 +116,7 @@ async def test_denied_call_names_its_caller_and_what_was_asked() -> None:
 
     server = Server(rule("view"))
     async with server.client("") as client:
-        with pytest.raises(headway.PermissionDenied):
+        with pytest.raises(headway.errors.PermissionDenied):
             await client.read(TEAM, "core")
     (event,) = server.events
     assert isinstance(event, CallDenied)
@@ -135,9 +135,9 @@ async def test_flood_of_denied_calls_is_counted_whole_and_reported_once_a_second
     async with trio.open_nursery() as nursery:
         nursery.start_soon(audit.report_rest)
         for _ in range(50):
-            with pytest.raises(headway.PermissionDenied):
+            with pytest.raises(headway.errors.PermissionDenied):
                 await nobody.read(TEAM, "core")
-        with pytest.raises(headway.PermissionDenied):
+        with pytest.raises(headway.errors.PermissionDenied):
             await named.write(TEAM.new("core", Team(note="x")))
         assert [getattr(each, "caller", "") for each in server.events] == ["anonymous", server.caller]
         await wait_all_tasks_blocked()

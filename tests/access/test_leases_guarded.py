@@ -47,7 +47,7 @@ async def outcomes(client: LeaseClient, name: str = NAME, member: str = "") -> d
         "keep": lambda: client.keep_alive(lease, "ada", 1),
         "release": lambda: client.release(lease, "ada", 1),
         "raise": lambda: client.raise_fence(name, member),
-        "record": lambda: client.record_settled(fence, 1),
+        "record": lambda: client.record_checkpoint(fence, 1),
         "list": lambda: client.list(lease),
     }
     found = {}

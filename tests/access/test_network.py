@@ -21,7 +21,7 @@ TEAM = app.type("staff", "v1", "Team", Team)
 async def test_an_engine_that_listens_must_say_to_whom() -> None:
     """Neither nobody's name nor two answers: an access that is forgotten is not an open door."""
     for given in ({}, {"insecure": True, "access": Authorizer(Access())}):
-        with pytest.raises(headway.DeclarationError, match=r"needs either access=.* or insecure=True"):
+        with pytest.raises(headway.errors.DeclarationError, match=r"needs either access=.* or insecure=True"):
             async with headway.open_engine("memory:", app, listen=["127.0.0.1:0"], **given):  # type: ignore[arg-type]  # both are named
                 pytest.fail("it listens")
 
@@ -38,7 +38,7 @@ async def test_a_token_lets_its_bearer_do_what_its_policies_say() -> None:
             async with reader.watch(TEAM) as events:
                 assert isinstance(await events.__anext__(), headway.Upserted)
             for name in ("core", "other"):
-                with pytest.raises(headway.PermissionDenied):
+                with pytest.raises(headway.errors.PermissionDenied):
                     await reader.write(TEAM.new(name))
         async with headway.connect(engine.addresses, app) as nobody:
             answers = []

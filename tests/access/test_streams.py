@@ -39,7 +39,7 @@ async def watched(access: Authorizer, text: str) -> AsyncIterator[tuple[headway.
             headway.open_engine("memory:", app, listen=["127.0.0.1:0"], access=access) as engine,
             rpc.open_channel(engine.addresses, decoders={WATCH_LIST: WatchDecoder}) as channel,
         ):
-            await engine.wait_settled()
+            await engine.wait_idle()
             async with watch(channel, text) as items:
                 yield engine, channel, items
 
@@ -151,7 +151,7 @@ async def test_the_status_reaches_a_client_through_a_forwarder() -> None:
         client.watch(TEAM) as events,
     ):
         assert isinstance(await anext(events), headway.SnapshotEnd)
-        with pytest.raises(headway.PermissionDenied, match="expired"):
+        with pytest.raises(headway.errors.PermissionDenied, match="expired"):
             await _exhaust(events)
 
 

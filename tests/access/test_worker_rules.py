@@ -103,7 +103,7 @@ async def test_worker_that_may_read_nothing_it_watches_rests_and_names_the_rule(
             with trio.fail_after(20):
                 await resting.wait()
                 (why,) = unready(workers.status)
-                assert (ended[0].controller, type(ended[0].error)) == ("teams", headway.PermissionDenied)
+                assert (ended[0].controller, type(ended[0].error)) == ("teams", headway.errors.PermissionDenied)
                 for told in (str(ended[0].error), why):
                     assert "staff.v1.Team may not be listed there by you: no rule of yours lets you read any" in told
                     hint = HINT.search(told)
@@ -135,7 +135,7 @@ async def test_standby_that_may_read_nothing_it_watches_is_not_ready() -> None:
             headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine,
             headway.open_workers(engine.addresses, app, process="web-1", token=able) as leader,
         ):
-            await leader.wait_settled()
+            await leader.wait_idle()
             async with headway.open_workers(
                 engine.addresses, app, process="web-2", token=unable, report=report
             ) as standby:
@@ -172,7 +172,7 @@ async def test_sharded_worker_that_may_not_read_leases_rests_and_names_the_rule(
             headway.open_workers(engine.addresses, sharded, process="web-1", token=text, report=report),
         ):
             await resting.wait()
-    assert isinstance(ended[0], headway.PermissionDenied)
+    assert isinstance(ended[0], headway.errors.PermissionDenied)
     hint = HINT.search(str(ended[0]))
     assert hint is not None
     assert Rule(**yaml.safe_load(hint[1])) == Rule(
@@ -198,15 +198,17 @@ async def test_caller_without_any_rule_on_a_type_is_told_of_none() -> None:
             lambda: nobody.leases.acquire("staff/teams", "me", 5.0),
         ]
         for call in calls:
-            with pytest.raises(headway.PermissionDenied) as refused:
+            with pytest.raises(headway.errors.PermissionDenied) as refused:
                 await call()
             assert "ask for one such as" not in str(refused.value)
-        with pytest.raises(headway.PermissionDenied, match=r"no rule of yours covers all of it.*internal.v1.Lease"):
+        with pytest.raises(
+            headway.errors.PermissionDenied, match=r"no rule of yours covers all of it.*internal.v1.Lease"
+        ):
             await other.leases.acquire("staff/teams", "me", 5.0)
 
 
 async def test_worker_that_may_not_ask_where_the_store_stands_is_told_which_rule_it_lacks() -> None:
-    """Its rule for reading is narrow. It works all the same; wait_settled fails as denied, and works once it may."""
+    """Its rule for reading is narrow. It works all the same; wait_idle fails as denied, and works once it may."""
     text, token = new_token(["workers"])
     lease = Rule(verbs=["write"], type="internal.v1.Lease", partition="", namespace="", name_prefix="staff/")
     narrow = Rule(verbs=["read"], type="staff.v1.Team", partition="default", namespace="default", name_prefix="core")
@@ -215,8 +217,8 @@ async def test_worker_that_may_not_ask_where_the_store_stands_is_told_which_rule
     async with headway.open_engine("memory:", server, listen=["127.0.0.1:0"], access=access) as engine:
         await engine.client.apply(TEAM.new("core", Team()))
         async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
-            with trio.fail_after(20), pytest.raises(headway.PermissionDenied) as caught:
-                await workers.wait_settled()
+            with trio.fail_after(20), pytest.raises(headway.errors.PermissionDenied) as caught:
+                await workers.wait_idle()
             assert "where the store stands" in str(caught.value)
             hint = HINT.search(str(caught.value))
             assert hint is not None
@@ -225,5 +227,5 @@ async def test_worker_that_may_not_ask_where_the_store_stands_is_told_which_rule
         access.replace(Access([Policy("workers", [*rules, lacking])], [token]))
         async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
             with trio.fail_after(20):
-                await workers.wait_settled()
+                await workers.wait_idle()
         assert (await engine.client.read(TEAM, "core")).data.note == "seen"

@@ -50,7 +50,7 @@ async def test_calls_are_made_at_once(plain: Calls, paced: Calls, autojump_clock
         await paced.write(a_note("one", str(number)))
     await refused(paced.read(an_id("none")), Status.NOT_FOUND, "Note none is not there")
     assert autojump_clock.current_time() == 0
-    assert paced.channel.settles_writes is plain.channel.settles_writes is True
+    assert paced.channel.knows_outcomes is plain.channel.knows_outcomes is True
 
 
 async def test_what_happens_within_an_interval_comes_together_after_it(

@@ -36,7 +36,7 @@ async def engine_on(
 
 async def settle(engine: headway.Engine) -> None:
     with trio.fail_after(300):
-        await engine.wait_settled()
+        await engine.wait_idle()
 
 
 async def family(client: headway.Client, name: str = "boss") -> Resource[Note]:
@@ -123,7 +123,7 @@ class OneIsStuck(MemoryBackend):
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         if self.stuck and any(isinstance(each, Remove) and each.key[2] == "stuck" for each in operations):
-            raise headway.StoreUnusable("this one can't be removed")
+            raise headway.errors.StoreUnusable("this one can't be removed")
         return await super().commit(operations, fence)
 
 
@@ -202,6 +202,6 @@ async def test_a_crash_between_any_two_steps_loses_nothing(autojump_clock: MockC
 
 async def test_an_app_of_the_engines_own_name_is_refused() -> None:
     """Its controllers' fences are kept under the app's name."""
-    with pytest.raises(headway.DeclarationError, match="an app named 'headway' would share the fences"):
+    with pytest.raises(headway.errors.DeclarationError, match="an app named 'headway' would share the fences"):
         async with headway.open_engine("memory:", headway.App("headway")):
             pass

@@ -37,7 +37,7 @@ async def an_engine(clock: trio.testing.MockClock, *more: ResourceType[Any]) -> 
 
 async def settle(engine: headway.Engine) -> None:
     with trio.fail_after(300):
-        await engine.wait_settled()
+        await engine.wait_idle()
 
 
 async def left(client: headway.Client) -> list[str]:
@@ -190,7 +190,7 @@ async def test_what_is_created_during_the_deletion_is_refused_or_deleted(
             for index in range(1000):
                 try:
                     await client.write(NOTE.new(f"n{who}-{index}", namespace="up"))
-                except headway.InvalidArgument:
+                except headway.errors.InvalidArgument:
                     refused.append(f"n{who}-{index}")
                     return
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cache import Gate
+from headway.cache import TypeStore
 from tests.helpers.resources import chunk, end, stored
 
 
 @pytest.fixture
-def gate() -> Gate:
+def gate() -> TypeStore:
     """A gate primed at revision 10 with ada at 5 and grace at 6."""
-    gate = Gate()
+    gate = TypeStore()
     gate.feed(chunk(stored("ada", 5), stored("grace", 6)))
     gate.feed(end(10))
     return gate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.cache import Applied, Gate
+from headway.cache import Applied, TypeStore
 from headway.errors import EngineBug, StoreChanged
 from tests.helpers.resources import OTHER_STORE, at, bookmark, changes, chunk, end, key, put, removed, stored, versions
 
@@ -14,7 +14,7 @@ ADA, GRACE = key("ada"), key("grace")
 # --- rule 1: changes ---------------------------------------------------------
 
 
-def test_a_change_above_the_frontier_is_applied_and_moves_it(gate: Gate) -> None:
+def test_a_change_above_the_frontier_is_applied_and_moves_it(gate: TypeStore) -> None:
     """Old and new state and the revision are reported."""
     old, new = gate.entries[ADA], stored("ada", 11)
     assert gate.feed(changes(put(new))) == [Applied(ADA, old, new, 11)]
@@ -22,7 +22,7 @@ def test_a_change_above_the_frontier_is_applied_and_moves_it(gate: Gate) -> None
     assert gate.frontier == 11
 
 
-def test_a_deletion_above_the_frontier_is_applied(gate: Gate) -> None:
+def test_a_deletion_above_the_frontier_is_applied(gate: TypeStore) -> None:
     """The old state is reported, and nothing is held any more."""
     old = gate.entries[ADA]
     assert gate.feed(changes(removed(old, 11))) == [Applied(ADA, old, None, 11)]
@@ -30,7 +30,7 @@ def test_a_deletion_above_the_frontier_is_applied(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("revision", [4, 10])
-def test_a_change_at_or_below_the_frontier_is_refused_and_counted(gate: Gate, revision: int) -> None:
+def test_a_change_at_or_below_the_frontier_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
     """What the frontier has passed is stale, even for a key of which nothing is held."""
     assert gate.feed(changes(put(stored("ada", revision)), put(stored("mary", revision)))) == []
     assert versions(gate.entries) == {"ada": 5, "grace": 6}
@@ -38,14 +38,14 @@ def test_a_change_at_or_below_the_frontier_is_refused_and_counted(gate: Gate, re
     assert gate.frontier == 10
 
 
-def test_a_deleted_resource_does_not_come_back_from_an_older_event(gate: Gate) -> None:
+def test_a_deleted_resource_does_not_come_back_from_an_older_event(gate: TypeStore) -> None:
     """A creation below the deletion's revision is stale."""
     gate.feed(changes(removed(gate.entries[ADA], 12)))
     assert gate.feed(changes(put(stored("ada", 11)))) == []
     assert ADA not in gate.entries
 
 
-def test_a_repetition_within_one_item_takes_nothing_back(gate: Gate) -> None:
+def test_a_repetition_within_one_item_takes_nothing_back(gate: TypeStore) -> None:
     """A revision that falls within an item is a repetition: no reader and no mapper sees the key go back."""
     first, second = stored("ada", 11), stored("ada", 12)
     applied = gate.feed(changes(put(first), put(second), put(first), put(second)))
@@ -54,26 +54,26 @@ def test_a_repetition_within_one_item_takes_nothing_back(gate: Gate) -> None:
     assert gate.frontier == 12
 
 
-def test_all_changes_of_one_commit_are_applied(gate: Gate) -> None:
+def test_all_changes_of_one_commit_are_applied(gate: TypeStore) -> None:
     """They share a revision, and none makes the others stale."""
     applied = gate.feed(changes(put(stored("ada", 11), more=True), put(stored("grace", 11))))
     assert [each.key for each in applied] == [ADA, GRACE]
 
 
-def test_changes_of_one_key_are_never_merged(gate: Gate) -> None:
+def test_changes_of_one_key_are_never_merged(gate: TypeStore) -> None:
     """Each is reported with its own old and new state."""
     before, first, second = gate.entries[ADA], stored("ada", 11), stored("ada", 12)
     applied = gate.feed(changes(put(first), put(second)))
     assert applied == [Applied(ADA, before, first, 11), Applied(ADA, first, second, 12)]
 
 
-def test_another_incarnation_is_a_deletion_and_a_creation(gate: Gate) -> None:
+def test_another_incarnation_is_a_deletion_and_a_creation(gate: TypeStore) -> None:
     """No change ever joins two uids."""
     old, new = gate.entries[ADA], stored("ada", 11, uid="ada2")
     assert gate.feed(changes(put(new))) == [Applied(ADA, old, None, 11), Applied(ADA, None, new, 11)]
 
 
-def test_a_deletion_of_what_is_not_held_reports_nothing(gate: Gate) -> None:
+def test_a_deletion_of_what_is_not_held_reports_nothing(gate: TypeStore) -> None:
     """But the frontier has passed it."""
     assert gate.feed(changes(removed(stored("mary", 3), 11))) == []
     assert gate.frontier == 11
@@ -82,13 +82,13 @@ def test_a_deletion_of_what_is_not_held_reports_nothing(gate: Gate) -> None:
 def test_a_change_before_the_snapshot_is_a_bug_of_ours() -> None:
     """The stream's grammar never lets one through."""
     with pytest.raises(EngineBug):
-        Gate().feed(changes(put(stored("ada", 1))))
+        TypeStore().feed(changes(put(stored("ada", 1))))
 
 
 # --- rule 2: replies ---------------------------------------------------------
 
 
-def test_a_reply_is_applied_at_once_and_leaves_the_frontier(gate: Gate) -> None:
+def test_a_reply_is_applied_at_once_and_leaves_the_frontier(gate: TypeStore) -> None:
     """Own writes need no waiting, and say nothing of other keys."""
     old, new = gate.entries[ADA], stored("ada", 12)
     assert gate.reply(ADA, new, at(12)) == [Applied(ADA, old, new, 12)]
@@ -96,7 +96,7 @@ def test_a_reply_is_applied_at_once_and_leaves_the_frontier(gate: Gate) -> None:
     assert gate.frontier == 10
 
 
-def test_the_event_of_a_reply_is_not_applied_again(gate: Gate) -> None:
+def test_the_event_of_a_reply_is_not_applied_again(gate: TypeStore) -> None:
     """It is the very change that the reply was of."""
     gate.reply(ADA, stored("ada", 12), at(12))
     assert gate.feed(changes(put(stored("ada", 12)))) == []
@@ -105,7 +105,7 @@ def test_the_event_of_a_reply_is_not_applied_again(gate: Gate) -> None:
     assert gate.frontier == 12
 
 
-def test_a_change_past_a_reply_is_applied(gate: Gate) -> None:
+def test_a_change_past_a_reply_is_applied(gate: TypeStore) -> None:
     """Being ahead holds back only what is older."""
     gate.reply(ADA, stored("ada", 12), at(12))
     newest = stored("ada", 13)
@@ -114,7 +114,7 @@ def test_a_change_past_a_reply_is_applied(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("revision", [9, 10])
-def test_a_reply_at_or_below_the_frontier_is_refused_and_counted(gate: Gate, revision: int) -> None:
+def test_a_reply_at_or_below_the_frontier_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
     """The stream has told more than the reply knows."""
     assert gate.reply(ADA, None, at(revision)) == []
     assert ADA in gate.entries
@@ -122,7 +122,7 @@ def test_a_reply_at_or_below_the_frontier_is_refused_and_counted(gate: Gate, rev
 
 
 @pytest.mark.parametrize("revision", [11, 12])
-def test_a_reply_at_or_below_another_reply_is_refused_and_counted(gate: Gate, revision: int) -> None:
+def test_a_reply_at_or_below_another_reply_is_refused_and_counted(gate: TypeStore, revision: int) -> None:
     """Replies that overtake each other take nothing back."""
     newest = stored("ada", 12)
     gate.reply(ADA, newest, at(12))
@@ -131,7 +131,7 @@ def test_a_reply_at_or_below_another_reply_is_refused_and_counted(gate: Gate, re
     assert gate.refused.replies == 1
 
 
-def test_a_deletion_known_by_a_reply_is_a_grave_until_the_frontier_has_passed(gate: Gate) -> None:
+def test_a_deletion_known_by_a_reply_is_a_grave_until_the_frontier_has_passed(gate: TypeStore) -> None:
     """An older creation is refused while the grave stands; a later one is applied."""
     gate.reply(ADA, None, at(13))
     gate.feed(changes(put(stored("ada", 11)), put(stored("ada", 12, uid="ada2"))))
@@ -140,14 +140,14 @@ def test_a_deletion_known_by_a_reply_is_a_grave_until_the_frontier_has_passed(ga
     assert versions(gate.entries) == {"ada": 14, "grace": 6}
 
 
-def test_a_grave_holds_where_nothing_was(gate: Gate) -> None:
+def test_a_grave_holds_where_nothing_was(gate: TypeStore) -> None:
     """A delete of what is not there says that it is not there at that revision, and so do older events."""
     assert gate.reply(key("mary"), None, at(13)) == []
     assert gate.feed(changes(put(stored("mary", 12)))) == []
     assert key("mary") not in gate.entries
 
 
-def test_a_reply_that_changed_nothing_reports_nothing(gate: Gate) -> None:
+def test_a_reply_that_changed_nothing_reports_nothing(gate: TypeStore) -> None:
     """A status that says what is stored already answers with the resource as it is, and a later position."""
     assert gate.reply(ADA, stored("ada", 5), at(14)) == []
     assert gate.frontier == 10
@@ -155,7 +155,7 @@ def test_a_reply_that_changed_nothing_reports_nothing(gate: Gate) -> None:
 
 def test_a_reply_before_the_snapshot_is_held() -> None:
     """What a run's initialiser has written survives a snapshot from before it."""
-    unprimed = Gate()
+    unprimed = TypeStore()
     mine = stored("ada", 12)
     unprimed.reply(ADA, mine, at(12))
     unprimed.reply(GRACE, None, at(13))
@@ -168,7 +168,7 @@ def test_a_reply_before_the_snapshot_is_held() -> None:
 # --- rule 5: overtaken changes -----------------------------------------------
 
 
-def test_a_change_overtaken_by_a_reply_is_still_mapped(gate: Gate) -> None:
+def test_a_change_overtaken_by_a_reply_is_still_mapped(gate: TypeStore) -> None:
     """Its state was never held, but the keys that it maps to are owed a look (C6)."""
     theirs = stored("ada", 11, metadata={"team": "blue"})
     gate.reply(ADA, stored("ada", 12), at(12))
@@ -178,7 +178,7 @@ def test_a_change_overtaken_by_a_reply_is_still_mapped(gate: Gate) -> None:
     assert gate.refused.overtaken == 1
 
 
-def test_a_deletion_overtaken_by_a_reply_is_still_mapped(gate: Gate) -> None:
+def test_a_deletion_overtaken_by_a_reply_is_still_mapped(gate: TypeStore) -> None:
     """By the state that it deleted, which may never have been held."""
     theirs = stored("ada", 11)
     gate.reply(ADA, stored("ada", 13, uid="ada2"), at(13))
@@ -186,7 +186,7 @@ def test_a_deletion_overtaken_by_a_reply_is_still_mapped(gate: Gate) -> None:
     assert gate.take_overtaken() == [Applied(ADA, None, theirs, 11), Applied(ADA, theirs, None, 12)]
 
 
-def test_a_state_that_only_a_snapshot_showed_behind_a_reply_is_still_mapped(gate: Gate) -> None:
+def test_a_state_that_only_a_snapshot_showed_behind_a_reply_is_still_mapped(gate: TypeStore) -> None:
     """A snapshot tells the state that the reply has overtaken."""
     theirs = stored("ada", 11)
     gate.reply(ADA, stored("ada", 20), at(20))
@@ -198,7 +198,7 @@ def test_a_state_that_only_a_snapshot_showed_behind_a_reply_is_still_mapped(gate
 # --- rule 6: one store, and where a stream goes on ---------------------------
 
 
-def test_data_of_another_store_is_refused_by_name(gate: Gate) -> None:
+def test_data_of_another_store_is_refused_by_name(gate: TypeStore) -> None:
     """Whatever brings it, and nothing of it is applied."""
     for item in (end(20, OTHER_STORE), bookmark(20, store_id=OTHER_STORE)):
         with pytest.raises(StoreChanged):
@@ -211,19 +211,19 @@ def test_data_of_another_store_is_refused_by_name(gate: Gate) -> None:
 
 def test_a_reply_before_the_first_stream_names_the_store() -> None:
     """A stream of another one is then refused."""
-    gate = Gate()
+    gate = TypeStore()
     gate.reply(ADA, None, at(3))
     with pytest.raises(StoreChanged):
         gate.feed(end(20, OTHER_STORE))
 
 
-def test_a_reply_of_a_reopened_store_leaves_the_place_to_resume_alone(gate: Gate) -> None:
+def test_a_reply_of_a_reopened_store_leaves_the_place_to_resume_alone(gate: TypeStore) -> None:
     """The frontier is a place in the opening that told it: a new one must not vouch for what it never told."""
     gate.reply(ADA, stored("ada", 20), at(20, incarnation="opened-again"))
     assert gate.incarnation == "opened-first"
 
 
-def test_a_snapshot_thrown_away_leaves_the_place_to_resume_alone(gate: Gate) -> None:
+def test_a_snapshot_thrown_away_leaves_the_place_to_resume_alone(gate: TypeStore) -> None:
     """A reopened copy that stands below the frontier does not know the frontier."""
     gate.feed(end(9, incarnation="opened-again"))
     assert gate.incarnation == "opened-first"
@@ -234,7 +234,7 @@ def test_a_snapshot_thrown_away_leaves_the_place_to_resume_alone(gate: Gate) -> 
 # --- interleavings that once broke a rule ------------------------------------
 
 
-def test_deleting_a_gone_incarnation_doesnt_hide_the_one_that_bears_the_name(gate: Gate) -> None:
+def test_deleting_a_gone_incarnation_doesnt_hide_the_one_that_bears_the_name(gate: TypeStore) -> None:
     """The answer to a delete by a gone uid carries who is there, so that its creation isn't taken for stale."""
     bearer = stored("ada", 12, uid="ada2")
     gate.reply(ADA, bearer, at(14))
@@ -245,7 +245,7 @@ def test_deleting_a_gone_incarnation_doesnt_hide_the_one_that_bears_the_name(gat
     assert gate.entries[ADA] is bearer
 
 
-def test_the_frontier_is_the_highest_revision_of_an_item(gate: Gate) -> None:
+def test_the_frontier_is_the_highest_revision_of_an_item(gate: TypeStore) -> None:
     """A key held above the frontier, and not known to be ahead, would be open to an older reply."""
     gate.feed(changes(put(stored("ada", 12)), put(stored("grace", 11))))
     assert gate.frontier == 12
@@ -253,7 +253,7 @@ def test_the_frontier_is_the_highest_revision_of_an_item(gate: Gate) -> None:
     assert versions(gate.entries) == {"ada": 12, "grace": 6}
 
 
-def test_a_change_told_twice_in_one_commit_is_one_change(gate: Gate) -> None:
+def test_a_change_told_twice_in_one_commit_is_one_change(gate: TypeStore) -> None:
     """What is held already is reported as no change."""
     twice = put(stored("ada", 11))
     assert len(gate.feed(changes(twice, twice))) == 1

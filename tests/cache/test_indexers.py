@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import headway
-from headway import field
-from headway.cache import Cache, Index, SharedType, index_bound_references, index_reference, index_references
+from headway import field, indexes
+from headway.cache import Cache, Index, Informer
 from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument
 from headway.events import ignore
 from headway.resource import Key, Reference, Resource, ResourceId, ResourceType, pb
@@ -20,9 +20,9 @@ class Rule:
 
 
 RULE = ResourceType("staff", "v1", "Rule", Rule)
-BY_TARGET = index_reference(RULE, "target", lambda rule: TEAM.id(rule.data.target) if rule.data.target else None)
-BY_BOUND = index_bound_references(RULE)
-BY_WHOLE = index_references(RULE, "whole", lambda rule: [TEAM.id(rule.data.target, uid="its-uid")])
+BY_TARGET = indexes.by_reference(RULE, "target", lambda rule: TEAM.id(rule.data.target) if rule.data.target else None)
+BY_BOUND = indexes.by_bound_references(RULE)
+BY_WHOLE = indexes.by_references(RULE, "whole", lambda rule: [TEAM.id(rule.data.target, uid="its-uid")])
 
 
 def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
@@ -34,7 +34,7 @@ def names(found: list[Resource[Rule]]) -> list[str]:
 
 
 def reader_of(there: list[pb.Resource], *indexes: Index[Resource[Rule], ResourceId]) -> Cache:
-    shared = SharedType(RULE, ignore)
+    shared = Informer(RULE, ignore)
     shared.feed(chunk(*there))
     shared.feed(end(30))
     reader = Cache("rules", RULE, [])
@@ -79,7 +79,7 @@ def test_a_name_alone_is_no_reference() -> None:
 
 def test_a_reference_that_is_none_fails_its_resource() -> None:
     """A name alone doesn't say of what type."""
-    wrong: Index[Resource[Rule], ResourceId] = index_reference(RULE, "wrong", lambda rule: rule.name)  # type: ignore[arg-type, return-value]  # what is tested
+    wrong: Index[Resource[Rule], ResourceId] = indexes.by_reference(RULE, "wrong", lambda rule: rule.name)  # type: ignore[arg-type, return-value]  # what is tested
     reader = reader_of([stored("one", 1, type=RULE)], wrong)
     with pytest.raises(IndexIncomplete):
         reader.index(wrong, TEAM.id("a"))
@@ -88,4 +88,4 @@ def test_a_reference_that_is_none_fails_its_resource() -> None:
 def test_bound_references_are_a_field_of_the_payload() -> None:
     """A payload without it is refused where the index is declared."""
     with pytest.raises(DeclarationError, match="Team has no field 'bound_references'"):
-        index_bound_references(TEAM)
+        indexes.by_bound_references(TEAM)

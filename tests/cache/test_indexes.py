@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.cache import Applied, Index, IndexTable, index, index_many, index_metadata, index_owner
+from headway import indexes
+from headway.cache import Applied, Index, IndexTable
 from headway.errors import DeclarationError
 from headway.resource import Key, Resource, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Team, key, stored
@@ -54,8 +55,8 @@ def members(resource: Resource[Team]) -> Iterable[str]:
         yield member
 
 
-COLOUR = index(TEAM, "colour", colour)
-MEMBERS = index_many(TEAM, "members", members)
+COLOUR = indexes.by(TEAM, "colour", colour)
+MEMBERS = indexes.by_many(TEAM, "members", members)
 
 
 def painted(name: str, version: int, text: str | None) -> pb.Resource:
@@ -83,15 +84,15 @@ def test_an_index_of_many_gives_each_resource_any_number_of_values() -> None:
 
 def test_an_index_of_metadata_reads_the_stored_message() -> None:
     """A resource without the entry is left out."""
-    table, _ = table_of(index_metadata(TEAM, "colour"), painted("ada", 1, "red"), painted("grace", 2, None))
+    table, _ = table_of(indexes.by_metadata(TEAM, "colour"), painted("ada", 1, "red"), painted("grace", 2, None))
     assert content(table) == {"red": {ADA}}
-    assert [index_metadata(TEAM, "colour", name=name).name for name in ("", "hue")] == ["colour", "hue"]
+    assert [indexes.by_metadata(TEAM, "colour", name=name).name for name in ("", "hue")] == ["colour", "hue"]
 
 
 def test_an_index_of_owners_is_by_uid() -> None:
     """Ownership is of an incarnation."""
     owner = ACCOUNT.id("boss", uid="boss7")
-    table, _ = table_of(index_owner(TEAM), stored("ada", 1, owner=owner), stored("grace", 2))
+    table, _ = table_of(indexes.by_owner(TEAM), stored("ada", 1, owner=owner), stored("grace", 2))
     assert content(table) == {"boss7": {ADA}}
 
 
@@ -106,7 +107,7 @@ def starting(table: IndexTable, prefix: Any) -> list[tuple[Hashable, set[Key]]]:
 def test_a_prefix_finds_what_begins_so_in_order() -> None:
     """Texts by a text, tuples of texts by a tuple; values that are neither are found by no prefix."""
     names = ("adam", "ada", "b", "seven", "path", "odd")
-    table, _ = table_of(index(TEAM, "mixed", mixed), *(painted(name, 1, None) for name in names))
+    table, _ = table_of(indexes.by(TEAM, "mixed", mixed), *(painted(name, 1, None) for name in names))
     assert starting(table, "ada") == [("ada", {ADA}), ("adam", {key("adam")})]
     assert starting(table, "adam") == [("adam", {key("adam")})]
     assert [value for value, _ in starting(table, "")] == ["ada", "adam", "b"]
@@ -117,7 +118,7 @@ def test_a_prefix_finds_what_begins_so_in_order() -> None:
 def test_the_beginning_of_a_path_is_whole_parts_of_it() -> None:
     """As texts, one part may begin with another; as a path they are two."""
     table, _ = table_of(
-        index(TEAM, "path", lambda team: ("root", team.name)), painted("ada", 1, None), painted("adam", 1, None)
+        indexes.by(TEAM, "path", lambda team: ("root", team.name)), painted("ada", 1, None), painted("adam", 1, None)
     )
     assert starting(table, ("root", "ada")) == [(("root", "ada"), {ADA})]
 
@@ -132,19 +133,19 @@ def test_the_beginning_of_a_path_is_whole_parts_of_it() -> None:
         ("colour", colour, colour, "is on a type, not on 'colour'"),
     ],
 )
-@pytest.mark.parametrize("declare", [index, index_many])
+@pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])
 def test_an_index_declared_wrongly_is_refused(declare: Any, type: Any, name: Any, function: Any, says: str) -> None:
     """At its declaration, not at its first use, and with the right form."""
     with pytest.raises(DeclarationError, match=says) as caught:
         declare(type, name, function)
-    assert "headway.index(ACCOUNT, 'team'" in str(caught.value)
+    assert "headway.indexes.by(ACCOUNT, 'team'" in str(caught.value)
 
 
 # --- in step -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("declared", "make"), [(COLOUR, painted), (MEMBERS, team), (index_metadata(TEAM, "colour"), painted)]
+    ("declared", "make"), [(COLOUR, painted), (MEMBERS, team), (indexes.by_metadata(TEAM, "colour"), painted)]
 )
 def test_an_update_moves_and_a_deletion_removes(declared: Index[Any, Any], make: Callable[..., pb.Resource]) -> None:
     """And a value that nothing has any more is gone."""
@@ -159,7 +160,7 @@ def test_an_update_moves_and_a_deletion_removes(declared: Index[Any, Any], make:
 def test_a_function_that_changes_its_mind_leaves_nothing_behind() -> None:
     """It must depend on the resource alone; if it doesn't, the old value is looked for everywhere."""
     answers = iter(["red", "green", "blue"])
-    table, _ = table_of(index(TEAM, "fickle", lambda _: next(answers)), painted("ada", 1, None))
+    table, _ = table_of(indexes.by(TEAM, "fickle", lambda _: next(answers)), painted("ada", 1, None))
     table.apply([Applied(ADA, painted("ada", 1, None), painted("ada", 2, None), 2)])
     assert content(table) == {"blue": {ADA}}
 
@@ -179,7 +180,7 @@ def test_a_function_that_raises_takes_its_resource_out_of_this_index_alone(
 ) -> None:
     """The failure is reported; the others stay; the next good state, or a deletion, ends it."""
     table, failures = table_of(declared, good)
-    other, _ = table_of(index(TEAM, "name", lambda resource: resource.name), good)
+    other, _ = table_of(indexes.by(TEAM, "name", lambda resource: resource.name), good)
     for each in (table, other):
         each.apply([Applied(ADA, good, bad, 2)])
     assert content(table) == {}
@@ -195,10 +196,10 @@ def test_a_function_that_raises_takes_its_resource_out_of_this_index_alone(
 
 
 @pytest.mark.parametrize("value", [["a", "list"], {"a": "dict"}])
-@pytest.mark.parametrize("declare", [index, index_many])
+@pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])
 def test_a_value_that_cant_be_a_key_is_a_failure_of_its_resource(declare: Any, value: object) -> None:
     """When the index is built as when it is changed."""
-    declared = declare(TEAM, "odd", lambda _: value if declare is index else [value])
+    declared = declare(TEAM, "odd", lambda _: value if declare is indexes.by else [value])
     table, failures = table_of(declared, painted("ada", 1, None))
     assert table.failed == {ADA}
     table.apply([Applied(GRACE, None, painted("grace", 2, None), 2)])
@@ -209,7 +210,7 @@ def test_a_value_that_cant_be_a_key_is_a_failure_of_its_resource(declare: Any, v
 def test_values_that_are_none_at_all_are_named() -> None:
     """A function of several values has forgotten its return: Python says only that None can't be iterated."""
     nothing: Any = None
-    table, failures = table_of(index_many(TEAM, "odd", lambda _: nothing), painted("ada", 1, None))
+    table, failures = table_of(indexes.by_many(TEAM, "odd", lambda _: nothing), painted("ada", 1, None))
     assert table.failed == {ADA}
     assert "it returned None: return a list of values" in str(failures.errors[0])
 
@@ -232,7 +233,7 @@ def test_following_the_changes_gives_what_building_anew_gives(
         return next(iter(members(resource)), None)
 
     entries: dict[Key, pb.Resource] = {}
-    declared = [MEMBERS, index(TEAM, "first", first)]
+    declared = [MEMBERS, indexes.by(TEAM, "first", first)]
     tables: list[IndexTable] = []
     for number, (name, people) in enumerate([*before, *after]):
         if number == len(before):
@@ -254,7 +255,7 @@ def test_following_the_changes_gives_what_building_anew_gives(
         assert table.failed == anew.failed
 
 
-@pytest.mark.parametrize("declare", [index, index_many])
+@pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])
 def test_an_index_holds_no_coroutine_and_no_generator(declare: Any) -> None:
     """A lambda hides from its declaration that it calls something async. Nobody could ever ask for such a value."""
 

@@ -10,8 +10,8 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events
-from headway.cache import Index, index, index_many
+from headway import events, indexes
+from headway.cache import Index
 from headway.resource import Resource
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team
 
@@ -76,28 +76,32 @@ def app_with(where: str, change: Change) -> headway.App:
 
     watched: Any = TEAM
     mappers: dict[str, Any] = {
-        "change mapper": headway.map_change(in_change_mapper),
+        "change mapper": headway.mappers.change(in_change_mapper),
         "mapper that yields": yields,
-        "one of a union": headway.map_union(headway.map_owner(), headway.only_if(bool, in_mapper)),
-        "one of a union of both": headway.map_union(headway.map_owner(), headway.map_change(in_change_mapper)),
-        "change mapper under a condition": headway.only_if(bool, headway.map_change(in_change_mapper)),
-        "condition": headway.only_if(condition, headway.map_owner()),
-        "first": headway.map_through(TEAM, in_mapper, headway.map_owner()),
-        "second": headway.map_through(TEAM, innocent, in_mapper),
+        "one of a union": headway.mappers.union(headway.mappers.owner(), headway.mappers.only_if(bool, in_mapper)),
+        "one of a union of both": headway.mappers.union(
+            headway.mappers.owner(), headway.mappers.change(in_change_mapper)
+        ),
+        "change mapper under a condition": headway.mappers.only_if(bool, headway.mappers.change(in_change_mapper)),
+        "condition": headway.mappers.only_if(condition, headway.mappers.owner()),
+        "first": headway.mappers.through(TEAM, in_mapper, headway.mappers.owner()),
+        "second": headway.mappers.through(TEAM, innocent, in_mapper),
     }
     mapper: Any = mappers.get(where, in_mapper if where == "mapper" else lambda *_: [])
     when: Any = None
-    indexes: list[Index[Any, Any]] = []
+    declared: list[Index[Any, Any]] = []
     if where == "index":
-        indexes = [index(TEAM, "one", in_index)]
+        declared = [indexes.by(TEAM, "one", in_index)]
     elif where == "index of many":
-        indexes = [index_many(TEAM, "many", in_index_of_many)]
+        declared = [indexes.by_many(TEAM, "many", in_index_of_many)]
     elif where == "projection":
         watched = headway.projection(TEAM, Account, in_projection)
     elif where == "predicate":
-        when = headway.all_of(headway.any_of(in_predicate, in_predicate), headway.content_changed())
+        when = headway.predicates.all_of(
+            headway.predicates.any_of(in_predicate, in_predicate), headway.predicates.content_changed()
+        )
 
-    @app.controller(manages=ACCOUNT, watches=[headway.watch(watched, mapper, when=when)], indexes=indexes)
+    @app.controller(manages=ACCOUNT, watches=[headway.watch(watched, mapper, when=when)], indexes=declared)
     async def accounts(_: headway.Runtime, __: headway.Request) -> None:
         """Nothing to do."""
 
@@ -105,7 +109,7 @@ def app_with(where: str, change: Change) -> headway.App:
 
 
 IN_MAPPER = "mapper app_with.<locals>.in_mapper"
-IN_CHANGE_MAPPER = "mapper map_change(app_with.<locals>.in_change_mapper)"
+IN_CHANGE_MAPPER = "mapper mappers.change(app_with.<locals>.in_change_mapper)"
 NAMED = {
     "index": "the function of <Index one on staff.v1.Team>",
     "index of many": "the function of <Index many on staff.v1.Team>",
@@ -128,7 +132,7 @@ async def run(app: headway.App, heard: list[object], *, check_isolation: bool) -
         team = TEAM.new("core", Team(members=["ada"]), metadata={"colour": "red"})
         await engine.client.write_status(await engine.client.write(team), "ready", [headway.Condition("Ready")])
         with trio.move_on_after(5):
-            await engine.wait_settled()
+            await engine.wait_idle()
 
 
 @pytest.mark.parametrize("where", NAMED)
@@ -136,7 +140,7 @@ async def run(app: headway.App, heard: list[object], *, check_isolation: bool) -
 async def test_who_changes_what_it_reads_is_named(where: str, change: str, autojump_clock: MockClock) -> None:
     """By its own failure when it happens, and by the engine's when it is closed."""
     heard: list[object] = []
-    with pytest.raises(headway.IsolationBroken) as caught:
+    with pytest.raises(headway.errors.IsolationBroken) as caught:
         await run(app_with(where, CHANGES[change]), heard, check_isolation=True)
     what = "the cache holds" if change == "held" else "it was given to read"
     assert str(caught.value).startswith(f"{NAMED[where]} has changed what {what}: ")

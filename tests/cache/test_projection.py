@@ -12,8 +12,8 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events, field
-from headway.cache import Applied, Cache, Projected, Projection, SharedType, Subscription, index, projection
+from headway import events, field, indexes
+from headway.cache import Applied, Cache, Informer, Projected, Projection, Subscription, projection
 from headway.client import Client
 from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, PayloadError
 from headway.resource import Condition, Key, Resource, ResourceType, pb
@@ -35,7 +35,7 @@ def size_of(team: Resource[Team]) -> Size:
 
 
 SIZE = projection(TEAM, Size, size_of, metadata=["colour"], status=["sizes"])
-BY_SIZE = index(SIZE, "size", lambda size: size.data.members)
+BY_SIZE = indexes.by(SIZE, "size", lambda size: size.data.members)
 
 
 def team(name: str, version: int, *members: str, **more: Any) -> pb.Resource:
@@ -51,7 +51,7 @@ class Sizes:
 
     def __init__(self, *there: pb.Resource) -> None:
         self.heard: list[object] = []
-        self.shared = SharedType(SIZE, self.heard.append)
+        self.shared = Informer(SIZE, self.heard.append)
         self.shared.feed(chunk(*(there or (team("ada", 5, "x", "y"),))))
         self.shared.feed(end(10))
         self.subscription: Subscription = self.shared.subscribe([BY_SIZE], _ignore_failure)
@@ -175,7 +175,7 @@ def test_the_order_of_a_map_is_no_change() -> None:
     """Its bytes differ; what they mean doesn't."""
     orders = iter([{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 2}])
     limits = projection(TEAM, Size, lambda _: Size(limits=next(orders)))
-    shared = SharedType(limits, events.ignore)
+    shared = Informer(limits, events.ignore)
     shared.feed(chunk(team("ada", 5)))
     shared.feed(end(10))
     subscription = shared.subscribe([], _ignore_failure)
@@ -210,7 +210,7 @@ async def test_a_function_that_gives_something_else_is_named() -> None:
     """As one that raises."""
     heard: list[events.ProjectionFailed] = []
     wrong = projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]  # what is tested
-    shared = SharedType(wrong, heard.append)  # type: ignore[arg-type]  # it hears nothing else
+    shared = Informer(wrong, heard.append)  # type: ignore[arg-type]  # it hears nothing else
     shared.feed(chunk(team("ada", 5)))
     assert "gave Team(" in str(heard[0].error)
     assert "give a Size(...)" in str(heard[0].error)
@@ -286,11 +286,11 @@ class SizesApp:
     def _controller(
         self, name: str, manages: ResourceType[Account], watched: Projection[Size] | ResourceType[Team]
     ) -> None:
-        def same_name(size: Projected[Size] | Resource[Team], _: headway.CacheReader) -> list[headway.ResourceId]:
+        def same_name(size: Any, _: headway.CacheReader) -> list[headway.ResourceId]:
             self.mapped.append((name, size.data))
             return [manages.id(size.name)]
 
-        @self.app.controller(manages=manages, watches={watched: same_name}, name=name)
+        @self.app.controller(manages=manages, watches=[headway.watch(watched, same_name)], name=name)
         async def look(rt: headway.Runtime, request: headway.Request) -> None:
             self.caches[name] = rt.cache
             if watched is SIZE:
@@ -302,9 +302,9 @@ async def test_controllers_with_the_same_projection_share_one_stream_and_one_cop
     """As those with the whole type do, which has a stream and a copy of its own."""
     sizes = SizesApp("one", "two", "whole", "whole2")
     channel = ScriptedChannel()
-    async with headway.open_engine("memory:", sizes.app, report=events.ignore, through=channel.over) as engine:
+    async with headway.open_engine("memory:", sizes.app, report=events.ignore, wrap_channel=channel.over) as engine:
         await engine.client.write(TEAM.new("ada", Team(members=["x"])))
-        await engine.wait_settled()
+        await engine.wait_idle()
         # Besides those that look for deletions in the history, which resume.
         assert channel.opened.count((TEAM.kind, False)) == 2
         held = {name: cache._subscriptions[TEAM.name].gate.entries[key("ada")] for name, cache in sizes.caches.items()}
@@ -319,17 +319,17 @@ async def test_a_change_outside_of_it_reconciles_nothing(autojump_clock: MockClo
     sizes = SizesApp("one")
     async with headway.open_engine("memory:", sizes.app, report=events.ignore) as engine:
         whole = await engine.client.write(TEAM.new("ada", Team(members=["x"])))
-        await engine.wait_settled()
+        await engine.wait_idle()
         whole.metadata["more"] = "text"
         whole.data.members = ["y"]
         whole = await engine.client.write(whole)
-        await engine.wait_settled()
+        await engine.wait_idle()
         assert sizes.seen == [("one", "ada", 1)]
         assert (size := sizes.caches["one"].get(SIZE, "ada")) is not None
         assert size.version == whole.version
         whole.data.members = ["y", "z"]
         await engine.client.delete(await engine.client.write(whole))
-        await engine.wait_settled()
+        await engine.wait_idle()
     assert sizes.seen[0] == ("one", "ada", 1)
     assert sizes.seen[-1] == ("one", "ada", -1)
     assert autojump_clock.current_time() < 60
@@ -355,7 +355,7 @@ async def test_what_a_controller_writes_is_in_its_projection_when_the_call_has_r
     async with headway.open_engine("memory:", app, report=events.ignore) as engine:
         await engine.client.write(TEAM.new("ada"))
         with trio.fail_after(60):
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert read == [1, 2, 3]
     assert autojump_clock.current_time() < 60
 
@@ -366,7 +366,7 @@ async def test_a_deletion_from_the_stores_history_is_mapped_as_the_projection(au
     sizes = SizesApp("one")
     async with headway.open_engine(store, sizes.app, report=events.ignore) as engine:
         await engine.client.write(TEAM.new("ada", Team(members=["x"])))
-        await engine.wait_settled()
+        await engine.wait_idle()
     others = headway.App("others")
     others.registry.register(TEAM)
     async with headway.open_engine(store, others, report=events.ignore) as engine:
@@ -374,6 +374,6 @@ async def test_a_deletion_from_the_stores_history_is_mapped_as_the_projection(au
     sizes.mapped.clear()
     async with headway.open_engine(store, sizes.app, report=events.ignore) as engine:
         with trio.fail_after(30):
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert sizes.mapped == [("one", Size(members=1))]
     assert autojump_clock.current_time() < 60

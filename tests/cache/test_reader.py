@@ -10,27 +10,17 @@ import pytest
 import trio
 import trio.testing
 
-from headway.cache import (
-    Cache,
-    CacheReader,
-    Index,
-    SharedType,
-    Subscription,
-    index,
-    index_many,
-    index_owner,
-    projection,
-    query,
-)
+from headway import indexes
+from headway.cache import Cache, CacheReader, Index, Informer, Subscription, projection, query
 from headway.errors import DeclarationError, IndexIncomplete, InvalidArgument, NotPrimed, NotWatched
 from headway.events import ignore
 from headway.resource import Condition, Key, Resource, ResourceType, Scope, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Team, chunk, end, stored
 
-COLOUR = index(TEAM, "colour", lambda team: team.metadata.get("colour"))
-NAME = index(TEAM, "name", lambda team: team.name)
-MEMBERS = index_many(TEAM, "members", lambda team: team.data.members)
-MEMBERS_PATH = index(TEAM, "path", lambda team: tuple(team.data.members))
+COLOUR = indexes.by(TEAM, "colour", lambda team: team.metadata.get("colour"))
+NAME = indexes.by(TEAM, "name", lambda team: team.name)
+MEMBERS = indexes.by_many(TEAM, "members", lambda team: team.data.members)
+MEMBERS_PATH = indexes.by(TEAM, "path", lambda team: tuple(team.data.members))
 
 
 @query(TEAM, MEMBERS)
@@ -41,7 +31,7 @@ def teams_of(cache: CacheReader, member: str, *, besides: str = "") -> list[str]
 def subscribed(
     *resources: pb.Resource, indexes: tuple[Index[Any, Any], ...] = (), type: ResourceType[Any] = TEAM
 ) -> Subscription:
-    shared = SharedType(type, ignore)
+    shared = Informer(type, ignore)
     shared.feed(chunk(*resources))
     shared.feed(end(30))
     return shared.subscribe(indexes, _ignore_failure)
@@ -94,14 +84,14 @@ def test_a_type_that_isnt_declared_is_not_watched() -> None:
 
 def test_an_index_that_isnt_declared_is_not_watched() -> None:
     """Nor is another one of the same name: what it would answer isn't what was asked for."""
-    reader = reader_of(subscribed(indexes=(index(TEAM, "colour", lambda team: team.name),)))
+    reader = reader_of(subscribed(indexes=(indexes.by(TEAM, "colour", lambda team: team.name),)))
     with pytest.raises(NotWatched, match=r"no <Index name on staff.v1.Team>: give"):
         reader.index(NAME, "red")
     with pytest.raises(NotWatched, match=r"no <Index colour on staff.v1.Team>, but another one of that name"):
         reader.index_prefix(COLOUR, "")
     with pytest.raises(NotWatched):
         reader.index_parents(COLOUR, "")
-    with pytest.raises(InvalidArgument, match=r"by what headway.index\(...\) returned, not by 'colour'"):
+    with pytest.raises(InvalidArgument, match=r"by what headway.indexes.by\(...\) returned, not by 'colour'"):
         reader.index("colour", "red")  # type: ignore[arg-type]  # what is tested
 
 
@@ -131,7 +121,7 @@ def test_a_type_is_read_in_the_form_in_which_it_is_held() -> None:
     whole = reader_of(subscribed(stored("ada", 1)))
     with pytest.raises(NotWatched, match=r"has <ResourceType staff.v1.Team> of it, not <Projection staff.v1.Team as"):
         whole.get(names_only, "ada")
-    shared = SharedType(names_only, ignore)
+    shared = Informer(names_only, ignore)
     shared.feed(end(30))
     part = Cache("teams", names_only, [])
     part.open({TEAM.name: shared.subscribe([], _ignore_failure)})
@@ -150,7 +140,7 @@ def test_an_id_of_another_type_is_refused() -> None:
 @pytest.mark.parametrize("read", [CacheReader.index, CacheReader.index_prefix, CacheReader.index_parents])
 def test_an_index_whose_function_raised_says_that_it_is_incomplete(read: Callable[..., object]) -> None:
     """The answer might lack the resource, so there is none."""
-    raising = index(TEAM, "colour", lambda team: team.metadata["colour"])
+    raising = indexes.by(TEAM, "colour", lambda team: team.metadata["colour"])
     reader = reader_of(subscribed(stored("ada", 1), rich("grace", 2), indexes=(raising,)))
     with pytest.raises(IndexIncomplete, match=r"'colour' on staff.v1.Team lacks 1 resources .*/ada"):
         read(reader, raising, "red")
@@ -273,7 +263,7 @@ def test_what_an_incarnation_owns_is_found_without_an_index_of_ones_own() -> Non
     """By its uid, for every watched type; an owner that was never stored owns nothing that could be told."""
     boss = ACCOUNT.view(stored("boss", 1, type=ACCOUNT, uid="boss7"))
     there = [team("b", owner=boss.id), team("a", owner=boss.id), team("c", owner=ACCOUNT.id("boss", uid="boss6"))]
-    reader = reader_of(subscribed(*there, indexes=(index_owner(TEAM, name="headway.owner"),)))
+    reader = reader_of(subscribed(*there, indexes=(indexes.by_owner(TEAM, name="headway.owner"),)))
     assert names(reader.owned(TEAM, boss)) == names(reader.owned(TEAM, boss.id)) == ["a", "b"]
     with pytest.raises(InvalidArgument, match="has no uid"):
         reader.owned(TEAM, ACCOUNT.id("boss"))

@@ -6,8 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from headway.cache import LINGER_LIMIT, Applied, SharedType, Subscription, index
-from headway.errors import StoreChanged, StoreWentBack
+from headway import indexes
+from headway.cache import LINGER_LIMIT, Applied, Informer, Subscription
+from headway.errors import StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, StaleRefused, ignore
 from headway.resource import Bookmark, Key, Position
 from tests.helpers.resources import (
@@ -32,14 +33,14 @@ def _ignore_failure(name: str, key: Key, error: BaseException) -> None:
     """Nobody has to hear of it here."""
 
 
-def subscribe(shared: SharedType) -> Subscription:
-    return shared.subscribe([index(TEAM, "name", lambda team: team.name)], _ignore_failure)
+def subscribe(shared: Informer) -> Subscription:
+    return shared.subscribe([indexes.by(TEAM, "name", lambda team: team.name)], _ignore_failure)
 
 
 @pytest.fixture
-def shared() -> SharedType:
+def shared() -> Informer:
     """Primed at 10 with ada at 5."""
-    shared = SharedType(TEAM, ignore)
+    shared = Informer(TEAM, ignore)
     shared.feed(chunk(stored("ada", 5)))
     shared.feed(end(10))
     return shared
@@ -54,7 +55,7 @@ async def returned_at_once(subscription: Subscription) -> list[Applied]:
 # --- joining and hearing -----------------------------------------------------
 
 
-async def test_a_subscription_begins_with_what_is_held(shared: SharedType) -> None:
+async def test_a_subscription_begins_with_what_is_held(shared: Informer) -> None:
     """Its indexes are built over it; its feed has only what comes after."""
     shared.feed(changes(put(stored("grace", 11))))
     subscription = subscribe(shared)
@@ -64,14 +65,14 @@ async def test_a_subscription_begins_with_what_is_held(shared: SharedType) -> No
     assert await returned_at_once(subscription) == [Applied(ADA, old, new, 12)]
 
 
-async def test_indexes_change_in_the_same_step_as_the_store(shared: SharedType) -> None:
+async def test_indexes_change_in_the_same_step_as_the_store(shared: Informer) -> None:
     """Before anybody has taken the feed."""
     subscription = subscribe(shared)
     shared.feed(changes(put(stored("grace", 11))))
     assert set(subscription.tables["name"].keys("grace")) == {key("grace")}
 
 
-async def test_every_subscription_hears_every_change(shared: SharedType) -> None:
+async def test_every_subscription_hears_every_change(shared: Informer) -> None:
     """Each takes them at its own pace; one that has left hears nothing."""
     first, second, left = subscribe(shared), subscribe(shared), subscribe(shared)
     left.close()
@@ -86,7 +87,7 @@ async def test_every_subscription_hears_every_change(shared: SharedType) -> None
     assert set(left.tables["name"].values()) == {"ada"}
 
 
-async def test_a_reply_is_heard_as_a_change_is(shared: SharedType) -> None:
+async def test_a_reply_is_heard_as_a_change_is(shared: Informer) -> None:
     """It is mapped as an event is, and held before the call returns."""
     subscription = subscribe(shared)
     shared.reply(ADA, stored("ada", 12), at(12))
@@ -94,7 +95,7 @@ async def test_a_reply_is_heard_as_a_change_is(shared: SharedType) -> None:
     assert [each.revision for each in await returned_at_once(subscription)] == [12]
 
 
-async def test_an_overtaken_change_is_heard_and_not_indexed(shared: SharedType) -> None:
+async def test_an_overtaken_change_is_heard_and_not_indexed(shared: Informer) -> None:
     """It is there for mapping alone."""
     subscription = subscribe(shared)
     shared.reply(ADA, stored("ada", 12), at(12))
@@ -106,14 +107,14 @@ async def test_an_overtaken_change_is_heard_and_not_indexed(shared: SharedType) 
     assert [each.revision for each in await returned_at_once(subscription)] == [13]
 
 
-async def test_a_frontier_that_moves_wakes_with_nothing_applied(shared: SharedType) -> None:
+async def test_a_frontier_that_moves_wakes_with_nothing_applied(shared: Informer) -> None:
     """Another type's changes may have waited for it."""
     subscription = subscribe(shared)
     shared.feed(bookmark(15))
     assert await returned_at_once(subscription) == []
 
 
-async def test_next_waits_until_something_comes(shared: SharedType, nursery: trio.Nursery) -> None:
+async def test_next_waits_until_something_comes(shared: Informer, nursery: trio.Nursery) -> None:
     """And again after each time."""
     subscription = subscribe(shared)
     heard: list[int] = []
@@ -132,7 +133,7 @@ async def test_next_waits_until_something_comes(shared: SharedType, nursery: tri
     nursery.cancel_scope.cancel()
 
 
-async def test_a_cancelled_next_has_taken_nothing(shared: SharedType) -> None:
+async def test_a_cancelled_next_has_taken_nothing(shared: Informer) -> None:
     """The changes are there for the next call."""
     subscription = subscribe(shared)
     shared.feed(changes(put(stored("ada", 11))))
@@ -148,7 +149,7 @@ async def test_a_cancelled_next_has_taken_nothing(shared: SharedType) -> None:
 
 async def test_waiting_ends_when_primed_and_complete(nursery: trio.Nursery) -> None:
     """After a snapshot below the revision it waits on, until the frontier has got there."""
-    shared = SharedType(TEAM, ignore)
+    shared = Informer(TEAM, ignore)
     reached: list[int] = []
 
     async def wait() -> None:
@@ -166,7 +167,7 @@ async def test_waiting_ends_when_primed_and_complete(nursery: trio.Nursery) -> N
 
 async def test_waiting_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nursery) -> None:
     """An empty cache is not a primed one (C1)."""
-    shared = SharedType(TEAM, ignore)
+    shared = Informer(TEAM, ignore)
     nursery.start_soon(shared.wait_complete, 0)
     await trio.testing.wait_all_tasks_blocked()
     assert len(nursery.child_tasks) == 1
@@ -176,7 +177,7 @@ async def test_waiting_for_revision_zero_waits_for_the_snapshot(nursery: trio.Nu
     assert len(nursery.child_tasks) == 0
 
 
-async def test_a_feed_that_nobody_takes_is_given_up_when_it_is_long(shared: SharedType) -> None:
+async def test_a_feed_that_nobody_takes_is_given_up_when_it_is_long(shared: Informer) -> None:
     """A controller that can't start costs a bounded amount of memory; one that runs loses nothing."""
     running, ended = subscribe(shared), subscribe(shared)
     ended.linger()
@@ -195,7 +196,7 @@ async def test_a_feed_that_nobody_takes_is_given_up_when_it_is_long(shared: Shar
 # --- void data ---------------------------------------------------------------
 
 
-async def test_another_store_ends_every_subscription_and_begins_anew(shared: SharedType) -> None:
+async def test_another_store_ends_every_subscription_and_begins_anew(shared: Informer) -> None:
     """What a run still holds stays as it was; who comes later waits for the new store."""
     subscription = subscribe(shared)
     shared.distrust()
@@ -214,7 +215,7 @@ async def test_another_store_ends_every_subscription_and_begins_anew(shared: Sha
 
 async def test_who_waits_while_the_store_is_replaced_is_told(nursery: trio.Nursery) -> None:
     """A starting revision of one store says nothing of another."""
-    shared = SharedType(TEAM, ignore)
+    shared = Informer(TEAM, ignore)
     told: list[str] = []
 
     async def wait() -> None:
@@ -229,26 +230,26 @@ async def test_who_waits_while_the_store_is_replaced_is_told(nursery: trio.Nurse
     assert told == ["changed"]
 
 
-async def test_a_store_that_went_back_stays_void(shared: SharedType) -> None:
+async def test_a_store_that_went_back_stays_void(shared: Informer) -> None:
     """Neither who runs nor who starts sees its data, also when it stands where it stood: that is another history."""
     subscription = subscribe(shared)
-    shared.void(StoreWentBack("back"), replaced=False)
+    shared.void(StoreRolledBack("back"), replaced=False)
     assert shared.went_back
-    with pytest.raises(StoreWentBack):
+    with pytest.raises(StoreRolledBack):
         await subscription.next()
     for item in (end(4), bookmark(9), bookmark(10), end(12)):
         shared.feed(item)
-        with pytest.raises(StoreWentBack):
+        with pytest.raises(StoreRolledBack):
             await shared.wait_complete(0)
-        with pytest.raises(StoreWentBack):
+        with pytest.raises(StoreRolledBack):
             shared.check()
 
 
 async def test_a_store_that_went_back_and_is_replaced_is_void_no_more() -> None:
     """Another id is the other way to mend it."""
-    shared = SharedType(TEAM, ignore)
+    shared = Informer(TEAM, ignore)
     shared.interrupted("away")
-    shared.void(StoreWentBack("back"), replaced=False)
+    shared.void(StoreRolledBack("back"), replaced=False)
     assert shared.cut_off is not None
     shared.void(StoreChanged("replaced"), replaced=True)
     # The other store's stream is another one, and isn't open yet.
@@ -261,9 +262,9 @@ async def test_a_store_that_went_back_and_is_replaced_is_void_no_more() -> None:
 # --- as a sink ---------------------------------------------------------------
 
 
-async def test_a_stream_goes_on_after_the_frontier_once_primed(shared: SharedType) -> None:
+async def test_a_stream_goes_on_after_the_frontier_once_primed(shared: Informer) -> None:
     """Never after what a reply told."""
-    assert SharedType(TEAM, ignore).resume_after is None
+    assert Informer(TEAM, ignore).resume_after is None
     shared.reply(ADA, stored("ada", 20), at(20))
     shared.feed(changes(put(stored("grace", 11))))
     assert shared.resume_after == Position(STORE, "opened-first", 11)
@@ -272,7 +273,7 @@ async def test_a_stream_goes_on_after_the_frontier_once_primed(shared: SharedTyp
     assert shared.resume_after == Position(STORE, "opened-first", 12, "v1,v2")
 
 
-async def test_distrust_ends_with_a_snapshot_that_was_applied(shared: SharedType) -> None:
+async def test_distrust_ends_with_a_snapshot_that_was_applied(shared: Informer) -> None:
     """One from below the frontier, and a bookmark, mend nothing."""
     shared.distrust()
     for item in (end(9), bookmark(12)):
@@ -287,7 +288,7 @@ async def test_distrust_ends_with_a_snapshot_that_was_applied(shared: SharedType
 async def test_what_was_refused_is_reported() -> None:
     """With how many there have been."""
     heard: list[object] = []
-    shared = SharedType(TEAM, heard.append)
+    shared = Informer(TEAM, heard.append)
     shared.feed(end(10))
     shared.feed(changes(put(stored("ada", 9))))
     shared.feed(changes(put(stored("ada", 11))))
@@ -295,7 +296,7 @@ async def test_what_was_refused_is_reported() -> None:
     assert heard == [StaleRefused(TEAM.name, "Changes", 1), StaleRefused(TEAM.name, "EndOfSnapshot", 2)]
 
 
-async def test_a_new_stream_forgets_half_a_snapshot(shared: SharedType) -> None:
+async def test_a_new_stream_forgets_half_a_snapshot(shared: Informer) -> None:
     """See the gate's rule of the same name."""
     shared.feed(chunk(stored("mary", 7)))
     shared.restart()
@@ -306,7 +307,7 @@ async def test_a_new_stream_forgets_half_a_snapshot(shared: SharedType) -> None:
 def test_a_false_bookmark_is_found_by_what_another_stream_tells_late() -> None:
     """The stream that had told it broke before what it hid came; then only a snapshot at its revision is trusted."""
     told: list[object] = []
-    shared = SharedType(TEAM, told.append)
+    shared = Informer(TEAM, told.append)
     shared.feed(chunk(stored("ada", 5)))
     shared.feed(end(10))
     shared.feed(bookmark(12))

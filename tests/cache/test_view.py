@@ -12,7 +12,8 @@ import trio.testing
 from trio.testing import MockClock
 
 import headway
-from headway.cache import Cache, CacheReader, SharedType, View, index, query
+from headway import indexes
+from headway.cache import Cache, CacheReader, Informer, View, query
 from headway.errors import IndexIncomplete, InvalidArgument, NotPrimed, NotWatched, StoreChanged
 from headway.events import ignore
 from headway.resource import Key, pb
@@ -30,7 +31,7 @@ from tests.helpers.resources import (
     stored,
 )
 
-COLOUR = index(TEAM, "colour", lambda team: team.metadata["colour"])
+COLOUR = indexes.by(TEAM, "colour", lambda team: team.metadata["colour"])
 
 
 @query(TEAM)
@@ -50,7 +51,7 @@ class Two:
     """A cache of two types, both primed at 10 with ada, and accounts told up to ``accounts_at``."""
 
     def __init__(self, *, colour: str = "red", accounts_at: int = 10) -> None:
-        self.teams, self.accounts = SharedType(TEAM, ignore), SharedType(ACCOUNT, ignore)
+        self.teams, self.accounts = Informer(TEAM, ignore), Informer(ACCOUNT, ignore)
         self.teams.feed(chunk(painted("ada", 5, colour)))
         self.teams.feed(end(10))
         self.accounts.feed(chunk(stored("ada", 6, type=ACCOUNT)))
@@ -274,7 +275,7 @@ async def test_a_reconciler_sees_two_types_that_were_written_together_at_one_rev
     credit = app.type("bank", "v1", "Credit", Transfer)
     sums: list[tuple[int, int]] = []
 
-    @app.controller(manages=debit, watches={credit: headway.map_same_name()})
+    @app.controller(manages=debit, watches=[headway.watch(credit, headway.mappers.same_name())])
     async def add_up(rt: headway.Runtime, _: headway.Request) -> None:
         async with rt.cache.view(debit, credit) as view:
             before = view.get(debit, "it")
@@ -290,7 +291,7 @@ async def test_a_reconciler_sees_two_types_that_were_written_together_at_one_rev
             one.data.amount, other.data.amount = 50 - number, 50 + number
             one, other = await engine.client.write(one), await engine.client.write(other)
             await trio.sleep(0.1)
-        await engine.wait_settled()
+        await engine.wait_idle()
     assert len(set(sums)) > 3
     # Two commits: between them the debit is one ahead.
     assert {one + other for one, other in sums} <= {100, 99}

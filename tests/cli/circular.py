@@ -15,12 +15,12 @@ RIGHT = app.type("ring", "v1", "Right", Side)
 THIRD = app.type("ring", "v1", "Third", Side)
 
 
-@app.controller(manages=THIRD, watches={RIGHT: headway.map_same_name()}, writes=[LEFT])
+@app.controller(manages=THIRD, watches=[headway.watch(RIGHT, headway.mappers.same_name())], writes=[LEFT])
 async def lefts(_: headway.Runtime, __: headway.Request[Side]) -> None:
     """Only declared."""
 
 
-@app.controller(manages=THIRD, watches={LEFT: headway.map_same_name()}, writes=[RIGHT])
+@app.controller(manages=THIRD, watches=[headway.watch(LEFT, headway.mappers.same_name())], writes=[RIGHT])
 async def rights(_: headway.Runtime, __: headway.Request[Side]) -> None:
     """Only declared."""
 

@@ -42,7 +42,7 @@ def test_a_cycle_is_shown_step_by_step() -> None:
         "  makes ring/lefts write ring.v1.Left\n"
     ) in text
     assert "ring/clock (timer)\n  manages  ring.v1.Left\n" in text
-    assert "  watches  ring.v1.Right, by map_same_name()\n" in text
+    assert "  watches  ring.v1.Right, by mappers.same_name()\n" in text
 
 
 def test_it_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,9 @@ def test_it_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     app = headway.App("winding")
     group = "a_group_with_a_long_name"
     types = [app.type(group, "v1", f"Kind{number}", Side) for number in range(8)]
-    mapper = headway.map_union(headway.map_owner(), headway.map_same_name(), headway.map_self(), headway.map_owned())
+    mapper = headway.mappers.union(
+        headway.mappers.owner(), headway.mappers.same_name(), headway.mappers.itself(), headway.mappers.owned()
+    )
 
     async def knock(_: headway.Runtime, __: headway.controller.Enqueue) -> None: ...
 
@@ -58,8 +60,8 @@ def test_it_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
         @app.controller(
             manages=types[number],
-            when=headway.content_changed(),
-            watches=[headway.watch(types[number + 1], mapper, when=headway.content_changed())],
+            when=headway.predicates.content_changed(),
+            watches=[headway.watch(types[number + 1], mapper, when=headway.predicates.content_changed())],
             sources={"knocks": knock},
             name=f"one-that-also-has-a-long-name-{number}",
         )

@@ -28,7 +28,7 @@ LOST = GRPCError(Status.UNAVAILABLE, "connection lost")
 class Losing:
     """A channel that makes each call, or not, and then ends it as its script says; None: as the service does."""
 
-    settles_writes = False
+    knows_outcomes = False
 
     def __init__(self, inner: Channel, *script: tuple[bool, GRPCError | None]) -> None:
         self._inner = inner

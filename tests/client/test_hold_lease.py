@@ -16,9 +16,9 @@ from grpclib.const import Status
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
-from headway import HeldLease, LeaseLost, events, hold_lease
+from headway import HeldLease, events, hold_lease
 from headway.client import LeaseClient
-from headway.errors import InvalidArgument, PermissionDenied, Unavailable
+from headway.errors import InvalidArgument, LeaseLost, PermissionDenied, Unavailable
 from headway.rpc import InProcessChannel, Metadata
 from headway.service import LeaseService
 from headway.storage import Fence, FenceLowered, MemoryBackend
@@ -39,7 +39,7 @@ class Fault(enum.Enum):
 class Network:
     """A channel to a lease service, that does to calls what a test says; ``calls`` are all that were made."""
 
-    settles_writes = False
+    knows_outcomes = False
 
     def __init__(self, backend: MemoryBackend) -> None:
         self._inner = InProcessChannel(LeaseService(backend))
@@ -337,7 +337,7 @@ async def test_calls_that_are_never_answered_end(autojump_clock: MockClock) -> N
     fence = (await world.backend.raise_fence("c", "", 0, 0)).fence
     message = headway.resource.pb.Fence(controller="c", term=fence.term)
     calls: list[tuple[float, Callable[[], Any]]] = [
-        (10, lambda: world.leases.record_settled(message, 1)),
+        (10, lambda: world.leases.record_checkpoint(message, 1)),
         (10, lambda: world.leases.raise_fence("c", "")),
         (10, lambda: world.leases.list()),
         (10, lambda: world.leases.acquire("a", "ada", 600)),

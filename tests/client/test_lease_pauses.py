@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway import LeaseLost
+from headway.errors import LeaseLost
 from tests.client.test_hold_lease import TTL, World
 
 

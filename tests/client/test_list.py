@@ -135,7 +135,7 @@ async def test_a_list_that_one_reply_can_not_hold_says_what_to_ask_for(monkeypat
 class Silent:
     """A channel to a server that answers nothing."""
 
-    settles_writes = False
+    knows_outcomes = False
     timeout = 30.0
     ends = False
 

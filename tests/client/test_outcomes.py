@@ -30,7 +30,7 @@ ALWAYS = {
     Status.FAILED_PRECONDITION: errors.FailedPrecondition,
     Status.PERMISSION_DENIED: errors.PermissionDenied,
     Status.UNAUTHENTICATED: errors.PermissionDenied,
-    Status.OUT_OF_RANGE: errors.HistoryGone,
+    Status.OUT_OF_RANGE: errors.HistoryCompacted,
     Status.UNIMPLEMENTED: errors.NotHeadway,
 }
 
@@ -38,9 +38,9 @@ ALWAYS = {
 class Failing:
     """A channel whose every call ends as it is told to, a write's after it has happened."""
 
-    def __init__(self, ending: BaseException | object, *, settles_writes: bool = False) -> None:
+    def __init__(self, ending: BaseException | object, *, knows_outcomes: bool = False) -> None:
         self.ending = ending
-        self.settles_writes = settles_writes
+        self.knows_outcomes = knows_outcomes
         self.requests: list[Any] = []
 
     async def unary(
@@ -166,7 +166,7 @@ async def test_unavailable_is_no_effect_only_where_the_channel_settles_writes(ba
     """In the process a store that can't write says so; over a network the same status may stand for a lost reply."""
     for settles, expected in ((True, Unavailable), (False, OutcomeUnknown)):
         client = Client(
-            Failing(GRPCError(Status.UNAVAILABLE, "why"), settles_writes=settles), registry(), heard := Heard()
+            Failing(GRPCError(Status.UNAVAILABLE, "why"), knows_outcomes=settles), registry(), heard := Heard()
         )
         with pytest.raises(HeadwayError) as caught:
             await client.write(NOTE.new("one"))
@@ -235,7 +235,7 @@ async def test_a_crashed_handler_leaves_a_write_unknown(way: str) -> None:
 async def test_a_cancelled_write_is_unknown_unless_the_channel_settles_it(way: str) -> None:
     """C5: in the process cancellation comes before the commit or after the answer; over a network, whenever."""
     for settles in (True, False):
-        client = Client(Failing(None, settles_writes=settles), registry(), heard := Heard())
+        client = Client(Failing(None, knows_outcomes=settles), registry(), heard := Heard())
         with trio.CancelScope() as scope:
             scope.cancel()
             await WRITES[way](client)
@@ -258,7 +258,7 @@ async def test_a_cancelled_read_is_nobodys_concern(way: str) -> None:
 @pytest.mark.parametrize("way", WRITES)
 async def test_a_channel_that_breaks_its_promise_leaves_a_write_unknown(way: str) -> None:
     """It should raise nothing but GRPCErrors; whatever else comes goes on as it is, and is held for unknown."""
-    client = Client(Failing(OSError("connection reset"), settles_writes=True), registry(), heard := Heard())
+    client = Client(Failing(OSError("connection reset"), knows_outcomes=True), registry(), heard := Heard())
     with pytest.raises(OSError, match="connection reset"):
         await WRITES[way](client)
     assert heard.unknowns == [None]
@@ -341,15 +341,15 @@ async def test_fences_are_raised_and_settled_by_a_client_of_their_own(calls: Cal
     """With the errors that everything else has."""
     lease = LeaseClient(calls.channel)
     first = await lease.raise_fence("painter", "here")
-    assert (first.fence.term, first.position, first.settled) == (1, calls.backend.position, 1)
+    assert (first.fence.term, first.position, first.checkpoint) == (1, calls.backend.position, 1)
     reached = (await lease.raise_fence("writer", "here")).position.revision
-    await lease.record_settled(first.fence, reached)
+    await lease.record_checkpoint(first.fence, reached)
     second = await lease.raise_fence("painter", "here")
-    assert (second.fence.term, second.settled) == (2, reached)
+    assert (second.fence.term, second.checkpoint) == (2, reached)
     with pytest.raises(Fenced, match="the fence of painter is at"):
         await lease.raise_fence("painter", "here", term=1)
     with pytest.raises(Fenced):
-        await lease.record_settled(first.fence, 9)
+        await lease.record_checkpoint(first.fence, 9)
     with pytest.raises(Unavailable, match="INTERNAL: why"):
         await LeaseClient(Failing(GRPCError(Status.INTERNAL, "why"))).raise_fence("painter", "here")
     with pytest.raises(Unavailable, match="without a fence or a position"):

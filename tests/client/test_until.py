@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import headway
 from headway.client import Client
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import Resource
 from headway.storage import MemoryBackend
 from tests.helpers.calls import Calls
@@ -86,7 +86,7 @@ class Forgetful(MemoryBackend):
     async def watch(self, *given: Any) -> Any:
         self.watches += 1
         if self.watches == 1:
-            raise HistoryGone("too slow")
+            raise HistoryCompacted("too slow")
         return await super().watch(*given)
 
 
@@ -103,5 +103,5 @@ async def test_who_was_too_slow_looks_again() -> None:
 
 async def test_a_name_must_be_one(client: Client) -> None:
     """As for every call."""
-    with pytest.raises(headway.InvalidArgument):
+    with pytest.raises(headway.errors.InvalidArgument):
         await headway.until(client, NOTE, "No Name", lambda _: True)

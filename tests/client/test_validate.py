@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway import InvalidArgument
 from headway.engine import open_engine
+from headway.errors import InvalidArgument
 from tests.cli.served import OTHER_ACCOUNT, Account, apps
 
 

@@ -6,7 +6,7 @@ import pytest
 from trio.testing import MockClock
 
 from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
-from headway.errors import HistoryGone, InvalidArgument, NotHeadway, StoreChanged
+from headway.errors import HistoryCompacted, InvalidArgument, NotHeadway, StoreChanged
 from headway.resource import Kind, Position, Resource, StreamItem
 from headway.rpc import InProcessChannel
 from headway.storage import MemoryBackend, Watch, Within
@@ -125,7 +125,7 @@ async def test_a_watch_fails_with_the_clients_errors(client: Client, calls: Call
         await anext(events)
         for number in range(9):
             await short.write(NOTE.new(f"note-{number}"))
-        with pytest.raises(HistoryGone, match="too far behind"):
+        with pytest.raises(HistoryCompacted, match="too far behind"):
             await anext(events)
         with pytest.raises(StopAsyncIteration):
             await anext(events)

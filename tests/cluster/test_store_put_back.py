@@ -27,7 +27,7 @@ class Program:
         self.job = job = self.app.type("staff", "v1", "Job", Job)
         self.copy = copy = self.app.type("staff", "v1", "Copy", Copy)
 
-        @self.app.controller(manages=job, watches={copy: headway.map_same_name()}, name="copier")
+        @self.app.controller(manages=job, watches=[headway.watch(copy, headway.mappers.same_name())], name="copier")
         async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
             given = rt.resource(request)
             if given is not None:
@@ -110,7 +110,7 @@ async def test_a_store_that_went_back_ends_the_runs_until_an_operator_accepts_it
             cluster.wires.mend()
 
         async def loud() -> bool:
-            return headway.StoreWentBack in program.errors()[told:]
+            return headway.errors.StoreRolledBack in program.errors()[told:]
 
         await until(loud)
         assert engine.accept_store()

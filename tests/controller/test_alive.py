@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 import headway
 from headway import events
-from headway.cache import Cache, SharedType
-from headway.controller._alive import Lives
+from headway.cache import Cache, Informer
+from headway.controller._lifetimes import Lifetimes
 from headway.testing import one_shot
 from tests.helpers.resources import TEAM, Account, Team, changes, chunk, end, put, removed, stored
 from tests.helpers.staff import Staff
@@ -61,13 +61,13 @@ async def test_a_scope_is_cut_when_the_deletion_begins_or_another_bears_the_name
 
 async def test_a_scope_is_cut_though_the_deletion_and_the_next_one_come_at_once() -> None:
     """What is held by then is another incarnation."""
-    shared = SharedType(TEAM, events.ignore)
+    shared = Informer(TEAM, events.ignore)
     shared.feed(chunk(stored("core", 3)))
     shared.feed(end(3))
     cache = Cache("teams", TEAM, [])
     subscription = shared.subscribe([], lambda *_: None)
     cache.open({TEAM.name: subscription})
-    lives = Lives(cache, [TEAM])
+    lives = Lifetimes(cache, [TEAM])
     team = cache.get(TEAM, "core")
     assert team is not None
     with lives.scope(team) as scope:
@@ -110,7 +110,7 @@ async def test_a_resource_that_was_read_ahead_of_the_cache_is_alive(autojump_clo
     """What the cache doesn't have yet isn't gone; what it has had is."""
     staff, held = Staff(), list[bool]()
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
     async def read(rt: headway.Runtime, _: headway.Request[Team]) -> None:
         made = await staff.engine.client.write(staff.account.new("ada", Account(login="ada")))
         held.append(rt.cache.get(staff.account, "ada") is None)
@@ -135,7 +135,7 @@ async def test_a_type_that_is_not_cached_has_no_scope(autojump_clock: MockClock)
     @staff.app.controller(manages=staff.team)
     async def sit(rt: headway.Runtime, _: headway.Request[Team]) -> None:
         made = await rt.client.write(staff.account.new("ada"))
-        with pytest.raises(headway.NotWatched) as caught, rt.alive(made):
+        with pytest.raises(headway.errors.NotWatched) as caught, rt.alive(made):
             """Not entered."""
         raised.append(str(caught.value))
 

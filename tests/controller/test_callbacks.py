@@ -29,7 +29,7 @@ class Called(Staff):
         def stopped(rt: headway.Runtime, error: BaseException | None) -> None:
             try:
                 held = str([each.name for each in rt.cache.list(staff.team)])
-            except headway.NotPrimed:
+            except headway.errors.NotPrimed:
                 held = "nothing primed"
             self.log.append(f"stopped with {held} by {error!r}")
 
@@ -59,7 +59,7 @@ async def test_a_run_that_fails_says_by_what_also_while_it_is_primed(autojump_cl
         if runs == 1:
             raise LookupError("not yet")
 
-    async def source(_: headway.Runtime, __: headway.Enqueue) -> None:
+    async def source(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
         if runs == 2:
             await trio.sleep(5)
             raise LookupError("gone")

@@ -72,7 +72,7 @@ async def test_nothing_is_called_when_nothing_is_new(autojump_clock: MockClock) 
     def calls() -> int:
         return [call.method for call in channel.done].count("WriteStatus")
 
-    async with staff.open(through=channel.over) as engine:
+    async with staff.open(wrap_channel=channel.over) as engine:
         for number, members in enumerate(("ada", "bob"), start=1):
             await staff.write_team("core", members)
             await staff.settle()
@@ -85,13 +85,13 @@ async def test_a_resource_is_applied_against_the_cache(autojump_clock: MockClock
     """`rt.apply` calls nothing when nothing differs, and reads nothing."""
     channel, staff = ScriptedChannel(), Staff()
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_same_name()})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.same_name())])
     async def make(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         if team is not None:
             await rt.apply(staff.account.new(team.name, Account(login=",".join(team.data.members))))
 
-    async with staff.open(through=channel.over) as engine:
+    async with staff.open(wrap_channel=channel.over) as engine:
         for number, members in enumerate(("ada", "ada", "bob"), start=1):
             team = await staff.write_team("core", members)
             team.metadata["number"] = str(number)
@@ -199,7 +199,7 @@ def test_what_no_condition_can_have_is_refused_when_it_is_set(
     staff = Staff()
     client: Any = None
     conditions = headway.Conditions(client, staff.team.new("core"), "say", None)
-    with pytest.raises(headway.InvalidArgument, match=said):
+    with pytest.raises(headway.errors.InvalidArgument, match=said):
         conditions.set(type, state, **words)
     assert "Ready" not in conditions
 

@@ -137,7 +137,7 @@ async def test_c2_a_change_below_an_own_write_takes_nothing_back(autojump_clock:
     pools.replace(move)
     async with rig.open() as engine:
         await engine.client.apply(pools.member.new("m", Member(pool="first")))
-        await engine.wait_settled()
+        await engine.wait_idle()
         channel.hold(pools.member)
         await engine.client.apply(pools.member.new("m", Member(pool="between")))
         pools.poke("mover")
@@ -148,7 +148,7 @@ async def test_c2_a_change_below_an_own_write_takes_nothing_back(autojump_clock:
         await trio.sleep(1)
         assert seen[2] == ("looker", "last")
         channel.release(pools.member)
-        await engine.wait_settled()
+        await engine.wait_idle()
 
     assert sorted(seen[3:]) == [("between", "last"), ("first", "last"), ("last", "last")]
 

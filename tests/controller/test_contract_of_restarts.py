@@ -34,7 +34,7 @@ async def test_c3_what_an_initialiser_sent_can_not_land_in_a_later_run(
     async with rig.open() as engine:
         await engine.client.apply(pools.pool.new("a"))
         with trio.fail_after(100):
-            await engine.wait_settled()
+            await engine.wait_idle()
         (late,) = await channel.run_late()
 
     assert late.error is not None

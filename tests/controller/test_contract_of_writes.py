@@ -11,7 +11,7 @@ from grpclib import GRPCError
 from trio.testing import MockClock
 
 import headway
-from headway.events import WriteSettled, WriteUnknown
+from headway.events import WriteResolved, WriteUnknown
 from headway.service import FENCED
 from headway.testing import Fault
 from tests.helpers.pools import Member, Summary
@@ -53,7 +53,7 @@ async def test_c5_an_unknown_write_is_settled_before_any_key_is_reconciled(
 
         before = len(rig.names)
         await rig.write_member("n", "b")
-        while not rig.witness.heard(WriteSettled):
+        while not rig.witness.heard(WriteResolved):
             assert len(rig.names) == before
             await trio.sleep(0.01)
         await rig.settle()
@@ -64,7 +64,7 @@ async def test_c5_an_unknown_write_is_settled_before_any_key_is_reconciled(
             assert late.error is not None
             assert (late.error.message or "").startswith(FENCED)
             assert await rig.summaries() == {"a": ["m"], "b": ["n"]}
-        assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteSettled)) == 1
+        assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteResolved)) == 1
 
 
 async def test_c5_a_run_begins_by_seeing_what_its_initialiser_wrote(
@@ -136,7 +136,7 @@ async def test_c5_a_lost_answer_holds_every_key_until_it_is_settled(
         await rig.write_member("m", "a")
         await trio.sleep(0.05)
         await rig.write_member("n", "b")
-        while not rig.witness.heard(WriteSettled):
+        while not rig.witness.heard(WriteResolved):
             assert len(rig.names) == before + 1
             await trio.sleep(0.01)
         await rig.settle()
@@ -211,7 +211,7 @@ async def test_c5_a_write_that_is_lost_amid_a_settling_is_settled_too(
         rig.pools.pause = 0.0
         before = len(rig.names)
         channel.release(rig.pools.summary)
-        while not rig.witness.heard(WriteSettled):
+        while not rig.witness.heard(WriteResolved):
             assert len(rig.names) == before
             await trio.sleep(0.01)
         late = await channel.run_late()
@@ -230,14 +230,14 @@ async def test_c5_a_cancelled_write_is_settled_like_a_lost_one(autojump_clock: M
         await rig.write_member("m", "a")
         await rig.settle()
 
-        assert len(rig.witness.heard(WriteSettled)) == 1
+        assert len(rig.witness.heard(WriteResolved)) == 1
         assert await rig.summaries() == {"a": ["m"]}
 
 
 async def _until_unknown(rig: Rig) -> None:
     with trio.fail_after(60):
         while not rig.witness.heard(WriteUnknown):
-            assert not rig.witness.heard(WriteSettled)
+            assert not rig.witness.heard(WriteResolved)
             await trio.sleep(0.01)
     # What a write that landed has done is there for everybody by now.
     await rig.quiet()
@@ -320,7 +320,7 @@ async def test_c5_what_a_network_leaves_unknown_is_settled(
         assert ("a" in await rig.summaries()) is (lands == "before")
 
         before = len(rig.names)
-        while not rig.witness.heard(WriteSettled):
+        while not rig.witness.heard(WriteResolved):
             assert len(rig.names) == before
             await trio.sleep(0.01)
         await rig.settle()
@@ -330,4 +330,4 @@ async def test_c5_what_a_network_leaves_unknown_is_settled(
             assert server.refusal is not None
             assert (server.refusal.message or "").startswith(FENCED)
         assert await rig.summaries() == {"a": ["m"]}
-        assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteSettled)) == 1
+        assert len(rig.witness.heard(WriteUnknown)) == len(rig.witness.heard(WriteResolved)) == 1

@@ -12,8 +12,9 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import DeclarationError, events
+from headway import events
 from headway.controller._own_writes import RECONCILING
+from headway.errors import DeclarationError
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 
@@ -124,7 +125,7 @@ async def test_a_daemon_that_raises_is_called_again_with_growing_rests(autojump_
 
 async def test_daemons_end_with_their_run_and_begin_with_the_next(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """Nothing of a run outlives it, so a resource never has two."""
-    staff = Living(watches={})
+    staff = Living(watches=[])
     staff.linger = 5.0
     async with staff.open() as engine:
         await staff.write_team("a")
@@ -143,7 +144,7 @@ async def test_daemons_end_with_their_run_and_begin_with_the_next(autojump_clock
 def _end(run: Any) -> None:
     """End a run as another store does."""
     for subscription in run._subscriptions.values():
-        subscription.fail(headway.StoreChanged("replaced"))
+        subscription.fail(headway.errors.StoreChanged("replaced"))
         subscription.wake()
 
 

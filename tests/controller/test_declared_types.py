@@ -21,7 +21,9 @@ async def tried(body: Body, **declared: Any) -> str:
     staff, refusals = Staff(), list[str]()
     declared = {field: [getattr(staff, name) for name in names] for field, names in declared.items()}
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, **declared)
+    @staff.app.controller(
+        manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())], **declared
+    )
     async def look(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         assert team is not None
@@ -115,7 +117,9 @@ async def test_a_read_of_a_type_that_is_nowhere_declared_is_refused(
     other, written = (staff.app.type("staff", "v1", kind, Account) for kind in ("Other", "Written"))
     refused: dict[str, str] = {}
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, reads=[], writes=[written])
+    @staff.app.controller(
+        manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())], reads=[], writes=[written]
+    )
     async def look(rt: headway.Runtime, _: headway.Request[Team]) -> None:
         for type in (staff.team, staff.account, written, other):
             try:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 import headway
-from headway import DeclarationError, field
-from headway.errors import InvalidArgument
+from headway import field
+from headway.errors import DeclarationError, InvalidArgument
 from headway.mapper import ReadyMapper
 
 
@@ -48,11 +49,11 @@ def lonely_mapper(resource: headway.Resource[Any]) -> list[headway.ResourceId]:
     return [resource.id]
 
 
-INDEX = headway.index(THING, "name", lambda thing: thing.name)
-SAME_NAME = headway.index_many(THING, "name", lambda thing: [thing.name])
-ELSEWHERE = headway.index(OTHER, "name", lambda thing: thing.name)
-BY_ID, ANOTHER_BY_ID = (headway.index(THING, "id", lambda thing: thing.id) for _ in range(2))
-STRANGE = headway.index(STRANGER, "x", lambda stranger: stranger.id)
+INDEX = headway.indexes.by(THING, "name", lambda thing: thing.name)
+SAME_NAME = headway.indexes.by_many(THING, "name", lambda thing: [thing.name])
+ELSEWHERE = headway.indexes.by(OTHER, "name", lambda thing: thing.name)
+BY_ID, ANOTHER_BY_ID = (headway.indexes.by(THING, "id", lambda thing: thing.id) for _ in range(2))
+STRANGE = headway.indexes.by(STRANGER, "x", lambda stranger: stranger.id)
 PART = headway.projection(THING, Thing, lambda thing: thing.data)
 
 
@@ -67,54 +68,64 @@ def others(cache: headway.CacheReader) -> list[headway.Resource[Thing]]:
 
 
 def by_id() -> ReadyMapper[Any]:
-    return headway.map_index(BY_ID)
+    return headway.mappers.index(BY_ID)
 
 
 MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("manages has 'Thing', which is no type", {"manages": "Thing"}),
     ("manages has test.v1.Stranger, which is not a type of app 'misused'", {"manages": STRANGER}),
-    ("watches has test.v1.Stranger", {"watches": {STRANGER: headway.map_owner()}}),
-    ("watches must be a mapping, such as {ACCOUNT: headway.map_owner()}, or a list", {"watches": [OTHER]}),
-    ("watches[test.v1.Other] must be a mapper, such as headway.map_owner(), not None", {"watches": {OTHER: None}}),
-    ("watches[test.v1.Other] must be a plain function", {"watches": {OTHER: async_mapper}}),
-    ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: lonely_mapper}}),
-    ("watches[test.v1.Other] must take a resource and a cache", {"watches": {OTHER: headway.map_owner}}),
+    ("watches has test.v1.Stranger", {"watches": [headway.watch(STRANGER, headway.mappers.owner())]}),
+    (
+        "watches must be a list of headway.watch(TYPE, mapper), and has <ResourceType test.v1.Other>",
+        {"watches": [OTHER]},
+    ),
+    ("watches must be a list, such as [headway.watch(ACCOUNT, ", {"watches": {OTHER: headway.mappers.owner()}}),
     ("indexes must be a list, such as [BY_TEAM], not {", {"indexes": {THING: [INDEX]}}),
     ("indexes must be a list, such as [BY_TEAM], not <Index", {"indexes": INDEX}),
-    ("indexes has 'name': give it what headway.index(", {"indexes": ["name"]}),
+    ("indexes has 'name': give it what headway.indexes.by(", {"indexes": ["name"]}),
     ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, INDEX]}),
     ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, SAME_NAME]}),
     ("is neither managed nor watched", {"indexes": [ELSEWHERE]}),
     ("is neither managed nor watched", {"manages": PART, "indexes": [INDEX]}),
-    ("whose name is the engine's own", {"indexes": [headway.index_owner(THING, name="headway.owner")]}),
+    ("whose name is the engine's own", {"indexes": [headway.indexes.by_owner(THING, name="headway.owner")]}),
     ("queries must be a list, such as [members_of], not <Query named>", {"queries": named}),
     ("queries has 'named': give it functions that are decorated", {"queries": ["named"]}),
     ("queries has <Query named> twice", {"queries": [named, named], "indexes": [INDEX]}),
     ("<Query named> needs <Index name on test.v1.Thing>: add it to `indexes`", {"queries": [named]}),
     ("<Query others> needs <ResourceType test.v1.Other>, which is neither managed nor", {"queries": [others]}),
-    ("it has test.v1.Thing in two forms", {"watches": {PART: headway.map_owner()}}),
-    ("watches must be a mapping, or a list of headway.watch(TYPE, mapper), not 'Other'", {"watches": "Other"}),
-    ("headway.watch(...) goes into a list", {"watches": {OTHER: headway.watch(OTHER, headway.map_owner())}}),
-    ("watches has 'Other', which is no type", {"watches": {"Other": headway.map_owner()}}),
-    ("put the mappers together by headway.map_union", {"watches": [headway.watch(OTHER, headway.map_owner())] * 2}),
-    ("when must be a predicate, such as headway.content_changed(), not True", {"when": True}),
-    ("when must take old and new", {"when": headway.content_changed}),
-    ("reads <Index id on test.v1.Thing>: add it to `indexes`", {"watches": {OTHER: by_id()}}),
-    ("give it the very one that is read", {"watches": {OTHER: by_id()}, "indexes": [ANOTHER_BY_ID]}),
-    ("to map to <Projection test.v1.Thing as Thing>", {"manages": PART, "watches": {OTHER: by_id()}}),
-    ("reads <Index id on test.v1.Thing>", {"watches": {OTHER: headway.only_if(bool, by_id())}}),
+    ("it has test.v1.Thing in two forms", {"watches": [headway.watch(PART, headway.mappers.owner())]}),
+    ("watches must be a list, such as [headway.watch(ACCOUNT, ", {"watches": "Other"}),
+    (
+        "put the mappers together by mappers.union",
+        {"watches": [headway.watch(OTHER, headway.mappers.owner())] * 2},
+    ),
+    ("when must be a predicate, such as headway.predicates.content_changed(), not True", {"when": True}),
+    ("when must take old and new", {"when": headway.predicates.content_changed}),
+    ("reads <Index id on test.v1.Thing>: add it to `indexes`", {"watches": [headway.watch(OTHER, by_id())]}),
+    ("give it the very one that is read", {"watches": [headway.watch(OTHER, by_id())], "indexes": [ANOTHER_BY_ID]}),
+    ("to map to <Projection test.v1.Thing as Thing>", {"manages": PART, "watches": [headway.watch(OTHER, by_id())]}),
+    ("reads <Index id on test.v1.Thing>", {"watches": [headway.watch(OTHER, headway.mappers.only_if(bool, by_id()))]}),
     (
         "reads <Index name on test.v1.Thing>: add it",
-        {"watches": {OTHER: headway.map_index_parents(INDEX, lambda _: "x")}},
+        {"watches": [headway.watch(OTHER, headway.mappers.index_parents(INDEX, lambda _: "x"))]},
     ),
-    ("reads <Index id on test.v1.Thing>", {"watches": {OTHER: headway.map_union(headway.map_owner(), by_id())}}),
     (
         "reads <Index id on test.v1.Thing>",
-        {"watches": {OTHER: headway.map_through(OTHER, headway.map_owner(), by_id())}},
+        {"watches": [headway.watch(OTHER, headway.mappers.union(headway.mappers.owner(), by_id()))]},
+    ),
+    (
+        "reads <Index id on test.v1.Thing>",
+        {"watches": [headway.watch(OTHER, headway.mappers.through(OTHER, headway.mappers.owner(), by_id()))]},
     ),
     (
         "goes through <ResourceType test.v1.Stranger>, which the controller neither manages nor watches",
-        {"watches": {OTHER: headway.map_through(STRANGER, headway.map_index(STRANGE), headway.map_owner())}},
+        {
+            "watches": [
+                headway.watch(
+                    OTHER, headway.mappers.through(STRANGER, headway.mappers.index(STRANGE), headway.mappers.owner())
+                )
+            ]
+        },
     ),
     ("reads must be a list of types, such as [ACCOUNT], not 'Other'", {"reads": "Other"}),
     ("writes must be a list of types", {"writes": {OTHER: None}}),
@@ -154,6 +165,22 @@ def test_a_misuse_is_refused_by_name_and_with_the_form(says: str, arguments: Map
     assert "@app.controller(manages=TEAM" in str(caught.value)
     assert str(caught.value).startswith("controller ")
     assert not app.controllers
+
+
+WRONG_WATCHES: list[tuple[str, object, object]] = [
+    ("watches[test.v1.Other] must be a mapper, such as headway.mappers.owner(), not None", OTHER, None),
+    ("watches[test.v1.Other] must be a plain function", OTHER, async_mapper),
+    ("watches[test.v1.Other] must take a resource and a cache", OTHER, lonely_mapper),
+    ("watches[test.v1.Other] must take a resource and a cache", OTHER, headway.mappers.owner),
+    ("watches[test.v1.Other] must be a mapper", OTHER, headway.watch(OTHER, headway.mappers.owner())),
+    ("watch takes a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
+]
+
+
+@pytest.mark.parametrize(("says", "type", "mapper"), WRONG_WATCHES, ids=[str(n) for n in range(len(WRONG_WATCHES))])
+def test_watch_rejects_wrong_arguments(says: str, type: Any, mapper: Any) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(says)):
+        headway.watch(type, mapper)
 
 
 @pytest.mark.parametrize("function", [plain, no_arguments, "reconcile", None])
@@ -240,15 +267,15 @@ def test_nothing_that_was_given_is_kept_by_reference() -> None:
     """What its owner changes afterwards changes no controller, and what a controller has can't be changed."""
     own = headway.App("own")
     thing, other = (own.type("test", "v1", kind, Thing) for kind in ("Thing", "Other"))
-    watches: dict[Any, Any] = {other: headway.map_owner()}
-    index = headway.index(thing, "name", lambda each: each.name)
+    watches = [headway.watch(other, headway.mappers.owner())]
+    index = headway.indexes.by(thing, "name", lambda each: each.name)
 
     @headway.query(thing)
     def things(cache: headway.CacheReader) -> list[headway.Resource[Thing]]:
         return cache.list(thing)
 
     indexes, queries = [index], [things]
-    sources: dict[str, Any] = {"clock": headway.every(1)}
+    sources: dict[str, Any] = {"clock": headway.sources.every(1)}
     reads, writes = [other], [other]
     given: dict[str, Any] = {
         "watches": watches,

@@ -98,7 +98,7 @@ def _in_mapper(program: Program) -> None:
         program.leave()
         return [program.staff.team.id(account.name)]
 
-    program.controller(watches={program.staff.account: mapper})
+    program.controller(watches=[headway.watch(program.staff.account, mapper)])
 
 
 def _in_predicate(program: Program) -> None:
@@ -114,7 +114,7 @@ def _in_source(program: Program) -> None:
 
 
 def lambda_async(program: Program) -> Callable[..., Any]:
-    async def source(_: headway.Runtime, __: headway.Enqueue) -> None:
+    async def source(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
         await trio.sleep(5)
         program.leave()
 
@@ -229,9 +229,11 @@ async def test_an_exit_of_an_index_function_or_a_projection_costs_that_resource_
     """They run for every controller that reads the type, in a task that is the engine's."""
     staff, done = Staff(), []
     names = headway.projection(staff.account, Account, lambda _: _exit(exit))
-    by_name = headway.index(staff.team, "name", lambda _: _exit(exit))
+    by_name = headway.indexes.by(staff.team, "name", lambda _: _exit(exit))
 
-    @staff.app.controller(manages=staff.team, watches={names: headway.map_owner()}, indexes=[by_name])
+    @staff.app.controller(
+        manages=staff.team, watches=[headway.watch(names, headway.mappers.owner())], indexes=[by_name]
+    )
     async def teams(_: headway.Runtime, request: headway.Request) -> None:
         done.append(request.id.name)
 
@@ -292,7 +294,7 @@ async def test_an_interrupt_in_an_index_function_ends_the_engine(
 ) -> None:
     """It is not taken for a failure of the function."""
     staff = Staff()
-    by_name = headway.index(staff.team, "name", lambda _: _exit(KeyboardInterrupt))
+    by_name = headway.indexes.by(staff.team, "name", lambda _: _exit(KeyboardInterrupt))
 
     @staff.app.controller(manages=staff.team, indexes=[by_name])
     async def teams(_: headway.Runtime, __: headway.Request) -> None:

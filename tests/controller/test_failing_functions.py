@@ -145,7 +145,7 @@ async def test_a_mapper_that_fails_is_named_and_harms_no_other_key(
 
     pools.app.controllers.clear()
 
-    @pools.app.controller(manages=pools.pool, watches={pools.member: mapper})
+    @pools.app.controller(manages=pools.pool, watches=[headway.watch(pools.member, mapper)])
     async def look(_: headway.Runtime, request: headway.Request) -> None:
         seen.append(request.id.name)
 
@@ -200,19 +200,19 @@ async def test_an_index_function_that_raises_spoils_that_index_alone(autojump_cl
     def map_all(_: headway.Resource[Member], __: headway.CacheReader) -> Iterable[headway.ResourceId]:
         return [pools.pool.id("a")]
 
-    pool_index = headway.index(pools.member, "pool", by_pool)
-    name_index = headway.index(pools.member, "name", lambda each: each.name)
+    pool_index = headway.indexes.by(pools.member, "pool", by_pool)
+    name_index = headway.indexes.by(pools.member, "name", lambda each: each.name)
     pools.app.controllers.clear()
 
     @pools.app.controller(
         manages=pools.pool,
-        watches={pools.member: map_all},
+        watches=[headway.watch(pools.member, map_all)],
         indexes=[pool_index, name_index],
     )
     async def look(rt: headway.Runtime, _: headway.Request) -> None:
         try:
             rt.cache.index(pool_index, "a")
-        except headway.IndexIncomplete as error:
+        except headway.errors.IndexIncomplete as error:
             assert [each.name for each in rt.cache.index(name_index, "m")] == ["m"]
             reads.append(str(error))
         else:
@@ -277,8 +277,8 @@ async def test_a_flood_of_a_failing_index_is_reported_by_time(autojump_clock: Mo
 
     @pools.app.controller(
         manages=pools.pool,
-        watches={pools.member: headway.map_owner()},
-        indexes=[headway.index(pools.member, "pool", fails)],
+        watches=[headway.watch(pools.member, headway.mappers.owner())],
+        indexes=[headway.indexes.by(pools.member, "pool", fails)],
     )
     async def look(_: headway.Runtime, __: headway.Request) -> None:
         """Do nothing."""

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import trio
 
-from headway.cache import Hub
+from headway.cache import Informers
 from headway.client import LeaseClient, RunFence
 from headway.controller._fence import RunWrites
 from headway.controller._request import Reason
@@ -31,7 +31,7 @@ class _Leases:
 async def test_a_write_that_is_lost_while_the_initialisers_are_settled_holds_the_keys() -> None:
     """A task that the initialiser has left behind may write on; the raise above the others is not above that one."""
     queue = WaitingQueue[Key, Reason](WorkQueue())
-    writes = RunWrites("pools", cast("Hub", None), queue, lambda _: None, lambda: None)
+    writes = RunWrites("pools", cast("Informers", None), queue, lambda _: None, lambda: None)
     leases = _Leases()
     lease = cast("LeaseClient", leases)
     await writes.raise_first(lease, "app/pools", "")

@@ -13,14 +13,14 @@ import trio
 import headway
 import headway.access
 import headway.observe
-from headway import DeclarationError
+from headway.errors import DeclarationError
 from headway.testing import simulation
 from tests.helpers.resources import Account, Team
 from tests.helpers.staff import Staff
 
 STAFF = Staff()
 TEAM, ACCOUNT = STAFF.team, STAFF.account
-BY_NAME = headway.index(TEAM, "name", lambda team: team.name)
+BY_NAME = headway.indexes.by(TEAM, "name", lambda team: team.name)
 
 
 async def waits(*_: Any) -> Any:
@@ -76,7 +76,7 @@ def _controller(**options: Any) -> None:
 def _watching(mapper: Any) -> None:
     staff = Staff()
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: mapper})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, mapper)])
     async def teams(_: headway.Runtime, __: headway.Request) -> None:
         """Do nothing."""
 
@@ -85,31 +85,33 @@ CHANNEL: Any = trio.open_memory_channel[str](1)[1]
 PLAIN = [
     Place("Hooks.mutate", lambda given: headway.Hooks(mutate=given)),
     Place("Hooks.validate", lambda given: headway.Hooks(validate=given)),
-    Place("index", lambda given: headway.index(TEAM, "x", given)),
-    Place("index_many", lambda given: headway.index_many(TEAM, "x", given), may_yield=True),
-    Place("index_reference", lambda given: headway.index_reference(TEAM, "x", given)),
-    Place("index_references", lambda given: headway.index_references(TEAM, "x", given), may_yield=True),
+    Place("index", lambda given: headway.indexes.by(TEAM, "x", given)),
+    Place("index_many", lambda given: headway.indexes.by_many(TEAM, "x", given), may_yield=True),
+    Place("index_reference", lambda given: headway.indexes.by_reference(TEAM, "x", given)),
+    Place("index_references", lambda given: headway.indexes.by_references(TEAM, "x", given), may_yield=True),
     Place("projection", lambda given: headway.projection(TEAM, Account, given)),
     Place("watches", _watching, may_yield=True),
     Place("watch", lambda given: headway.watch(ACCOUNT, given), may_yield=True),
-    Place("watch when", lambda given: headway.watch(ACCOUNT, headway.map_owner(), when=given)),
+    Place("watch when", lambda given: headway.watch(ACCOUNT, headway.mappers.owner(), when=given)),
     Place("when", lambda given: _controller(when=given)),
-    Place("all_of", headway.all_of),
-    Place("any_of", headway.any_of),
-    Place("none_of", headway.none_of),
-    Place("map_reference", headway.map_reference),
-    Place("map_references", headway.map_references, may_yield=True),
-    Place("map_change", headway.map_change, may_yield=True),
-    Place("map_index value", lambda given: headway.map_index(BY_NAME, value=given)),
-    Place("map_index_prefix", lambda given: headway.map_index_prefix(BY_NAME, given)),
-    Place("map_index_parents", lambda given: headway.map_index_parents(BY_NAME, given)),
-    Place("map_union", headway.map_union, may_yield=True),
-    Place("map_through", lambda given: headway.map_through(ACCOUNT, given, headway.map_owner()), may_yield=True),
-    Place("only_if condition", lambda given: headway.only_if(given, headway.map_owner())),
-    Place("only_if mapper", lambda given: headway.only_if(lambda _: True, given), may_yield=True),
-    Place("from_channel key", lambda given: headway.from_channel(CHANNEL, given), may_yield=True),
-    Place("from_iterator key", lambda given: headway.from_iterator(waits_and_yields, given), may_yield=True),
-    Place("every keys", lambda given: headway.every(1, given), may_yield=True),
+    Place("all_of", headway.predicates.all_of),
+    Place("any_of", headway.predicates.any_of),
+    Place("none_of", headway.predicates.none_of),
+    Place("map_reference", headway.mappers.reference),
+    Place("map_references", headway.mappers.references, may_yield=True),
+    Place("map_change", headway.mappers.change, may_yield=True),
+    Place("mappers.index value", lambda given: headway.mappers.index(BY_NAME, value=given)),
+    Place("map_index_prefix", lambda given: headway.mappers.index_prefix(BY_NAME, given)),
+    Place("map_index_parents", lambda given: headway.mappers.index_parents(BY_NAME, given)),
+    Place("map_union", headway.mappers.union, may_yield=True),
+    Place(
+        "map_through", lambda given: headway.mappers.through(ACCOUNT, given, headway.mappers.owner()), may_yield=True
+    ),
+    Place("only_if condition", lambda given: headway.mappers.only_if(given, headway.mappers.owner())),
+    Place("only_if mapper", lambda given: headway.mappers.only_if(lambda _: True, given), may_yield=True),
+    Place("from_channel key", lambda given: headway.sources.from_channel(CHANNEL, given), may_yield=True),
+    Place("from_iterator key", lambda given: headway.sources.from_iterator(waits_and_yields, given), may_yield=True),
+    Place("every keys", lambda given: headway.sources.every(1, given), may_yield=True),
     Place("reports", headway.observe.reports),
 ]
 ASYNC = [
@@ -191,9 +193,9 @@ async def test_until_refuses_an_async_condition() -> None:
 
 def test_a_process_that_cannot_be_waited_for_is_refused() -> None:
     """`subprocess.Popen.wait` would stop the loop for as long as the process lives."""
-    exits = headway.process_exits()
+    exits = headway.sources.process_exits()
     given: Any = subprocess.Popen
-    with pytest.raises(headway.InvalidArgument, match="async def wait"):
+    with pytest.raises(headway.errors.InvalidArgument, match="async def wait"):
         exits.watch(TEAM.id("core"), given)
     assert exits.watched == 0
 

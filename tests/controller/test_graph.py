@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import headway
-from headway import DeclarationError
+from headway.errors import DeclarationError
 from tests.helpers.resources import Account
 
 
@@ -32,7 +32,7 @@ def declared(controllers: Mapping[str, Said], types: str = "") -> headway.App:
     for name, (manages, watches, writes) in controllers.items():
         app.controller(
             manages=known[manages],
-            watches={known[each]: headway.map_same_name() for each in watches},
+            watches=[headway.watch(known[each], headway.mappers.same_name()) for each in watches],
             writes=None if writes is None else [known[each] for each in writes],
             name=name,
         )(nothing)
@@ -50,11 +50,11 @@ def test_everything_that_is_declared_is_in_it() -> None:
     x, y, z = (next(each for each in app.registry if each.name.kind == f"T{kind}") for kind in "XYZ")
     app.controller(
         manages=x,
-        when=headway.content_changed(),
-        watches=[headway.watch(y, headway.map_owner(), when=headway.data_changed())],
+        when=headway.predicates.content_changed(),
+        watches=[headway.watch(y, headway.mappers.owner(), when=headway.predicates.data_changed())],
         reads=[z],
         writes=[y],
-        sources={"clock": headway.every(60)},
+        sources={"clock": headway.sources.every(60)},
         name="maker",
     )(nothing)
 
@@ -77,7 +77,7 @@ def test_everything_that_is_declared_is_in_it() -> None:
         "sources": ["clock: every(60)"],
         "declares_writes": True,
         "manages": [{"type": "tt.v1.TX", "by": "when content_changed()"}],
-        "watches": [{"type": "tt.v1.TY", "by": "map_owner() when data_changed()"}],
+        "watches": [{"type": "tt.v1.TY", "by": "mappers.owner() when data_changed()"}],
         "reads": [{"type": "tt.v1.TZ"}],
         "writes": [{"type": "tt.v1.TY"}],
     }

@@ -34,7 +34,7 @@ async def _run(rig: Rig, body: Body, prepare: Callable[[headway.Engine], Awaitab
         await engine.client.apply(rig.pools.pool.new("a"))
         if prepare is not None:
             await prepare(engine)
-        await engine.wait_settled()
+        await engine.wait_idle()
         await engine.client.apply(rig.pools.pool.new("a", Pool(note="go")))
         await trio.sleep(0.005)
 
@@ -216,7 +216,7 @@ async def test_outputs_need_a_watched_type(autojump_clock: MockClock) -> None:
     raised: list[str] = []
 
     async def body(rt: headway.Runtime, pool: headway.Resource[Pool]) -> None:
-        with pytest.raises(headway.NotWatched) as caught:
+        with pytest.raises(headway.errors.NotWatched) as caught:
             rt.outputs(rig.pools.pool, owner=pool)
         raised.append(str(caught.value))
 
@@ -231,7 +231,9 @@ async def test_outputs_are_in_the_owners_tenancy_as_far_as_they_have_one(autojum
     node = staff.app.type("staff", "v1", "Node", Account, scope=headway.Scope.CLUSTER)
     refused: list[str] = []
 
-    @staff.app.controller(manages=staff.team, watches={each: headway.map_owner() for each in (staff.account, node)})
+    @staff.app.controller(
+        manages=staff.team, watches=[headway.watch(each, headway.mappers.owner()) for each in (staff.account, node)]
+    )
     async def spread(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         assert team is not None
@@ -260,7 +262,9 @@ async def test_what_is_being_deleted_is_not_deleted_again(autojump_clock: MockCl
     """It waits for its finalizers, and each call would say nothing new."""
     staff = Staff()
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()}, name="prunes")
+    @staff.app.controller(
+        manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())], name="prunes"
+    )
     async def prunes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         assert team is not None
@@ -285,7 +289,7 @@ async def test_outputs_of_a_type_that_fills_in_defaults_settle(autojump_clock: M
 
     badge = staff.app.type("staff", "v1", "Badge", Account, hooks=headway.Hooks(mutate=fill_in))
 
-    @staff.app.controller(manages=staff.team, watches={badge: headway.map_owner()})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(badge, headway.mappers.owner())])
     async def badges(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         assert team is not None

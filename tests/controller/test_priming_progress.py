@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import PrimingStalled
+from headway.errors import PrimingStalled
 from headway.events import RunEnded
 from tests.helpers.rig import Rig
 
@@ -35,7 +35,7 @@ async def test_the_limit_can_be_chosen(autojump_clock: MockClock) -> None:
     rig = Rig(autojump_clock)
     rig.channel.stall(rig.pools.summary)
     async with headway.open_engine(
-        rig.store, rig.pools.app, report=rig.witness.report, through=rig.channel.over, stall_limit=5
+        rig.store, rig.pools.app, report=rig.witness.report, wrap_channel=rig.channel.over, stall_limit=5
     ):
         await trio.sleep(6)
         assert [type(each.error) for each in rig.witness.heard(RunEnded)] == [PrimingStalled]

@@ -9,10 +9,9 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import events
-from headway.cache import Hub
-from headway.errors import StoreWentBack
-from headway.mapper import data_changed
+from headway import events, predicates
+from headway.cache import Informers
+from headway.errors import StoreRolledBack
 from headway.resource import ResourceType
 from tests.helpers.resources import TEAM, Account, Team, stored
 from tests.helpers.staff import Staff
@@ -41,11 +40,11 @@ async def test_a_controller_of_a_projection_gets_what_it_keeps(autojump_clock: M
         slim = rt.cache.get(first, request.id)
         assert slim is not None
         seen.append(slim.data.login)
-        with pytest.raises(headway.NotWatched, match="has <Projection"):
+        with pytest.raises(headway.errors.NotWatched, match="has <Projection"):
             rt.resource(request)
         whole = await rt.strong.read(staff.team, request.id)
         assert_type(whole, headway.Resource[Team])
-        with pytest.raises(headway.NotWatched):
+        with pytest.raises(headway.errors.NotWatched):
             await rt.apply(whole)
         # What was read whole is followed by the projection.
         with rt.alive(whole) as scope:
@@ -91,7 +90,7 @@ async def test_daemons_and_timers_may_be_of_a_projection(autojump_clock: MockClo
         await engine.client.delete(staff.team.id("core"))
         await trio.sleep(1)
         assert sorted(seen) == ["ada begins", "ada ends", "ada is due"]
-    with pytest.raises(headway.DeclarationError, match="finalizer=True writes to the resource"):
+    with pytest.raises(headway.errors.DeclarationError, match="finalizer=True writes to the resource"):
         staff.app.daemon(first, finalizer=True, name="guarded")(daemon)
     assert autojump_clock.current_time() < 60
 
@@ -100,8 +99,8 @@ def test_a_payload_that_can_not_be_projected_may_have_changed() -> None:
     """A predicate that compared nothing with nothing would lose the change."""
     first = projected(TEAM)
     old, new = (stored("core", version, data=Team(members=["ada"])) for version in (1, 2))
-    assert data_changed().passes(first, first.without_payload(old), first.without_payload(new))
-    assert not data_changed().passes(first, first.project(old), first.project(new))
+    assert predicates.data_changed().passes(first, first.without_payload(old), first.without_payload(new))
+    assert not predicates.data_changed().passes(first, first.project(old), first.project(new))
 
 
 async def test_a_store_is_accepted_for_every_form_of_a_type(autojump_clock: MockClock) -> None:
@@ -109,16 +108,16 @@ async def test_a_store_is_accepted_for_every_form_of_a_type(autojump_clock: Mock
     staff = Staff()
     async with staff.open() as engine, trio.open_nursery() as nursery:
         heard: list[object] = []
-        hub = Hub(engine.client._channel, nursery, heard.append)
-        forms = [hub.shared(type) for type in (staff.team, projected(staff.team), staff.account)]
+        informers = Informers(engine.client._channel, nursery, heard.append)
+        forms = [informers.shared(type) for type in (staff.team, projected(staff.team), staff.account)]
         for shared in forms:
             await shared.wait_complete(0)
-        assert len(hub.known(staff.team)) == 2
-        assert not hub.accept_store()
+        assert len(informers.known(staff.team)) == 2
+        assert not informers.accept_store()
         gates = [shared.gate for shared in forms]
-        forms[1].void(StoreWentBack("it went back"), replaced=False)
+        forms[1].void(StoreRolledBack("it went back"), replaced=False)
 
-        assert hub.accept_store()
+        assert informers.accept_store()
 
         await trio.sleep(1)
         for shared, gate in zip(forms, gates, strict=True):

@@ -52,6 +52,6 @@ async def test_a_requeue_at_once_is_behind_what_waits(
         await engine.client.write(pool.new("b"))
         await trio.sleep(1)
         both.set()
-        await engine.wait_settled()
+        await engine.wait_idle()
 
     assert seen == ["a", "b", "a"]

@@ -36,7 +36,9 @@ async def test_a_process_opens_one_stream_a_type_and_goes_on_from_it(autojump_cl
     """A second controller, and a second run, join the stream that is there: one snapshot a type, and no other."""
     rig = Rig(autojump_clock)
 
-    @rig.pools.app.controller(manages=rig.pools.member, watches={rig.pools.pool: headway.map_same_name()})
+    @rig.pools.app.controller(
+        manages=rig.pools.member, watches=[headway.watch(rig.pools.pool, headway.mappers.same_name())]
+    )
     async def second(_: headway.Runtime, __: headway.Request) -> None:
         """Do nothing."""
 
@@ -140,7 +142,7 @@ async def test_a_source_may_enqueue_ids_of_the_managed_type_alone(autojump_clock
     async def source(_: headway.Runtime, enqueue: Callable[[Any], None]) -> None:
         try:
             enqueue(rig.pools.member.id("m") if given == "other" else given)
-        except headway.CallerError as error:
+        except headway.errors.CallerError as error:
             refused.append(str(error))
 
     @rig.pools.app.controller(manages=rig.pools.pool, sources={"odd": source})
@@ -188,7 +190,7 @@ async def test_a_run_that_was_superseded_ends_and_begins_anew(autojump_clock: Mo
         await rig.write_member("m", "a")
         await rig.settle()
         (ended,) = rig.witness.heard(events.RunEnded)
-        assert isinstance(ended.error, headway.Fenced)
+        assert isinstance(ended.error, headway.errors.Fenced)
         assert await rig.summaries() == {"a": ["m"]}
 
 
@@ -209,7 +211,7 @@ async def test_settling_a_write_that_the_reconciler_shrugged_off_is_noticed(auto
     async def careless(rt: headway.Runtime, _: headway.Request) -> None:
         try:
             await rt.client.apply(rig.pools.summary.new("x"))
-        except headway.OutcomeUnknown:
+        except headway.errors.OutcomeUnknown:
             return
 
     rig.pools.replace(careless)
@@ -218,4 +220,4 @@ async def test_settling_a_write_that_the_reconciler_shrugged_off_is_noticed(auto
     async with rig.open():
         await rig.write_pool("a")
         await rig.settle()
-        assert len(rig.witness.heard(events.WriteSettled)) == 1
+        assert len(rig.witness.heard(events.WriteResolved)) == 1

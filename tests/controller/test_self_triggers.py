@@ -61,7 +61,7 @@ async def test_a_key_that_triggers_itself_rests_longer_each_time(autojump_clock:
         assert [(each.id.name, each.outcome) for each in status.not_done] == [("loop", "slowed")]
         assert "Team loop written" in status.not_done[0].error
         with trio.move_on_after(50) as waited:
-            await engine.wait_settled()
+            await engine.wait_idle()
         assert waited.cancelled_caught
 
 
@@ -95,7 +95,7 @@ async def test_a_change_of_others_ends_the_rest_at_once_and_is_seen(autojump_clo
 async def test_a_source_ends_the_rest_too(autojump_clock: MockClock) -> None:  # noqa: ARG001
     send, receive = trio.open_memory_channel[str](1)
     team = headway.ResourceType("staff", "v1", "Team", Team)
-    staff = Looping(sources={"outside": headway.from_channel(receive, team.id)})
+    staff = Looping(sources={"outside": headway.sources.from_channel(receive, team.id)})
     async with staff.open():
         await staff.write_team("loop")
         await trio.sleep(100)
@@ -143,7 +143,7 @@ async def test_a_ping_pong_through_an_output_is_found(autojump_clock: MockClock)
     staff = Staff()
     runs = 0
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
     async def flap(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         nonlocal runs
         team = rt.resource(request)

@@ -95,7 +95,7 @@ async def test_keys_are_spread_and_stay_so_through_joins_leaves_and_crashes(auto
         await cluster.until(lambda: cluster.copied(**jobs("4")), TTL * 2 + len(jobs("4")) / 4)
         await shared(cluster)
         with trio.fail_after(60):
-            await cluster.members["web-3"].engine.wait_settled()
+            await cluster.members["web-3"].engine.wait_idle()
     cluster.check_fences()
     fenced = [commit for commit in cluster.store.commits if commit.fence is not None]
     assert {int(commit.fence.member) for commit in fenced if commit.fence is not None} == set(range(SHARDS))
@@ -157,7 +157,7 @@ async def test_a_lost_write_is_settled_under_its_shards_fence(autojump_clock: Mo
         member.script.writes(Fault.LATE)
         await cluster.write("a", "1")
         await cluster.until(lambda: cluster.copied(a="1"), 10)
-        assert len(member.heard(events.WriteSettled)) == 1
+        assert len(member.heard(events.WriteResolved)) == 1
         (late,) = await member.script.run_late()
         assert late.error is not None
         await write(cluster, jobs("1", 20))

@@ -33,7 +33,7 @@ async def test_c6_what_a_run_owed_for_its_shards_is_owed_by_the_next(autojump_cl
         sources.fail("web-1")
         await cluster.until(lambda: reconciled_since(cluster, failed_at) == nowhere, TTL)
         with trio.fail_after(5):
-            await member.engine.wait_settled()
+            await member.engine.wait_idle()
         assert len(member.heard(events.RunEnded)) == 1
 
 
@@ -74,7 +74,7 @@ async def test_c6_what_was_owed_for_a_shard_whose_lease_was_lost_is_owed_still(a
             sources.enqueue["web-1"](cluster.job.id(name))
         await trio.sleep(0.1)
         assert reconciled_since(cluster, lost_at) == set()
-        assert member.engine.controllers["copier"].settled() == 0
+        assert member.engine.controllers["copier"].checkpoint() == 0
         await cluster.until(lambda: reconciled_since(cluster, lost_at) == before | after, TTL * 2)
         assert member.heard(events.RunEnded) == []
 
@@ -210,9 +210,9 @@ async def test_nothing_is_settled_while_a_shard_has_a_deletion_that_is_not_mappe
         await cluster.until(lambda: second.status().shards == tuple(range(SHARDS)), TTL * 3)
         began, controller = trio.current_time(), second.engine.controllers["copier"]
         await trio.sleep(RECORD_INTERVAL * 2)
-        assert controller.settled() == 0
+        assert controller.checkpoint() == 0
         answers = True
         with trio.fail_after(TTL * 3):
-            await second.engine.wait_settled()
+            await second.engine.wait_idle()
         assert reconciled_since(cluster, began) == {"a"}
-        assert controller.settled() > 0
+        assert controller.checkpoint() > 0

@@ -95,10 +95,10 @@ async def test_a_lost_write_of_a_source_holds_the_keys_of_all_shards(autojump_cl
         member.script.raises(*[Fault.FAILED] * 5)
         try:
             await sources.runtime["web-1"].client.apply(cluster.job.new("a", Job(text="1")))
-        except headway.OutcomeUnknown:
+        except headway.errors.OutcomeUnknown:
             began = trio.current_time()
         await cluster.write("b", "1")
-        while not member.heard(events.WriteSettled):
+        while not member.heard(events.WriteResolved):
             assert reconciled_since(cluster, began) == set()
             await trio.sleep(0.01)
         await cluster.until(lambda: cluster.copied(b="1"), 5)
@@ -164,13 +164,13 @@ async def test_c5_a_shard_is_given_up_when_its_lost_write_is_settled(autojump_cl
         await cluster.until(lambda: bool(first.heard(events.WriteUnknown)), TTL * 2)
         unknown_at = trio.current_time()
         await cluster.write(stays, "1")
-        while not first.heard(events.WriteSettled):
+        while not first.heard(events.WriteResolved):
             assert reconciled_since(cluster, unknown_at) == set()
             await trio.sleep(0.01)
         await cluster.until(lambda: cluster.copied(**{moves: "1", stays: "1"}), TTL)
         lease = f"staff/copier#{shard(moves)}"
         given_up = [isinstance(each, events.LeaseEnded) and each.name == lease for each in first.events].index(True)
-        assert any(isinstance(each, events.WriteSettled) for each in first.events[:given_up])
+        assert any(isinstance(each, events.WriteResolved) for each in first.events[:given_up])
         assert {copy.name: copy.data.by for copy in await cluster.client.list(cluster.copy)}[moves] == "web-2"
 
 

@@ -42,7 +42,7 @@ async def test_a_settling_that_is_not_answered_is_tried_again(autojump_clock: Mo
         assert 10 < trio.current_time() - began < 15
         delayed = rig.witness.heard(events.CallDelayed)
         assert [(each.call, type(each.error)) for each in delayed] == [("Raise", Unavailable)] * 2
-        assert len(rig.witness.heard(events.WriteSettled)) == 1
+        assert len(rig.witness.heard(events.WriteResolved)) == 1
 
 
 async def test_a_note_of_what_is_settled_that_is_not_answered_is_made_again(autojump_clock: MockClock) -> None:

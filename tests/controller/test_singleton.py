@@ -40,8 +40,8 @@ async def test_one_of_two_reconciles_and_the_other_says_who_does(autojump_clock:
         status = second.status()
         assert (status.phase, status.leader, status.problem) == ("standby", first.name, "")
         with trio.fail_after(10):
-            await second.engine.wait_settled()
-            await first.engine.wait_settled()
+            await second.engine.wait_idle()
+            await first.engine.wait_idle()
         assert await cluster.copied(**{f"j{number}": "1" for number in range(20)})
         await trio.sleep(TTL * 20)
         assert leader(cluster) is first
@@ -131,7 +131,7 @@ async def test_a_leader_that_is_cut_off_ends_before_its_lease_has(autojump_clock
         await cluster.until(lambda: first.status().phase == "standby", 10)
         assert first.status().leader == second.name
         (ended,) = first.heard(events.RunEnded)
-        assert (type(ended.error), ended.delay) == (headway.LeaseLost, 0.0)
+        assert (type(ended.error), ended.delay) == (headway.errors.LeaseLost, 0.0)
 
 
 async def test_feeds_of_a_former_run_end_when_another_process_leads(autojump_clock: MockClock) -> None:

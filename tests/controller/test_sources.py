@@ -10,7 +10,8 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import DeclarationError, events
+from headway import events
+from headway.errors import DeclarationError
 from tests.helpers.resources import Team
 from tests.helpers.staff import Staff
 
@@ -18,7 +19,7 @@ from tests.helpers.staff import Staff
 class Sourced(Staff):
     """A controller of teams with one source."""
 
-    def __init__(self, make: Callable[[Sourced], headway.Source]) -> None:
+    def __init__(self, make: Callable[[Sourced], headway.sources.Source]) -> None:
         super().__init__()
         self.seen: list[str] = []
         self.reasons: list[str] = []
@@ -32,7 +33,7 @@ class Sourced(Staff):
         """End the run as another store does."""
         run: Any = self.engine.controllers["look"].run
         for subscription in run._subscriptions.values():
-            subscription.fail(headway.StoreChanged("replaced"))
+            subscription.fail(headway.errors.StoreChanged("replaced"))
             subscription.wake()
 
 
@@ -40,7 +41,7 @@ async def test_what_is_sent_into_a_channel_reconciles_its_key(autojump_clock: Mo
     """The keys need not be in the store; one value may have several, or none, and equal ones merge as any do."""
     send, receive = trio.open_memory_channel[str](10)
     staff = Sourced(
-        lambda staff: headway.from_channel(
+        lambda staff: headway.sources.from_channel(
             receive, lambda names: [staff.team.id(name) for name in names.split()] if names else None
         )
     )
@@ -55,7 +56,7 @@ async def test_what_is_sent_into_a_channel_reconciles_its_key(autojump_clock: Mo
 
 async def test_a_channel_that_ends_ends_its_source_quietly(autojump_clock: MockClock) -> None:  # noqa: ARG001
     send, receive = trio.open_memory_channel[str](10)
-    staff = Sourced(lambda staff: headway.from_channel(receive, staff.team.id))
+    staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
     async with staff.open():
         await send.send("a")
         await send.aclose()
@@ -68,7 +69,7 @@ async def test_a_channel_that_ends_ends_its_source_quietly(autojump_clock: MockC
 
 async def test_the_next_run_goes_on_with_the_channel(autojump_clock: MockClock) -> None:  # noqa: ARG001
     send, receive = trio.open_memory_channel[str](10)
-    staff = Sourced(lambda staff: headway.from_channel(receive, staff.team.id))
+    staff = Sourced(lambda staff: headway.sources.from_channel(receive, staff.team.id))
     async with staff.open():
         await staff.settle()
         staff.end_run()
@@ -92,7 +93,7 @@ async def test_a_key_that_fails_is_named_and_the_others_go_on(
         return wrong
 
     send, receive = trio.open_memory_channel[str](10)
-    staff = Sourced(lambda staff: headway.from_channel(receive, lambda name: key(staff, name)))
+    staff = Sourced(lambda staff: headway.sources.from_channel(receive, lambda name: key(staff, name)))
     async with staff.open():
         for name in ("bad", "a"):
             await send.send(name)
@@ -115,7 +116,7 @@ async def test_an_iterator_is_made_anew_for_each_run_and_closed(autojump_clock: 
         finally:
             log.append("closed")
 
-    staff = Sourced(lambda staff: headway.from_iterator(lines, staff.team.id))
+    staff = Sourced(lambda staff: headway.sources.from_iterator(lines, staff.team.id))
     async with staff.open():
         await trio.sleep(1)
         assert (staff.seen, log) == (["a"], ["opened"])
@@ -137,7 +138,7 @@ async def test_an_iterator_that_ends_ends_quietly_and_one_that_raises_ends_the_r
         if rounds == 1:
             raise LookupError("gone")
 
-    staff = Sourced(lambda staff: headway.from_iterator(lines, staff.team.id))
+    staff = Sourced(lambda staff: headway.sources.from_iterator(lines, staff.team.id))
     async with staff.open():
         await trio.sleep(10)
     assert staff.seen == ["1", "2"]
@@ -146,7 +147,7 @@ async def test_an_iterator_that_ends_ends_quietly_and_one_that_raises_ends_the_r
 
 async def test_what_is_no_iterator_is_named(autojump_clock: MockClock) -> None:  # noqa: ARG001
     given: Any = lambda: [1]  # noqa: E731  # what is tested
-    staff = Sourced(lambda staff: headway.from_iterator(given, staff.team.id))
+    staff = Sourced(lambda staff: headway.sources.from_iterator(given, staff.team.id))
     async with staff.open():
         await trio.sleep(0.1)
     (ended, *_) = staff.heard(events.RunEnded)
@@ -155,7 +156,7 @@ async def test_what_is_no_iterator_is_named(autojump_clock: MockClock) -> None: 
 
 async def test_keys_are_reconciled_every_so_often(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """All managed resources, unless told otherwise, with a jitter; the first time after the run has begun."""
-    staff = Sourced(lambda _: headway.every(100, jitter=0.2))
+    staff = Sourced(lambda _: headway.sources.every(100, jitter=0.2))
     async with staff.open():
         await staff.write_team("a")
         await staff.write_team("b")
@@ -168,7 +169,7 @@ async def test_keys_are_reconciled_every_so_often(autojump_clock: MockClock) -> 
         await trio.sleep(1000)
         assert 2 * 9 <= len(staff.seen) <= 2 * 14
 
-    other = Sourced(lambda staff: headway.every(10, lambda _: [staff.team.id("new")], jitter=0))
+    other = Sourced(lambda staff: headway.sources.every(10, lambda _: [staff.team.id("new")], jitter=0))
     async with other.open():
         await trio.sleep(25)
     assert other.seen == ["new", "new"]
@@ -189,7 +190,7 @@ class Pretended:
 
 async def test_the_end_of_a_process_reconciles_its_key(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """Once, however often it was named; also when it ends between two runs, or in the next one."""
-    exits = headway.process_exits()
+    exits = headway.sources.process_exits()
     staff = Sourced(lambda _: exits)
     first, second, third = Pretended(), Pretended(), Pretended()
     async with staff.open():
@@ -216,7 +217,7 @@ async def test_the_end_of_a_process_reconciles_its_key(autojump_clock: MockClock
 
 
 async def test_a_real_process_is_heard_of() -> None:
-    exits = headway.process_exits()
+    exits = headway.sources.process_exits()
     staff, seen = Staff(), trio.Event()
 
     @staff.app.controller(manages=staff.team, sources={"exits": exits})
@@ -237,15 +238,15 @@ async def waits(_: str) -> None:
 
 SEND, RECEIVE = trio.open_memory_channel[str](1)
 MISUSES: list[tuple[str, Callable[[], object]]] = [
-    ("from_channel takes the receiving end of a channel, not", lambda: headway.from_channel(SEND, str)),  # type: ignore[arg-type]
-    ("from_channel takes a function from an event to an id", lambda: headway.from_channel(RECEIVE, waits)),  # type: ignore[arg-type]
-    ("from_channel takes a function from an event to an id", lambda: headway.from_channel(RECEIVE, "a")),  # type: ignore[arg-type]
-    ("must take one argument, and takes ()", lambda: headway.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
-    ("from_iterator takes a function that gives", lambda: headway.from_iterator([1], lambda _: None)),  # type: ignore[arg-type]
-    ("every: seconds must be a number above 0, not 0", lambda: headway.every(0)),
-    ("every: seconds must be a number above 0, not inf", lambda: headway.every(float("inf"))),
-    ("every: jitter must be a part", lambda: headway.every(1, jitter=1)),
-    ("every: keys takes a runtime", lambda: headway.every(1, lambda: [RECEIVE])),  # type: ignore[misc, arg-type]
+    ("from_channel takes the receiving end of a channel, not", lambda: headway.sources.from_channel(SEND, str)),  # type: ignore[arg-type]
+    ("from_channel takes a function from an event to an id", lambda: headway.sources.from_channel(RECEIVE, waits)),  # type: ignore[arg-type]
+    ("from_channel takes a function from an event to an id", lambda: headway.sources.from_channel(RECEIVE, "a")),  # type: ignore[arg-type]
+    ("must take one argument, and takes ()", lambda: headway.sources.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
+    ("from_iterator takes a function that gives", lambda: headway.sources.from_iterator([1], lambda _: None)),  # type: ignore[arg-type]
+    ("every: seconds must be a number above 0, not 0", lambda: headway.sources.every(0)),
+    ("every: seconds must be a number above 0, not inf", lambda: headway.sources.every(float("inf"))),
+    ("every: jitter must be a part", lambda: headway.sources.every(1, jitter=1)),
+    ("every: keys takes a runtime", lambda: headway.sources.every(1, lambda: [RECEIVE])),  # type: ignore[misc, arg-type]
 ]
 
 

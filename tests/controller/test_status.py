@@ -171,11 +171,11 @@ async def test_without_a_stream_it_is_not_ready_for_long(autojump_clock: MockClo
     """A server that is back soon is no trouble; of one that isn't, each type is named with why and for how long."""
     staff, channel = Staff(), Away()
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
         """Nothing to do."""
 
-    async with staff.open(through=channel.over) as engine:
+    async with staff.open(wrap_channel=channel.over) as engine:
         await staff.settle()
         status = engine.controllers["look"].status
         assert [(each.cut_off, each.cut_off_seconds) for each in status().types] == [("", 0.0)] * 2
@@ -203,7 +203,7 @@ async def test_a_type_without_a_stream_is_primed_by_none(autojump_clock: MockClo
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
         """Nothing to do."""
 
-    async with staff.open(through=channel.over) as engine:
+    async with staff.open(wrap_channel=channel.over) as engine:
         await trio.sleep(5)
         problem = engine.controllers["look"].status().problem
         assert problem.endswith("staff.v1.Team (0 resources, revision 0 of 6; UNAVAILABLE: gone fishing)")
@@ -215,11 +215,11 @@ async def test_what_a_type_lags_and_refuses_is_told(autojump_clock: MockClock) -
     """Behind the newest of the controller's types; and what came from a stream and was older than what is held."""
     staff, channel = Staff(), ScriptedChannel()
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_owner()})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.owner())])
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
         """Nothing to do."""
 
-    async with staff.open(through=channel.over) as engine:
+    async with staff.open(wrap_channel=channel.over) as engine:
         await staff.write_team("core")
         await staff.settle()
         status = engine.controllers["look"].status

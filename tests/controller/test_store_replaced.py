@@ -29,8 +29,8 @@ class Switch:
         self.to = to
 
     @property
-    def settles_writes(self) -> bool:
-        return self.to.settles_writes
+    def knows_outcomes(self) -> bool:
+        return self.to.knows_outcomes
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None
@@ -66,9 +66,9 @@ async def test_another_store_ends_the_runs_by_name_and_they_begin_anew(
         switches.append(Switch(channel))
         return script.over(switches[0])
 
-    async with headway.open_engine("memory:", app, report=reported.append, through=through) as engine:
+    async with headway.open_engine("memory:", app, report=reported.append, wrap_channel=through) as engine:
         await engine.client.write(pool.new("ours"))
-        await engine.wait_settled()
+        await engine.wait_idle()
         assert seen[-1] == ["ours"]
 
         switches[0].to = elsewhere

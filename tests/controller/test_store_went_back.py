@@ -13,7 +13,7 @@ from trio.testing import MockClock
 import headway
 from headway import events
 from headway.client import Client
-from headway.errors import StoreChanged, StoreWentBack
+from headway.errors import StoreChanged, StoreRolledBack
 from headway.rpc import Channel, InProcessChannel
 from headway.service import LeaseService, ResourceService
 from headway.storage import MemoryBackend
@@ -67,10 +67,10 @@ async def went_back() -> AsyncIterator[WentBack]:
         switches.append(Switch(channel))
         return script.over(switches[0])
 
-    async with headway.open_engine(store, app, report=reported.append, through=through) as engine:
+    async with headway.open_engine(store, app, report=reported.append, wrap_channel=through) as engine:
         for name in ("old", "newer", "newest"):
             await engine.client.write(pool.new(name))
-        await engine.wait_settled()
+        await engine.wait_idle()
         assert set(seen[-1]) == {"old", "newer", "newest"}
         assert not engine.accept_store()
 
@@ -78,7 +78,7 @@ async def went_back() -> AsyncIterator[WentBack]:
         script.drop(pool)
         await trio.sleep(60)
         it = WentBack(engine, copy, lambda name: at_copy.write(pool.new(name)), seen, reported)
-        assert set(it.ended_by) == {StoreWentBack}
+        assert set(it.ended_by) == {StoreRolledBack}
         yield it
 
 
@@ -93,7 +93,7 @@ async def test_no_run_begins_though_the_store_grows_past_where_it_stood(
         stands_at = it.copy.position.revision
         await trio.sleep(3600)
         assert len(it.seen) == reconciled
-        assert set(it.ended_by) == {StoreWentBack}
+        assert set(it.ended_by) == {StoreRolledBack}
         assert it.copy.position.revision == stands_at
 
 

@@ -78,7 +78,7 @@ def _in_mapper(program: Program) -> None:
         program.fail()
         return [program.staff.team.id(account.name)]
 
-    program.controller(watches={program.staff.account: mapper})
+    program.controller(watches=[headway.watch(program.staff.account, mapper)])
 
 
 def _in_predicate(program: Program) -> None:
@@ -108,7 +108,7 @@ def _in_source(program: Program) -> None:
 
 
 def _in_every(program: Program) -> None:
-    program.controller(sources={"clock": headway.every(5, program.fail)})
+    program.controller(sources={"clock": headway.sources.every(5, program.fail)})
 
 
 def _in_on_start(program: Program) -> None:
@@ -192,7 +192,7 @@ async def test_a_report_that_raises_a_kept_cancelled_loses_that_event_alone(
 
     async with headway.open_engine("memory:", staff.app, report=report) as engine:
         await engine.client.write(staff.team.new("core", Team()))
-        await engine.wait_settled()
+        await engine.wait_idle()
         assert engine.controllers["teams"].status().restarts == 0
     assert done == ["core"]
     assert failed_reports == [kept]

@@ -41,8 +41,8 @@ class StaleReads:
         return self
 
     @property
-    def settles_writes(self) -> bool:
-        return self._inner.settles_writes
+    def knows_outcomes(self) -> bool:
+        return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
@@ -105,21 +105,21 @@ async def test_a_strong_read_is_never_behind_the_cache(says_where: bool, autojum
     one. A plain read believes it all the while.
     """
     notes, reads = NotesApp(), StaleReads()
-    async with headway.open_engine("memory:", notes.app, report=ignore, through=reads.over) as engine:
+    async with headway.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
         await engine.client.write(notes.note.new("it", Note(text="old")))
-        await engine.wait_settled()
+        await engine.wait_idle()
         expected = [("client", "old"), ("read", "old"), ("list", "old"), ("get", "")]
         assert notes.read == expected
         reads.stale, reads.says_where = True, says_where
         notes.read.clear()
         await engine.client.apply(notes.note.new("it", Note(text="new")))
         await trio.sleep(3.5)
-        assert notes.failed[:2] == [headway.Unavailable, headway.Unavailable]
+        assert notes.failed[:2] == [headway.errors.Unavailable, headway.errors.Unavailable]
         assert set(notes.read) == {("client", "old")}
         reads.stale, reads.says_where = False, True
         await engine.client.write(notes.other.new("it", Note(text="other")))
         notes.read.clear()
-        await engine.wait_settled()
+        await engine.wait_idle()
         assert notes.read == [("client", "new"), ("read", "new"), ("list", "new"), ("get", "other")]
     assert autojump_clock.current_time() < 60
 
@@ -127,8 +127,8 @@ async def test_a_strong_read_is_never_behind_the_cache(says_where: bool, autojum
 async def test_before_it_is_primed_a_run_reads_from_where_it_began(autojump_clock: MockClock) -> None:
     """In its initialiser: not behind the commit that has raised its fence."""
     notes, reads = NotesApp(), StaleReads()
-    async with headway.open_engine("memory:", notes.app, report=ignore, through=reads.over) as engine:
-        await engine.wait_settled()
+    async with headway.open_engine("memory:", notes.app, report=ignore, wrap_channel=reads.over) as engine:
+        await engine.wait_idle()
     assert notes.at_start == [""]
     assert reads.least[0] > 0
     assert autojump_clock.current_time() < 60

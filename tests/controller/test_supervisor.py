@@ -115,7 +115,7 @@ async def test_who_has_lost_the_lease_asks_for_it_at_once(
 class _Proxy:
     """A channel to a lease service, before which something else may answer for a while."""
 
-    settles_writes = False
+    knows_outcomes = False
 
     def __init__(self, *services: object) -> None:
         self._inner = InProcessChannel(*services)
@@ -190,7 +190,7 @@ async def test_one_controllers_crash_is_its_own(autojump_clock: MockClock) -> No
         """Isn't reached."""
 
     async with headway.open_engine(
-        rig.store, rig.pools.app, broken, report=rig.witness.report, through=rig.channel.over
+        rig.store, rig.pools.app, broken, report=rig.witness.report, wrap_channel=rig.channel.over
     ) as engine:
         await engine.client.apply(rig.pools.pool.new("a"))
         await trio.sleep(100)

@@ -85,7 +85,7 @@ def _in_mapper(program: Program) -> None:
         program.fail()
         return [program.staff.team.id(account.name)]
 
-    program.controller(watches={program.staff.account: mapper})
+    program.controller(watches=[headway.watch(program.staff.account, mapper)])
 
 
 def _in_predicate(program: Program) -> None:
@@ -93,7 +93,7 @@ def _in_predicate(program: Program) -> None:
 
 
 def _in_index(program: Program) -> None:
-    program.controller(indexes=[headway.index(program.staff.team, "name", program.fail)])
+    program.controller(indexes=[headway.indexes.by(program.staff.team, "name", program.fail)])
 
 
 def _in_projection(program: Program) -> None:
@@ -102,7 +102,7 @@ def _in_projection(program: Program) -> None:
         return Account()
 
     names = headway.projection(program.staff.account, Account, project)
-    program.controller(watches={names: headway.map_owner()})
+    program.controller(watches=[headway.watch(names, headway.mappers.owner())])
 
 
 def _in_on_start(program: Program) -> None:
@@ -114,7 +114,7 @@ def _in_initialiser(program: Program) -> None:
 
 
 def _in_source(program: Program) -> None:
-    async def source(_: headway.Runtime, __: headway.Enqueue) -> None:
+    async def source(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
         await trio.sleep(1)
         program.fail()
 
@@ -122,7 +122,7 @@ def _in_source(program: Program) -> None:
 
 
 def _in_every(program: Program) -> None:
-    program.controller(sources={"clock": headway.every(5, program.fail)})
+    program.controller(sources={"clock": headway.sources.every(5, program.fail)})
 
 
 def _in_daemon(program: Program) -> None:
@@ -185,7 +185,7 @@ async def test_a_hook_that_refuses_without_a_text_refuses(error: type[Exception]
     app = headway.App("staff")
     team = app.type("staff", "v1", "Team", Team, hooks=headway.Hooks(validate=refuse))
     async with headway.open_engine("memory:", app) as engine:
-        with pytest.raises(headway.InvalidArgument, match="has no text"):
+        with pytest.raises(headway.errors.InvalidArgument, match="has no text"):
             await engine.client.write(team.new("core"))
         assert await engine.client.list(team) == []
 

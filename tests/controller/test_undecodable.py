@@ -32,7 +32,7 @@ class Program:
         self.heard: list[object] = []
         self.metrics = Metrics()
         held: Any = headway.projection(self.account, Account, lambda each: each.data) if projected else self.account
-        by_login = headway.index(held, "login", lambda account: account.data.login)
+        by_login = headway.indexes.by(held, "login", lambda account: account.data.login)
 
         def team_of(account: headway.Resource[Account], _: headway.CacheReader) -> Iterable[headway.ResourceId]:
             return [self.team.id(account.data.login)]
@@ -72,7 +72,7 @@ async def put(store: Backend, program: Program, name: str, over: headway.Resourc
 
 async def settle(engine: headway.Engine) -> None:
     with trio.fail_after(60):
-        await engine.wait_settled()
+        await engine.wait_idle()
 
 
 @pytest.mark.parametrize("projected", [False, True])
@@ -226,14 +226,16 @@ async def test_a_view_leaves_garbage_out_as_well(autojump_clock: MockClock) -> N
     """What was garbage when the view was opened, and has changed since, does not make its index incomplete."""
     assert autojump_clock.autojump_threshold == 0
     program, store = Program(), MemoryBackend()
-    by_login = headway.index(program.account, "login", lambda account: account.data.login)
+    by_login = headway.indexes.by(program.account, "login", lambda account: account.data.login)
     read = trio.Event()
     found: list[list[str]] = []
     app = headway.App("views")
     app.registry.register(program.team)
     app.registry.register(program.account)
 
-    @app.controller(manages=program.team, watches={program.account: headway.map_owner()}, indexes=[by_login])
+    @app.controller(
+        manages=program.team, watches=[headway.watch(program.account, headway.mappers.owner())], indexes=[by_login]
+    )
     async def teams(rt: headway.Runtime, _: headway.Request[Team]) -> None:
         async with rt.cache.view(program.account) as view:
             await rt.client.write(program.account.new("x", Account(login="core")))
@@ -255,5 +257,5 @@ async def test_a_payload_that_does_not_decode_is_named_with_its_resource() -> No
     await put(store, program, "x")
     async with headway.open_engine(store, program.app) as engine:
         stored = await engine.client.read(program.account, "x")
-        with pytest.raises(headway.PayloadError, match=r"Account x at version \d+: not a Account: login: "):
+        with pytest.raises(headway.errors.PayloadError, match=r"Account x at version \d+: not a Account: login: "):
             _ = stored.data

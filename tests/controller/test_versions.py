@@ -38,7 +38,10 @@ async def test_c5_a_write_as_another_version_is_seen_in_both(
     seen: list[tuple[bool, bool]] = []
     done = trio.Event()
 
-    @app.controller(manages=job, watches={old: headway.map_same_name(), new: headway.map_same_name()})
+    @app.controller(
+        manages=job,
+        watches=[headway.watch(old, headway.mappers.same_name()), headway.watch(new, headway.mappers.same_name())],
+    )
     async def convert(rt: headway.Runtime, _: headway.Request) -> None:
         found = rt.cache.get(old, "one")
         if found is not None:
@@ -80,7 +83,10 @@ async def test_c5_a_write_is_seen_at_once_in_every_version_with_a_converter(
     gone: list[tuple[bool, bool]] = []
     done = trio.Event()
 
-    @app.controller(manages=job, watches={old: headway.map_same_name(), new: headway.map_same_name()})
+    @app.controller(
+        manages=job,
+        watches=[headway.watch(old, headway.mappers.same_name()), headway.watch(new, headway.mappers.same_name())],
+    )
     async def convert(rt: headway.Runtime, request: headway.Request) -> None:
         if rt.cache.get(job, request.id) is None or done.is_set():
             return
@@ -139,13 +145,13 @@ async def test_c6_a_controller_of_each_version_reconciles_every_change_of_any_ve
         await engine.client.write(plain.new("one", Old(text="a")))
     async with headway.open_engine(store, app) as engine:
         with trio.fail_after(60):
-            await engine.wait_settled()
+            await engine.wait_idle()
             await engine.client.apply(new.new("one", New(text="b")))
-            await engine.wait_settled()
+            await engine.wait_idle()
             await engine.client.apply(old.new("one", Old(text="c")))
-            await engine.wait_settled()
+            await engine.wait_idle()
             await engine.client.delete(old.id("one"))
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert seen == {"v1": ["a", "b", "c", "gone"], "v2": ["a", "b", "c", "gone"]}
 
 
@@ -171,12 +177,12 @@ async def test_c6_a_converter_that_was_declared_since_hides_no_deletion(
     async with headway.open_engine(store, former) as engine:
         await engine.client.write(plain.new("one", Old(text="a")))
         with trio.fail_after(60):
-            await engine.wait_settled()
+            await engine.wait_idle()
     async with headway.open_engine(store, idle) as engine:
         await engine.client.delete(plain.id("one"))
     async with headway.open_engine(store, app) as engine:
         with trio.fail_after(60):
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert seen == ["a", "gone"]
 
 
@@ -196,7 +202,7 @@ async def test_a_resource_that_cannot_be_converted_costs_its_own_reconciles_alon
         if len(done) >= 2 and any(isinstance(each, Reconciled) and each.error for each in heard):
             settled.set()
 
-    by_text = headway.index(new, "text", lambda note: note.data.text)
+    by_text = headway.indexes.by(new, "text", lambda note: note.data.text)
 
     @app.controller(manages=new, indexes=[by_text])
     async def news(rt: headway.Runtime, request: headway.Request) -> None:
@@ -213,11 +219,11 @@ async def test_a_resource_that_cannot_be_converted_costs_its_own_reconciles_alon
             await settled.wait()
         assert sorted(done) == ["a", "c"]
         failed = next(each for each in heard if isinstance(each, Reconciled) and each.error)
-        assert isinstance(failed.error, headway.ConversionFailed)
+        assert isinstance(failed.error, headway.errors.ConversionFailed)
         assert "Note bad is stored as versions.v1.Note" in str(failed.error)
         reported = [(str(each.type), each.id.name, each.wanted) for each in heard if isinstance(each, ConversionFailed)]
         assert reported == [("versions.v1.Note", "bad", "v2")]
         await engine.client.write(old.new("bad", Old(text="good")))
         with trio.fail_after(60):
-            await engine.wait_settled()
+            await engine.wait_idle()
     assert "good" in done

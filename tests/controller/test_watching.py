@@ -21,8 +21,8 @@ async def test_a_predicate_turns_away_what_it_says_and_passes_the_rest(autojump_
 
     @staff.app.controller(
         manages=staff.team,
-        when=headway.content_changed(),
-        watches=[headway.watch(staff.account, headway.map_owner(), when=headway.data_changed())],
+        when=headway.predicates.content_changed(),
+        watches=[headway.watch(staff.account, headway.mappers.owner(), when=headway.predicates.data_changed())],
     )
     async def look(_: headway.Runtime, request: headway.Request[Team]) -> None:
         seen.append(request.id.name)
@@ -79,7 +79,7 @@ async def test_what_is_there_when_a_run_begins_passes(autojump_clock: MockClock)
     @staff.app.controller(
         manages=staff.team,
         when=lambda old, new: old is new,
-        watches=[headway.watch(staff.account, headway.map_owner(), when=only_ada)],
+        watches=[headway.watch(staff.account, headway.mappers.owner(), when=only_ada)],
     )
     async def look(_: headway.Runtime, request: headway.Request) -> None:
         reasons.extend(request.reasons)
@@ -121,7 +121,7 @@ async def test_own_writes_can_be_turned_away_and_no_others(autojump_clock: MockC
     """A status that was so already is answered with another writer's revision; that writer's change still counts."""
     staff, seen = Staff(), list[list[str]]()
 
-    @staff.app.controller(manages=staff.team, when=headway.not_own_writes())
+    @staff.app.controller(manages=staff.team, when=headway.predicates.not_own_writes())
     async def say(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         assert team is not None
@@ -153,7 +153,7 @@ async def test_a_status_that_was_so_already_does_not_hide_who_wrote(autojump_clo
     """A write of others whose revision our unneeded write is answered with, is mapped all the same."""
     staff, seen = Staff(), list[str]()
 
-    @staff.app.controller(manages=staff.team, when=headway.not_own_writes())
+    @staff.app.controller(manages=staff.team, when=headway.predicates.not_own_writes())
     async def say(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         team = rt.resource(request)
         assert team is not None
@@ -186,7 +186,7 @@ async def test_a_mapper_by_old_and_new_is_asked_once_a_change(autojump_clock: Mo
         changes.append(("" if old is None else old.data.login, "" if new is None else new.data.login))
         return [staff.team.id("both")] if old is not None and new is not None else []
 
-    @staff.app.controller(manages=staff.team, watches={staff.account: headway.map_change(moved)})
+    @staff.app.controller(manages=staff.team, watches=[headway.watch(staff.account, headway.mappers.change(moved))])
     async def look(_: headway.Runtime, request: headway.Request) -> None:
         seen.append(request.id.name)
 
@@ -202,10 +202,10 @@ async def test_a_mapper_by_old_and_new_is_asked_once_a_change(autojump_clock: Mo
 
 
 async def test_what_a_changed_resource_owns_is_reconciled(autojump_clock: MockClock) -> None:  # noqa: ARG001
-    """map_owned brings the index that it needs on the managed type."""
+    """mappers.owned brings the index that it needs on the managed type."""
     staff, seen = Staff(), list[str]()
 
-    @staff.app.controller(manages=staff.account, watches={staff.team: headway.map_owned()})
+    @staff.app.controller(manages=staff.account, watches=[headway.watch(staff.team, headway.mappers.owned())])
     async def look(_: headway.Runtime, request: headway.Request) -> None:
         seen.append(request.id.name)
 

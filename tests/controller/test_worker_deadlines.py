@@ -75,10 +75,10 @@ async def test_each_reconcile_has_its_own_deadline_and_its_own_error(
             *(f"quick-{number}" for number in range(30)),
         ):
             await engine.client.write(type.new(name))
-        await engine.wait_settled()
+        await engine.wait_idle()
         await trio.sleep(10)
         await engine.client.write(type.new("after"))
-        await engine.wait_settled()
+        await engine.wait_idle()
 
     tried = [(event.id.name, event.attempt) for event in events if isinstance(event, Reconciled)]
     assert tried.count(("beside", 1)) == 1

@@ -42,7 +42,7 @@ async def test_a_report_of_failures_only_does_not_hear_of_success(failures_only:
     heard = Heard(failures_only=failures_only)
     async with headway.open_engine("memory:", app, report=heard) as engine:
         await engine.client.write(type.new("one"))
-        await engine.wait_settled()
+        await engine.wait_idle()
     told = [event for event in heard if isinstance(event, Reconciled)]
     assert [event.outcome for event in told] == expected
     assert [event.attempt for event in told] == [1, 2][: len(expected)]

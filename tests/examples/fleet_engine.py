@@ -185,7 +185,7 @@ async def wait_as_declared(engine: headway.Engine) -> None:
     """Return when everything is as declared and nothing is left to do."""
     with trio.fail_after(PATIENCE):
         while True:
-            await engine.wait_settled()
+            await engine.wait_idle()
             if await as_declared(engine.client):
                 return
             await trio.sleep(0.01)

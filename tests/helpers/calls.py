@@ -124,7 +124,7 @@ class Calls:
         request = lease_pb.RaiseRequest(controller=controller, member=member, term=term, number=number)
         return await self.channel.unary(f"{LEASES}Raise", request, lease_pb.RaiseResponse)
 
-    async def record_settled(self, fence: pb.Fence | None, revision: int) -> None:
+    async def record_checkpoint(self, fence: pb.Fence | None, revision: int) -> None:
         request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
         await self.channel.unary(f"{LEASES}RecordSettled", request, lease_pb.RecordSettledResponse)
 
@@ -250,8 +250,8 @@ class Interrupted:
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
         return await self._inner.raise_fence(controller, member, term, number)
 
-    async def record_settled(self, fence: Fence, revision: int) -> None:
-        await self._inner.record_settled(fence, revision)
+    async def record_checkpoint(self, fence: Fence, revision: int) -> None:
+        await self._inner.record_checkpoint(fence, revision)
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         return await self._inner.acquire_lease(name, holder, ttl, attempt)

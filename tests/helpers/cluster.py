@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import headway
 from headway import field
-from headway._together import together
+from headway._arguments import together
 from headway.client import Client, LeaseClient
 from headway.rpc import Channel, InProcessChannel, Metadata
 from headway.service import LeaseService, ResourceService
@@ -36,7 +36,7 @@ class Copy:
 class Wire(wire.Wire):
     """Meets `Channel`: the way of one process to the server."""
 
-    settles_writes = False
+    knows_outcomes = False
 
     def __init__(self, inner: Channel) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Cluster:
 
         @app.controller(
             manages=job,
-            watches={copy: headway.map_same_name()},
+            watches=[headway.watch(copy, headway.mappers.same_name())],
             concurrency=4,
             placement=self.placement,
             name="copier",

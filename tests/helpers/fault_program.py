@@ -20,7 +20,7 @@ import trio
 
 import headway
 from headway import events, field
-from headway._together import together
+from headway._arguments import together
 from headway.client import Client
 from headway.resource import Key, Position
 from headway.rpc import InProcessChannel
@@ -64,7 +64,11 @@ def app_of(who: str, record: Record) -> tuple[headway.App, Types]:
 
     def controller(name: str, made: headway.ResourceType[Copy], placement: Any) -> None:
         @app.controller(
-            manages=job, watches={made: headway.map_same_name()}, concurrency=4, placement=placement, name=name
+            manages=job,
+            watches=[headway.watch(made, headway.mappers.same_name())],
+            concurrency=4,
+            placement=placement,
+            name=name,
         )
         async def copies(rt: headway.Runtime, request: headway.Request[Job]) -> None:
             began = time.monotonic()
@@ -159,7 +163,7 @@ class Witness:
                         else:
                             at = event.position
                             self._told[type] = max(self._told[type], at.revision)
-            except headway.HistoryGone:
+            except headway.errors.HistoryCompacted:
                 at = None
             except headway.HeadwayError:
                 await trio.sleep(0.1)
@@ -219,7 +223,7 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
             process=process,
             lease_ttl=TTL,
             report=report,
-            through=RecordingChannel(who, record).over,
+            wrap_channel=RecordingChannel(who, record).over,
         ) as engine,
         trio.open_nursery() as nursery,
     ):
@@ -237,7 +241,7 @@ async def main(store: str, process: str, who: str, path: str, seed: int) -> None
                         await writer.rests.wait()
                     print("rests", flush=True)
                 elif word == "settle":
-                    await engine.wait_settled()
+                    await engine.wait_idle()
                     print("settled", json.dumps(share_of(engine)), flush=True)
                 elif word.isdigit():
                     await witness.reached(int(word))

@@ -9,11 +9,10 @@ import trio.testing
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cache import SharedType
-from headway.errors import StoreWentBack
+from headway.cache import Follower, Informer
+from headway.errors import StoreRolledBack
 from headway.events import StreamOpened
 from headway.resource import Position
-from headway.watch import Follower
 from tests.helpers.resources import (
     TEAM,
     at,
@@ -39,7 +38,7 @@ class Following:
     ) -> None:
         self.heard: list[object] = []
         self.channel = ScriptedChannel(scripts)
-        self.shared = SharedType(TEAM, self.heard.append)
+        self.shared = Informer(TEAM, self.heard.append)
         self._store = at(1000) if store is None else store
         # What the store has not stood at, though it is said that it has.
         self._lost = lost
@@ -68,7 +67,7 @@ class Following:
         self.linearizable_reads += 1
         await trio.lowlevel.checkpoint()
         if known is not None and known == self._lost:
-            raise StoreWentBack(f"it has lost {known}")
+            raise StoreRolledBack(f"it has lost {known}")
         if isinstance(self._store, Exception):
             raise self._store
         return self._store

@@ -182,8 +182,8 @@ class LyingChannel:
         self._lie = lie
 
     @property
-    def settles_writes(self) -> bool:
-        return self._inner.settles_writes
+    def knows_outcomes(self) -> bool:
+        return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None

@@ -36,7 +36,11 @@ class Staff:
             self.started += 1
 
         @self.app.controller(
-            manages=team, watches={account: headway.map_owner()}, on_start=started, deadline=30, concurrency=3
+            manages=team,
+            watches=[headway.watch(account, headway.mappers.owner())],
+            on_start=started,
+            deadline=30,
+            concurrency=3,
         )
         async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
             found = rt.resource(request)

@@ -21,7 +21,7 @@ def app_of(name: str) -> tuple[headway.App, headway.ResourceType[Job], headway.R
     app = headway.App("staff")
     job, copy = app.type("staff", "v1", "Job", Job), app.type("staff", "v1", "Copy", Copy)
 
-    @app.controller(manages=job, watches={copy: headway.map_same_name()})
+    @app.controller(manages=job, watches=[headway.watch(copy, headway.mappers.same_name())])
     async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
         given, made = rt.resource(request), rt.cache.get(copy, request.id.name)
         if given is None or (made is not None and made.data.text == given.data.text):

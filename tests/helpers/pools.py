@@ -65,7 +65,7 @@ class PoolsApp:
         self.pool = app.type("test", "v1", "Pool", Pool)
         self.member = app.type("test", "v1", "Member", Member)
         self.summary = app.type("test", "v1", "Summary", Summary)
-        self.by_pool = headway.index(self.member, "pool", lambda member: member.data.pool)
+        self.by_pool = headway.indexes.by(self.member, "pool", lambda member: member.data.pool)
         self.types = (self.pool, self.member, self.summary)
         self.concurrency = concurrency
         self._deadline = deadline
@@ -84,7 +84,7 @@ class PoolsApp:
         self.app.controllers.clear()
         self.app.controller(
             manages=self.pool,
-            watches={self.member: self._map_member, self.summary: self._map_summary},
+            watches=[headway.watch(self.member, self._map_member), headway.watch(self.summary, self._map_summary)],
             indexes=[self.by_pool],
             sources={"trouble": self._source},
             initialiser=initialiser,
@@ -100,7 +100,7 @@ class PoolsApp:
 
     def _map_summary(self, summary: headway.Resource[Summary], cache: CacheReader) -> Concerned:
         self.looked(summary, cache)
-        return headway.map_owner()(summary, cache)
+        return headway.mappers.owner()(summary, cache)
 
     def fail_source(self) -> None:
         """Make the source raise, and the run end."""

@@ -56,7 +56,7 @@ class Rig:
                 store,
                 self.pools.app,
                 report=self.witness.report,
-                through=through,
+                wrap_channel=through,
                 lag_limit=self.lag_limit,
                 check_isolation=True,
             ) as self.engine,
@@ -94,7 +94,7 @@ class Rig:
 
     async def settle(self, seconds: float = 300.0) -> None:
         with trio.fail_after(seconds):
-            await self.engine.wait_settled()
+            await self.engine.wait_idle()
 
     async def quiet(self) -> None:
         """Let every task run until it waits for time or for an event."""

@@ -48,7 +48,7 @@ class ScriptedChannel:
         open: how many are open now.
     """
 
-    settles_writes = True
+    knows_outcomes = True
 
     def __init__(self, scripts: Iterable[list[Line]]) -> None:
         self._scripts = list(scripts)

@@ -21,13 +21,13 @@ class Sources:
     """A source for each member, that can be told what to do."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.enqueue: dict[str, headway.Enqueue] = {}
+        self.enqueue: dict[str, headway.sources.Enqueue] = {}
         self.runtime: dict[str, headway.Runtime] = {}
         self._fail: dict[str, trio.Event] = {}
         cluster.options = self.of
 
     def of(self, member: str) -> dict[str, Any]:
-        async def source(rt: headway.Runtime, enqueue: headway.Enqueue) -> None:
+        async def source(rt: headway.Runtime, enqueue: headway.sources.Enqueue) -> None:
             self.runtime[member], self.enqueue[member] = rt, enqueue
             self._fail[member] = trio.Event()
             await self._fail[member].wait()

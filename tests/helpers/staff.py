@@ -29,10 +29,12 @@ class Staff:
 
     @asynccontextmanager
     async def open(
-        self, store: Any = "memory:", through: Callable[[Channel], Channel] | None = None
+        self, store: Any = "memory:", wrap_channel: Callable[[Channel], Channel] | None = None
     ) -> AsyncIterator[headway.Engine]:
         """Run it."""
-        async with headway.open_engine(store, self.app, report=self.events.append, through=through) as self.engine:
+        async with headway.open_engine(
+            store, self.app, report=self.events.append, wrap_channel=wrap_channel
+        ) as self.engine:
             yield self.engine
 
     def heard(self, kind: type[E]) -> list[E]:
@@ -50,4 +52,4 @@ class Staff:
     async def settle(self, seconds: float = 300.0) -> None:
         """Wait until nothing is owed."""
         with trio.fail_after(seconds):
-            await self.engine.wait_settled()
+            await self.engine.wait_idle()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any, NamedTuple
 
-from headway.cache import Applied, Gate
+from headway.cache import Applied, TypeStore
 from headway.resource import (
     Bookmark,
     Change,
@@ -134,7 +134,7 @@ class GateChecker:
 
     store: TrueStore
     type: ResourceType[Any]
-    gate: Gate
+    gate: TypeStore
     hidden: set[Key] = dataclass_field(default_factory=set)
     sound: bool = True
     frontier: int = 0

@@ -175,7 +175,7 @@ class WatchLoad:
                     await client.write(found)
             except (headway.Conflict, headway.NotFound):
                 self.did["refused"] += 1
-            except (headway.OutcomeUnknown, headway.Unavailable):
+            except (headway.errors.OutcomeUnknown, headway.errors.Unavailable):
                 self.did["not answered"] += 1
             await _pause(rng)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from headway.cache import Cache, CacheReader, Index, SharedType, index_many, index_references, projection
+from headway import indexes, mappers
+from headway.cache import Cache, CacheReader, Index, Informer, projection
 from headway.errors import DeclarationError
 from headway.events import ignore
-from headway.mapper import ids_of, map_index, map_owner, map_same_name, mapper_name
+from headway.mapper import ids_of, mapper_name
 from headway.resource import Key, Resource, ResourceId, ResourceType, Scope
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team, chunk, end, key, stored
 
@@ -20,8 +21,8 @@ def accounts_of(team: Resource[Team]) -> list[ResourceId]:
     return [ACCOUNT.id(name) for name in team.data.members]
 
 
-BY_ID = index_many(TEAM, "ids", accounts_of)
-BY_REFERENCE = index_references(TEAM, "references", accounts_of)
+BY_ID = indexes.by_many(TEAM, "ids", accounts_of)
+BY_REFERENCE = indexes.by_references(TEAM, "references", accounts_of)
 
 
 def fail(name: str, key: Key, error: BaseException) -> None:
@@ -30,7 +31,7 @@ def fail(name: str, key: Key, error: BaseException) -> None:
 
 def cache(*teams: Any) -> CacheReader:
     """The cache of a controller that manages teams, indexed by what they refer to."""
-    shared = SharedType(TEAM, ignore)
+    shared = Informer(TEAM, ignore)
     shared.feed(chunk(*teams))
     shared.feed(end(30))
     reader = Cache("teams", TEAM, [ACCOUNT])
@@ -48,30 +49,30 @@ def account(name: str, **more: Any) -> Resource[Account]:
 def test_the_owner_is_mapped_to_where_it_is_of_the_managed_type() -> None:
     """In whatever version of it; an owner of another type, or none, is nobody's concern."""
     for owner in (TEAM.id("core", uid="core1"), TEAM_2.id("core")):
-        assert list(map_owner()(account("ada", owner=owner), cache())) == [owner]
-    assert list(map_owner()(account("ada", owner=ACCOUNT.id("boss")), cache())) == []
-    assert list(map_owner()(account("ada"), cache())) == []
+        assert list(mappers.owner()(account("ada", owner=owner), cache())) == [owner]
+    assert list(mappers.owner()(account("ada", owner=ACCOUNT.id("boss")), cache())) == []
+    assert list(mappers.owner()(account("ada"), cache())) == []
 
 
 def test_the_same_name_is_mapped_to_in_the_same_tenancy() -> None:
     """Of the managed type, whatever its incarnation."""
     there = ACCOUNT.view(ACCOUNT.new("ada", namespace="apart").message())
-    assert list(map_same_name()(there, cache())) == [TEAM.id("ada", namespace="apart")]
-    assert list(map_same_name()(account("ada"), cache())) == [TEAM.id("ada")]
+    assert list(mappers.same_name()(there, cache())) == [TEAM.id("ada", namespace="apart")]
+    assert list(mappers.same_name()(account("ada"), cache())) == [TEAM.id("ada")]
 
 
 @pytest.mark.parametrize("by", [BY_ID, BY_REFERENCE])
 def test_those_that_refer_to_it_are_mapped_to_by_an_index_of_theirs(by: Index[Any, ResourceId]) -> None:
     """By the id without its uid, since references have none."""
     teams = [stored(name, 1, data=Team(members=who)) for name, who in (("a", ["ada"]), ("b", ["ada", "x"]), ("c", []))]
-    found = map_index(by)(account("ada"), cache(*teams))
+    found = mappers.index(by)(account("ada"), cache(*teams))
     assert ids_of(found, TEAM) == ([key("a"), key("b")], [])
 
 
 def test_a_mapper_by_index_takes_an_index() -> None:
     """Its name, given by mistake, is refused when it is declared."""
     with pytest.raises(DeclarationError, match="takes an index"):
-        map_index("references")  # type: ignore[call-overload]  # what is tested
+        mappers.index("references")  # type: ignore[call-overload]  # what is tested
 
 
 def test_a_mapper_is_named_in_reports() -> None:
@@ -84,9 +85,9 @@ def test_a_mapper_is_named_in_reports() -> None:
         def __repr__(self) -> str:
             return "<an odd one>"
 
-    assert mapper_name(map_owner()) == "map_owner()"
+    assert mapper_name(mappers.owner()) == "mappers.owner()"
     assert mapper_name(Odd()) == "<an odd one>"
-    assert mapper_name(map_index(BY_ID)) == "map_index(<Index ids on staff.v1.Team>)"
+    assert mapper_name(mappers.index(BY_ID)) == "mappers.index(<Index ids on staff.v1.Team>)"
 
 
 # --- what a mapper returned --------------------------------------------------

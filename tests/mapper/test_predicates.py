@@ -8,19 +8,9 @@ from typing import Any
 import pytest
 
 import headway
+from headway import predicates
 from headway.errors import DeclarationError
-from headway.mapper import (
-    all_of,
-    any_of,
-    content_changed,
-    data_changed,
-    deletion_begun,
-    metadata_changed,
-    none_of,
-    not_own_writes,
-    predicate,
-    status_changed,
-)
+from headway.mapper import predicate
 from headway.resource import DELETION_TIMESTAMP, Condition, ConditionState, pb
 from tests.helpers.resources import TEAM, Team, stored
 
@@ -44,25 +34,27 @@ BLUE = state(2, generation=2, metadata={"colour": "blue"})
 STATUS = state(2, status=said("teams"))
 DELETING = state(2, generation=2, metadata=MARKED)
 
-READY_MADE: list[tuple[headway.Predicate[Any], list[pb.Resource]]] = [
-    (content_changed(), [WRITTEN, LONGER, BLUE]),
-    (data_changed(), [LONGER]),
-    (metadata_changed(), [BLUE]),
-    (metadata_changed("colour"), [BLUE]),
-    (metadata_changed("size"), []),
-    (status_changed(), [STATUS]),
-    (status_changed("teams"), [STATUS]),
-    (status_changed("others"), []),
-    (deletion_begun(), []),
-    (all_of(content_changed(), metadata_changed()), [BLUE]),
-    (any_of(data_changed(), status_changed()), [LONGER, STATUS]),
-    (none_of(status_changed()), [SAME, WRITTEN, LONGER, BLUE]),
-    (none_of(status_changed(), content_changed()), [SAME]),
+READY_MADE: list[tuple[headway.predicates.Predicate[Any], list[pb.Resource]]] = [
+    (predicates.content_changed(), [WRITTEN, LONGER, BLUE]),
+    (predicates.data_changed(), [LONGER]),
+    (predicates.metadata_changed(), [BLUE]),
+    (predicates.metadata_changed("colour"), [BLUE]),
+    (predicates.metadata_changed("size"), []),
+    (predicates.status_changed(), [STATUS]),
+    (predicates.status_changed("teams"), [STATUS]),
+    (predicates.status_changed("others"), []),
+    (predicates.deletion_begun(), []),
+    (predicates.all_of(predicates.content_changed(), predicates.metadata_changed()), [BLUE]),
+    (predicates.any_of(predicates.data_changed(), predicates.status_changed()), [LONGER, STATUS]),
+    (predicates.none_of(predicates.status_changed()), [SAME, WRITTEN, LONGER, BLUE]),
+    (predicates.none_of(predicates.status_changed(), predicates.content_changed()), [SAME]),
 ]
 
 
 @pytest.mark.parametrize(("when", "passing"), READY_MADE, ids=[each.name for each, _ in READY_MADE])
-def test_what_a_ready_made_predicate_lets_through(when: headway.Predicate[Any], passing: list[pb.Resource]) -> None:
+def test_what_a_ready_made_predicate_lets_through(
+    when: headway.predicates.Predicate[Any], passing: list[pb.Resource]
+) -> None:
     """Of updates what it is named for; creations, deletions and the beginning of a deletion always."""
     updates = [SAME, WRITTEN, LONGER, BLUE, STATUS]
     assert [each for each in updates if when.passes(TEAM, OLD, each)] == passing
@@ -73,14 +65,14 @@ def test_what_a_ready_made_predicate_lets_through(when: headway.Predicate[Any], 
 
 def test_only_the_beginning_of_a_deletion_always_passes() -> None:
     """What changes in a resource that is being deleted is an update as any other."""
-    assert not deletion_begun().passes(TEAM, DELETING, state(3, generation=3, metadata=MARKED))
-    assert not status_changed().passes(TEAM, DELETING, state(3, generation=3, metadata=MARKED))
+    assert not predicates.deletion_begun().passes(TEAM, DELETING, state(3, generation=3, metadata=MARKED))
+    assert not predicates.status_changed().passes(TEAM, DELETING, state(3, generation=3, metadata=MARKED))
 
 
 def test_own_writes_are_turned_away_and_others_are_not() -> None:
-    assert not not_own_writes().passes(TEAM, OLD, WRITTEN, True)
-    assert not_own_writes().passes(TEAM, OLD, WRITTEN, False)
-    assert not_own_writes().passes(TEAM, OLD, None, True)
+    assert not predicates.not_own_writes().passes(TEAM, OLD, WRITTEN, True)
+    assert predicates.not_own_writes().passes(TEAM, OLD, WRITTEN, False)
+    assert predicates.not_own_writes().passes(TEAM, OLD, None, True)
 
 
 def test_a_function_is_asked_for_everything() -> None:
@@ -94,9 +86,9 @@ def test_a_function_is_asked_for_everything() -> None:
     when = predicate("when", only_deletions)
     assert [when.passes(TEAM, *states) for states in ((None, OLD), (OLD, WRITTEN), (OLD, None))] == [False, False, True]
     assert seen == [(None, "1"), ("1", "2"), ("1", None)]
-    assert not all_of(only_deletions, content_changed()).passes(TEAM, None, OLD)
-    assert none_of(only_deletions).passes(TEAM, None, OLD)
-    assert not none_of(only_deletions).passes(TEAM, OLD, None)
+    assert not predicates.all_of(only_deletions, predicates.content_changed()).passes(TEAM, None, OLD)
+    assert predicates.none_of(only_deletions).passes(TEAM, None, OLD)
+    assert not predicates.none_of(only_deletions).passes(TEAM, OLD, None)
     assert when.name.endswith("only_deletions")
 
 
@@ -112,12 +104,15 @@ async def waits(_: object, __: object) -> bool:
 
 
 MISUSES: list[tuple[str, Callable[[], object]]] = [
-    ("all_of takes predicates", all_of),
-    ("any_of must be a predicate, such as headway.content_changed(), not True", lambda: any_of(True)),  # type: ignore[arg-type]
-    ("none_of must take old and new", lambda: none_of(content_changed)),  # type: ignore[arg-type]
-    ("all_of must be a plain function", lambda: all_of(waits)),  # type: ignore[arg-type]
-    ("metadata_changed takes keys", lambda: metadata_changed(3)),  # type: ignore[arg-type]
-    ("status_changed takes keys", lambda: status_changed(None)),  # type: ignore[arg-type]
+    ("all_of takes predicates", predicates.all_of),
+    (
+        "any_of must be a predicate, such as headway.predicates.content_changed(), not True",
+        lambda: predicates.any_of(True),  # type: ignore[arg-type]
+    ),
+    ("none_of must take old and new", lambda: predicates.none_of(predicates.content_changed)),  # type: ignore[arg-type]
+    ("all_of must be a plain function", lambda: predicates.all_of(waits)),  # type: ignore[arg-type]
+    ("metadata_changed takes keys", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
+    ("status_changed takes keys", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]
 ]
 
 

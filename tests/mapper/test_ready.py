@@ -8,41 +8,11 @@ from typing import Any
 import pytest
 
 import headway
-from headway.cache import (
-    OWNER_INDEX,
-    Cache,
-    CachedType,
-    CacheReader,
-    Index,
-    SharedType,
-    index,
-    index_many,
-    index_owner,
-    index_references,
-    projection,
-)
+from headway import indexes, mappers
+from headway.cache import OWNER_INDEX, Cache, CachedType, CacheReader, Index, Informer, projection
 from headway.errors import DeclarationError
 from headway.events import ignore
-from headway.mapper import (
-    Need,
-    StateMapper,
-    ask,
-    ids_of,
-    map_change,
-    map_index,
-    map_index_parents,
-    map_index_prefix,
-    map_owned,
-    map_owner,
-    map_reference,
-    map_references,
-    map_same_name,
-    map_self,
-    map_through,
-    map_union,
-    mapper_name,
-    only_if,
-)
+from headway.mapper import Need, StateMapper, ask, ids_of, mapper_name
 from headway.resource import Resource, ResourceType, Scope, pb
 from tests.helpers.resources import ACCOUNT, TEAM, Account, Team, chunk, end, stored
 
@@ -60,7 +30,7 @@ def reader(
     """The cache of a controller that manages teams and holds these."""
     opened = {}
     for type in {**held, **indexes}:
-        shared = SharedType(type, ignore)
+        shared = Informer(type, ignore)
         shared.feed(chunk(*held.get(type, ())))
         shared.feed(end(30))
         opened[type.name] = shared.subscribe(list(indexes.get(type, ())), fail)
@@ -69,14 +39,14 @@ def reader(
     return cache
 
 
-EMPTY = reader({TEAM: []}, {TEAM: [index_owner(TEAM, name=OWNER_INDEX)]})
+EMPTY = reader({TEAM: []}, {TEAM: [indexes.by_owner(TEAM, name=OWNER_INDEX)]})
 
 
 def account(name: str, login: str = "", **more: Any) -> Resource[Account]:
     return ACCOUNT.view(stored(name, 7, type=ACCOUNT, data=Account(login=login), **more))
 
 
-def names(mapper: headway.Mapper[Any], *states: Resource[Any] | None, cache: CacheReader = EMPTY) -> list[str]:
+def names(mapper: headway.mappers.Mapper[Any], *states: Resource[Any] | None, cache: CacheReader = EMPTY) -> list[str]:
     """Whom a change of (old, new) concerns, as the engine finds it; a change of one state is a creation."""
     old, new = states if len(states) == 2 else (None, states[0])
     keys = []
@@ -88,8 +58,8 @@ def names(mapper: headway.Mapper[Any], *states: Resource[Any] | None, cache: Cac
 
 
 def test_a_resource_of_the_managed_type_is_mapped_to_itself() -> None:
-    assert names(map_self(), TEAM.view(stored("core", 1))) == ["core"]
-    assert names(map_self(), account("ada")) == []
+    assert names(mappers.itself(), TEAM.view(stored("core", 1))) == ["core"]
+    assert names(mappers.itself(), account("ada")) == []
 
 
 def test_what_the_changed_one_owns_is_mapped_to() -> None:
@@ -97,9 +67,9 @@ def test_what_the_changed_one_owns_is_mapped_to() -> None:
     teams = [
         stored(name, 1, owner=ACCOUNT.id("ada", uid=uid)) for name, uid in (("a", "ada1"), ("b", "x"), ("c", "ada1"))
     ]
-    cache = reader({TEAM: [*teams, stored("d", 1)]}, {TEAM: [index_owner(TEAM, name=OWNER_INDEX)]})
-    assert names(map_owned(), account("ada"), cache=cache) == ["a", "c"]
-    assert names(map_owned(), account("bob"), cache=cache) == []
+    cache = reader({TEAM: [*teams, stored("d", 1)]}, {TEAM: [indexes.by_owner(TEAM, name=OWNER_INDEX)]})
+    assert names(mappers.owned(), account("ada"), cache=cache) == ["a", "c"]
+    assert names(mappers.owned(), account("bob"), cache=cache) == []
 
 
 @pytest.mark.parametrize(
@@ -116,14 +86,18 @@ def test_what_the_changed_one_owns_is_mapped_to() -> None:
 )
 def test_a_reference_is_mapped_to_where_it_is_of_the_managed_type(given: Any, expected: list[str]) -> None:
     """An id, a reference or a name; nothing is nobody."""
-    assert names(map_reference(lambda _: given), account("ada")) == expected
-    assert names(map_references(lambda _: [given, "other", given]), account("ada")) == [*expected, "other", *expected]
+    assert names(mappers.reference(lambda _: given), account("ada")) == expected
+    assert names(mappers.references(lambda _: [given, "other", given]), account("ada")) == [
+        *expected,
+        "other",
+        *expected,
+    ]
 
 
 def test_a_name_is_one_in_the_tenancy_of_who_refers_to_it() -> None:
     """As far as the managed type's scope has one."""
     apart = ACCOUNT.view(ACCOUNT.new("ada", Account(login="core"), namespace="apart").message())
-    by_login = map_reference(lambda each: each.data.login)
+    by_login = mappers.reference(lambda each: each.data.login)
     assert list(by_login(apart, EMPTY)) == [TEAM.id("core", namespace="apart")]
     assert list(by_login.towards(apart, EMPTY, NODE)) == [NODE.id("core")]
     node = NODE.view(NODE.new("core", Account(login="core")).message())
@@ -136,7 +110,7 @@ def test_a_reference_without_tenancy_is_one_in_the_tenancy_of_who_refers() -> No
 
     def given(**units: str) -> list[object]:
         reference = pb.Reference(type=TEAM.message, name="core", tenancy=pb.Tenancy(**units))
-        return list(map_reference(lambda _: reference)(apart, EMPTY))
+        return list(mappers.reference(lambda _: reference)(apart, EMPTY))
 
     assert given() == [TEAM.id("core", namespace="apart")]
     assert given(namespace="own") == [TEAM.id("core", namespace="own")]
@@ -145,9 +119,9 @@ def test_a_reference_without_tenancy_is_one_in_the_tenancy_of_who_refers() -> No
 
 def test_the_same_name_is_looked_for_where_the_managed_type_can_be() -> None:
     """Of a cluster-scoped type in no tenancy, and from there in the default one."""
-    assert list(map_same_name().towards(account("n1"), EMPTY, NODE)) == [NODE.id("n1")]
+    assert list(mappers.same_name().towards(account("n1"), EMPTY, NODE)) == [NODE.id("n1")]
     node = NODE.view(NODE.new("core", Account()).message())
-    assert list(map_same_name()(node, EMPTY)) == [TEAM.id("core")]
+    assert list(mappers.same_name()(node, EMPTY)) == [TEAM.id("core")]
 
 
 @pytest.mark.parametrize("texts", [True, False])
@@ -157,38 +131,38 @@ def test_an_index_is_asked_for_beginnings_too(texts: bool) -> None:
     def path(of: str) -> Any:
         return of if texts else tuple(of)
 
-    by_path: Index[Any, Any] = index_many(TEAM, "path", lambda team: map(path, team.data.members))
+    by_path: Index[Any, Any] = indexes.by_many(TEAM, "path", lambda team: map(path, team.data.members))
     teams = [stored(name, 1, data=Team(members=who)) for name, who in (("a", ["p"]), ("b", ["pq", "x"]), ("c", ["q"]))]
     cache = reader({TEAM: teams}, {TEAM: [by_path]})
-    beginning = map_index_prefix(by_path, lambda each: path(each.data.login) if each.data.login else None)
-    parents = map_index_parents(by_path, lambda each: path(each.data.login) if each.data.login else None)
+    beginning = mappers.index_prefix(by_path, lambda each: path(each.data.login) if each.data.login else None)
+    parents = mappers.index_parents(by_path, lambda each: path(each.data.login) if each.data.login else None)
     assert names(beginning, account("ada", "p"), cache=cache) == ["a", "b"]
     assert names(parents, account("ada", "pqr"), cache=cache) == ["a", "b"]
     assert names(parents, account("ada", "p"), cache=cache) == ["a"]
-    assert names(map_union(beginning, parents), account("ada"), cache=cache) == []
+    assert names(mappers.union(beginning, parents), account("ada"), cache=cache) == []
     assert beginning.needs == parents.needs == {Need(None, by_path)}
 
 
 def test_an_index_may_hold_something_else_than_ids() -> None:
     """Then the function gives what is looked for; by default it is the changed one's id."""
-    by_member = index_many(TEAM, "member", lambda team: team.data.members)
+    by_member = indexes.by_many(TEAM, "member", lambda team: team.data.members)
     cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member]})
-    assert names(map_index(by_member, value=lambda each: each.name), account("bob"), cache=cache) == ["a"]
-    by_id = index_references(TEAM, "of", lambda team: map(ACCOUNT.id, team.data.members))
+    assert names(mappers.index(by_member, value=lambda each: each.name), account("bob"), cache=cache) == ["a"]
+    by_id = indexes.by_references(TEAM, "of", lambda team: map(ACCOUNT.id, team.data.members))
     cache = reader({TEAM: [stored("a", 1, data=Team(members=["ada", "bob"]))]}, {TEAM: [by_member, by_id]})
-    assert names(map_index(by_id, value=lambda _: None), account("bob"), cache=cache) == []
-    assert names(map_index(by_member), account("bob"), cache=cache) == []  # type: ignore[arg-type]  # what is tested
+    assert names(mappers.index(by_id, value=lambda _: None), account("bob"), cache=cache) == []
+    assert names(mappers.index(by_member), account("bob"), cache=cache) == []  # type: ignore[arg-type]  # what is tested
 
 
 def test_a_union_is_of_all_its_mappers() -> None:
     """Of those by one state and those by two."""
-    plain = map_union(map_owner(), map_reference(lambda each: each.data.login))
+    plain = mappers.union(mappers.owner(), mappers.reference(lambda each: each.data.login))
     assert names(plain, account("ada", "x", owner=TEAM.id("core"))) == ["core", "x"]
 
     def moved(old: Resource[Account] | None, new: Resource[Account] | None, _: CacheReader) -> list[headway.ResourceId]:
         return [] if old is None or new is None or old.data == new.data else [TEAM.id("movers")]
 
-    both = map_union(map_reference(lambda each: each.data.login), map_change(moved))
+    both = mappers.union(mappers.reference(lambda each: each.data.login), mappers.change(moved))
     assert names(both, account("ada", "x"), account("ada", "y")) == ["x", "y", "movers"]
     assert names(both, account("ada", "x"), account("ada", "x")) == ["x", "x"]
 
@@ -196,13 +170,13 @@ def test_a_union_is_of_all_its_mappers() -> None:
 @pytest.mark.parametrize("wrong", [None, "core"])
 def test_what_a_part_of_a_union_gives_wrongly_is_named(wrong: Any) -> None:
     """None and a text are no lists there either."""
-    answers = ask(map_union(map_owner(), lambda _, __: wrong), None, account("ada"), EMPTY)
+    answers = ask(mappers.union(mappers.owner(), lambda _, __: wrong), None, account("ada"), EMPTY)
     assert repr(wrong) in ids_of(answers[0], TEAM)[1][0]
 
 
 def test_a_condition_hides_a_state_and_not_the_other() -> None:
     """Who was concerned by a state for which it held hears that it doesn't any more."""
-    mapper = only_if(lambda each: each.data.login != "gone", map_reference(lambda each: each.name))
+    mapper = mappers.only_if(lambda each: each.data.login != "gone", mappers.reference(lambda each: each.name))
     assert names(mapper, account("a", "x"), account("b", "gone")) == ["a"]
     assert names(mapper, account("a", "gone"), account("b", "x")) == ["b"]
 
@@ -212,7 +186,7 @@ def test_a_condition_hides_a_state_and_not_the_other() -> None:
         seen.append((old is not None, new is not None))
         return []
 
-    change = only_if(lambda each: each.data.login != "gone", map_change(both))
+    change = mappers.only_if(lambda each: each.data.login != "gone", mappers.change(both))
     names(change, account("a", "x"), account("a", "gone"))
     names(change, account("a", "gone"), account("a", "gone"))
     assert seen == [(True, False)]
@@ -224,12 +198,12 @@ def test_a_mapper_goes_through_a_third_type() -> None:
         stored(name, 1, type=POD, owner=TEAM.id(team), data=Account(login="n1"))
         for name, team in (("p", "a"), ("q", "b"))
     ]
-    by_node = index(POD, "node", lambda pod: pod.data.login)
+    by_node = indexes.by(POD, "node", lambda pod: pod.data.login)
     cache = reader({TEAM: [], POD: pods}, {POD: [by_node]})
     node = NODE.view(stored("n1", 7, type=NODE))
-    of_node: StateMapper[Any] = map_index(by_node, value=lambda node: node.name)
-    assert names(map_through(POD, of_node, map_owner()), node, cache=cache) == ["a", "b"]
-    named = map_through(POD, map_references(lambda _: ["p", "p", "gone"]), map_owner())
+    of_node: StateMapper[Any] = mappers.index(by_node, value=lambda node: node.name)
+    assert names(mappers.through(POD, of_node, mappers.owner()), node, cache=cache) == ["a", "b"]
+    named = mappers.through(POD, mappers.references(lambda _: ["p", "p", "gone"]), mappers.owner())
     assert names(named, account("x"), cache=cache) == ["a"]
 
 
@@ -239,26 +213,28 @@ def test_what_is_gone_through_may_be_a_projection() -> None:
     pod = stored("p", 1, type=POD, data=Account(login="core"))
     cache = reader({TEAM: [], slim: [pod]}, {})
     firsts: list[StateMapper[Any]] = [
-        map_references(lambda _: ["p"]),
+        mappers.references(lambda _: ["p"]),
         lambda _, cache: cache.list(slim),
         lambda *_: [POD.view(pod)],
     ]
     for first in firsts:
-        through = map_through(slim, first, map_reference(lambda each: each.data.login))
+        through = mappers.through(slim, first, mappers.reference(lambda each: each.data.login))
         assert names(through, account("x"), cache=cache) == ["CORE"]
 
 
 def test_what_a_mapper_needs_is_known() -> None:
     """So that an index that isn't there is found when the controller is declared."""
-    by_node, a, b = index(POD, "node", lambda pod: pod.id), index(TEAM, "a", lambda _: TEAM.id("x")), BY_ID
-    through = map_through(POD, map_index(by_node), map_owned())
+    by_node, a, b = indexes.by(POD, "node", lambda pod: pod.id), indexes.by(TEAM, "a", lambda _: TEAM.id("x")), BY_ID
+    through = mappers.through(POD, mappers.index(by_node), mappers.owned())
     assert through.needs == {Need(POD, by_node), Need(None, None)}
-    union = map_union(map_index(a), only_if(lambda _: True, map_index(b)), map_change(lambda *_: []))
+    union = mappers.union(
+        mappers.index(a), mappers.only_if(lambda _: True, mappers.index(b)), mappers.change(lambda *_: [])
+    )
     assert getattr(union, "needs", None) == {Need(None, a), Need(None, b)}
 
 
-BY_ID = index(TEAM, "b", lambda team: team.id)
-BY_NAME = index(TEAM, "name", lambda team: team.name)
+BY_ID = indexes.by(TEAM, "b", lambda team: team.id)
+BY_NAME = indexes.by(TEAM, "name", lambda team: team.name)
 
 
 def of_login(each: Resource[Account]) -> str:
@@ -266,10 +242,13 @@ def of_login(each: Resource[Account]) -> str:
 
 
 def test_every_mapper_is_named_by_what_it_is() -> None:
-    union = map_union(map_owner(), only_if(bool, map_self()), map_reference(of_login))
-    assert mapper_name(union) == "map_union(map_owner(), only_if(bool, map_self()), map_reference(of_login))"
-    assert mapper_name(map_through(POD, map_index(BY_ID), map_same_name())) == (
-        "map_through(staff.v1.Pod, map_index(<Index b on staff.v1.Team>), map_same_name())"
+    union = mappers.union(mappers.owner(), mappers.only_if(bool, mappers.itself()), mappers.reference(of_login))
+    assert (
+        mapper_name(union)
+        == "mappers.union(mappers.owner(), mappers.only_if(bool, mappers.itself()), mappers.reference(of_login))"
+    )
+    assert mapper_name(mappers.through(POD, mappers.index(BY_ID), mappers.same_name())) == (
+        "mappers.through(staff.v1.Pod, mappers.index(<Index b on staff.v1.Team>), mappers.same_name())"
     )
 
 
@@ -278,20 +257,20 @@ async def waits(_: Resource[Any]) -> str:
 
 
 MISUSES: list[tuple[str, Callable[[], object]]] = [
-    ("map_union takes mappers", map_union),
-    ("map_union: each mapper must be a mapper", lambda: map_union(map_owner(), "map_owner")),  # type: ignore[arg-type]
-    ("map_union: each mapper must take a resource and a cache", lambda: map_union(map_owner)),  # type: ignore[arg-type]
-    ("map_reference must be a function, not 'service'", lambda: map_reference("service")),  # type: ignore[arg-type]
-    ("map_reference must be a plain function", lambda: map_reference(waits)),  # type: ignore[arg-type]
-    ("map_references must take a resource", lambda: map_references(lambda: ["core"])),  # type: ignore[misc, arg-type]
-    ("only_if must take a resource, and takes", lambda: only_if(map_owner(), None)),  # type: ignore[arg-type]
-    ("map_change must take old, new and a cache", lambda: map_change(lambda _: [])),  # type: ignore[misc, arg-type]
-    ("map_through goes through a type", lambda: map_through("Pod", map_owner(), map_owner())),  # type: ignore[arg-type]
-    ("mappers of one state", lambda: map_through(POD, map_change(lambda *_: []), map_owner())),  # type: ignore[arg-type]
-    ("map_index takes an index", lambda: map_index(3)),  # type: ignore[call-overload]
-    ("map_index_prefix takes an index", lambda: map_index_prefix("b", repr)),  # type: ignore[call-overload]
-    ("map_index_parents takes an index", lambda: map_index_parents("b", repr)),  # type: ignore[call-overload]
-    ("map_index_parents: value must be a function", lambda: map_index_parents(BY_NAME, "b")),  # type: ignore[call-overload]
+    ("mappers.union takes mappers", mappers.union),
+    ("mappers.union: each mapper must be a mapper", lambda: mappers.union(mappers.owner(), "map_owner")),  # type: ignore[arg-type]
+    ("mappers.union: each mapper must take a resource and a cache", lambda: mappers.union(mappers.owner)),  # type: ignore[arg-type]
+    ("mappers.reference must be a function, not 'service'", lambda: mappers.reference("service")),  # type: ignore[arg-type]
+    ("mappers.reference must be a plain function", lambda: mappers.reference(waits)),  # type: ignore[arg-type]
+    ("mappers.references must take a resource", lambda: mappers.references(lambda: ["core"])),  # type: ignore[misc, arg-type]
+    ("only_if must take a resource, and takes", lambda: mappers.only_if(mappers.owner(), None)),  # type: ignore[arg-type]
+    ("mappers.change must take old, new and a cache", lambda: mappers.change(lambda _: [])),  # type: ignore[misc, arg-type]
+    ("mappers.through goes through a type", lambda: mappers.through("Pod", mappers.owner(), mappers.owner())),  # type: ignore[arg-type]
+    ("mappers of one state", lambda: mappers.through(POD, mappers.change(lambda *_: []), mappers.owner())),  # type: ignore[arg-type]
+    ("mappers.index takes an index", lambda: mappers.index(3)),  # type: ignore[call-overload]
+    ("mappers.index_prefix takes an index", lambda: mappers.index_prefix("b", repr)),  # type: ignore[call-overload]
+    ("mappers.index_parents takes an index", lambda: mappers.index_parents("b", repr)),  # type: ignore[call-overload]
+    ("mappers.index_parents: value must be a function", lambda: mappers.index_parents(BY_NAME, "b")),  # type: ignore[call-overload]
 ]
 
 

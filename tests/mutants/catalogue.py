@@ -36,35 +36,35 @@ MUTANTS = (
     # --- the gate ---
     Mutant(
         "a change at or below the frontier is believed",
-        "cache/_gate.py",
+        "cache/_type_store.py",
         "if revision <= frontier or revision < newest:",
         "if revision < newest - 10**9:",
         _CONTRACT,
     ),
     Mutant(
         "a snapshot from below the frontier is believed",
-        "cache/_gate.py",
+        "cache/_type_store.py",
         "if self.primed and revision < self.frontier:",
         "if False:",
         _CONTRACT,
     ),
     Mutant(
         "a late reply is applied over what is newer",
-        "cache/_gate.py",
+        "cache/_type_store.py",
         "if revision <= self.frontier or revision <= self._ahead.get(key, 0):",
         "if False:",
         _CONTRACT,
     ),
     Mutant(
         "a change below an own write is applied",
-        "cache/_gate.py",
+        "cache/_type_store.py",
         "if ahead and (known := ahead.get(key, 0)) >= revision:",
         "if ahead and (known := 0) >= revision:",
         _CONTRACT,
     ),
     Mutant(
         "a change that a write has overtaken is not mapped",
-        "cache/_gate.py",
+        "cache/_type_store.py",
         "                self._overtake(key, resource, revision, deleted)\n",
         "                pass\n",
         _CONTRACT,
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "the first reconciles don't see one cut",
         "controller/_run.py",
-        "await self._hub.shared(type).wait_complete(cut)",
+        "await self._informers.shared(type).wait_complete(cut)",
         "await trio.lowlevel.checkpoint()",
         _CONTRACT,
     ),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "deletions while no run was there are not looked for",
         "controller/_run.py",
-        "return await self._deletions(raised.position, raised.settled, until)",
+        "return await self._deletions(raised.position, raised.checkpoint, until)",
         "return {}",
         _CHANGES,
     ),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a cancelled write is taken for one that wasn't done",
         "client/_client.py",
-        "if write and not self._channel.settles_writes:\n",
+        "if write and not self._channel.knows_outcomes:\n",
         "if False:\n",
         _WRITES,
     ),

@@ -246,7 +246,7 @@ async def test_an_engine_without_a_report_logs_by_structlog(
     with structlog.testing.capture_logs() as lines:
         async with headway.open_engine("memory:", app) as engine:
             await engine.client.write(pool.new("a"))
-            await engine.wait_settled()
+            await engine.wait_idle()
 
     assert [(line["event"], line["log_level"], line["error"]) for line in lines] == [
         ("ReconcileFailed", "warning", "PermanentFailure: no a")

@@ -352,7 +352,7 @@ def test_several_reports_are_one() -> None:
     heard: list[object] = []
     both = reports(heard.append, log_report())
     assert events.hears_successes(both)
-    event = events.WriteSettled("pools", 7)
+    event = events.WriteResolved("pools", 7)
     both(event)
     assert heard == [event]
     assert not events.hears_successes(reports(log_report(), log_report()))

@@ -44,7 +44,7 @@ async def test_a_running_engine_is_healthy_ready_and_measured() -> None:
     ):
         metrics.watch(engine.status)
         with trio.fail_after(20):
-            await engine.wait_settled()
+            await engine.wait_idle()
             assert (await http.get("/healthz")).text == "ok\n"
             ready = await http.get("/readyz")
             assert (ready.status_code, ready.text) == (200, "ok\n")
@@ -111,7 +111,7 @@ async def test_unready_page_has_a_cause_and_neither_texts_of_errors_nor_types(
 @pytest.mark.parametrize("address", ["9090", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000", ""])
 async def test_an_address_must_be_one(address: str) -> None:
     """What isn't is named, with what would be right."""
-    with pytest.raises(headway.InvalidArgument, match="write HOST:PORT, such as"):
+    with pytest.raises(headway.errors.InvalidArgument, match="write HOST:PORT, such as"):
         async with open_pages(address, _statuses()):
             pass
 
@@ -171,7 +171,7 @@ async def test_pages_of_a_failing_engine_hold_no_text_of_its_errors() -> None:
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "example.org:0"])
 async def test_pages_on_a_public_address_have_to_be_asked_for(address: str) -> None:
     """Nothing is opened before."""
-    with pytest.raises(headway.InvalidArgument, match=f"{re.escape(address)}.*public=True"):
+    with pytest.raises(headway.errors.InvalidArgument, match=f"{re.escape(address)}.*public=True"):
         async with open_pages(address, _statuses()):
             pass
 

@@ -104,7 +104,7 @@ def test_a_column_shows_a_field_for_people(path: str, text: str, empty: str) -> 
 )
 def test_a_wrong_column_is_refused_where_the_type_is_declared(columns: Any, error: str) -> None:
     """The error names the type, the column and what is right."""
-    with pytest.raises(headway.DeclarationError, match=f"(?s)type staff.v1.Team: columns.*{error}"):
+    with pytest.raises(headway.errors.DeclarationError, match=f"(?s)type staff.v1.Team: columns.*{error}"):
         declare(columns)
 
 
@@ -114,7 +114,7 @@ def test_fields_of_every_kind_have_a_column() -> None:
     for name in Every.__dataclass_fields__:
         try:
             headway.App("fleet").type("fleet", "v1", "Every", Every, columns={"X": name})
-        except headway.DeclarationError:
+        except headway.errors.DeclarationError:
             refused.add(name)
         else:
             assert isinstance(column_text(Every(), name), str)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway._together import together
+from headway._arguments import together
 from headway.controller import App
 from headway.errors import DeclarationError
 from headway.resource import (

@@ -59,7 +59,7 @@ def test_an_engine_that_listens_runs_inside_an_asyncio_program() -> None:
         ):
             await client.write(team.new("core"))
             names = [each.resource.name async for each in _upserts(events, 1)]
-            await engine.wait_settled()
+            await engine.wait_idle()
             return names
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -148,7 +148,7 @@ async def _hold() -> None:
 
 
 async def _settled() -> None:
-    await Engine(None, None, ()).wait_settled()  # type: ignore[arg-type]  # it needs neither to say so
+    await Engine(None, None, ()).wait_idle()  # type: ignore[arg-type]  # it needs neither to say so
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ async def _settled() -> None:
         (_pages, "headway.observe.open_pages"),
         (_read, "a client of Headway"),
         (_hold, "headway.hold_lease"),
-        (_settled, "wait_settled"),
+        (_settled, "wait_idle"),
     ],
 )
 def test_asyncio_run_says_to_use_trio_run(opening: Callable[[], Any], what: str) -> None:
     """Each way in, before anything is opened."""
-    with pytest.raises(headway.NotOnTrio) as caught:
+    with pytest.raises(headway.errors.NotOnTrio) as caught:
         asyncio.run(opening())
     assert str(caught.value).startswith(
         f"{what} needs Trio, and no Trio is running here: start the program with trio.run(main) instead of asyncio.run"

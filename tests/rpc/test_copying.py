@@ -45,4 +45,4 @@ async def test_metadata_goes_with_every_call_and_messages_are_copied() -> None:
         assert request == given == got
         assert request is not given
         assert given is not got
-    assert channel.settles_writes
+    assert channel.knows_outcomes

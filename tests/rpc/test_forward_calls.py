@@ -44,7 +44,7 @@ async def test_a_client_does_through_a_forwarder_what_it_does_without(hops: int)
             assert seen.count(headway.Upserted) == 2
         with pytest.raises(headway.NotFound):
             await client.read(THING, "a")
-        with pytest.raises(headway.InvalidArgument, match="name"):
+        with pytest.raises(headway.errors.InvalidArgument, match="name"):
             await client.read(THING, "Not A Name")
 
 
@@ -87,10 +87,10 @@ async def test_the_upstream_decides_who_may_do_what() -> None:
         await engine.client.write(THING.new("a", Text(text="1")))
         async with headway.connect(server.addresses, app, token=text) as reader:
             assert (await reader.read(THING, "a")).data.text == "1"
-            with pytest.raises(headway.PermissionDenied):
+            with pytest.raises(headway.errors.PermissionDenied):
                 await reader.write(THING.new("b", Text()))
         async with headway.connect(server.addresses, app) as nobody:
-            with pytest.raises(headway.PermissionDenied):
+            with pytest.raises(headway.errors.PermissionDenied):
                 await nobody.read(THING, "a")
 
 
@@ -126,7 +126,7 @@ async def test_messages_larger_than_any_window_go_through() -> None:
         forwarded(2, limits=rpc.Limits(message_size=1 << 20)) as (_, where),
         headway.connect(where, app) as client,
     ):
-        with pytest.raises(headway.TooLarge) as caught:
+        with pytest.raises(headway.errors.TooLarge) as caught:
             await client.write(THING.new("a", Text(text=text)))
         assert (caught.value.size > len(text), caught.value.limit) == (True, 1 << 20)
 

@@ -57,7 +57,7 @@ class Fails(MemoryBackend):
     @property
     def position(self) -> Any:
         if self.closed:
-            raise headway.StoreUnusable("the store is closed")
+            raise headway.errors.StoreUnusable("the store is closed")
         return super().position
 
 

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from headway import rpc
-from headway.cache import SharedType
+from headway.cache import Follower, Informer
 from headway.client import Client
 from headway.events import StreamLagging
 from headway.resource import Position, pb, position
@@ -19,7 +19,6 @@ from headway.rpc import InProcessChannel, Lagging, Services
 from headway.service import WATCH_LIST, OriginService, ResourceService, watch_encoders
 from headway.storage import MemoryBackend
 from headway.testing import ScriptedChannel
-from headway.watch import Follower
 from tests.rpc.rpc_kit import COUNT, DECODERS, TEXTS, THING, Served, Text, app, served
 
 LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
@@ -73,7 +72,7 @@ async def test_a_follower_leaves_a_server_that_lags_for_another() -> None:
         rpc.open_channel(where, decoders=DECODERS) as channel,
         trio.open_nursery() as nursery,
     ):
-        shared = SharedType(THING, heard.append)
+        shared = Informer(THING, heard.append)
         follower = Follower(THING, channel, shared, heard.append, lambda _: _linearizable(channel), LAG_LIMIT)
         nursery.start_soon(follower.run)
         client = Client(rpc.InProcessChannel(it.services), app.registry)
@@ -165,7 +164,7 @@ async def test_the_hint_goes_through_channels_that_stand_between(
     channel = rpc.CopyingChannel(script.over(inner), lambda item: item)
     client = Client(inner, app.registry)
     heard: list[object] = []
-    shared = SharedType(THING, heard.append)
+    shared = Informer(THING, heard.append)
     follower = Follower(THING, channel, shared, heard.append, lambda _: _linearizable(inner), LAG_LIMIT)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.run)

@@ -17,7 +17,7 @@ from grpclib.const import Status
 
 import headway
 from headway import rpc
-from headway.cache import Hub
+from headway.cache import Informers
 from headway.client import Client
 from headway.controller import Owed, Run, Supervisor
 from headway.errors import InvalidArgument, Unavailable
@@ -121,7 +121,7 @@ class Copier:
         self.events: list[object] = []
         self._changed = trio.Event()
 
-        @self.app.controller(manages=self.source, watches={self.target: headway.map_same_name()})
+        @self.app.controller(manages=self.source, watches=[headway.watch(self.target, headway.mappers.same_name())])
         async def copier(rt: headway.Runtime, request: headway.Request) -> None:
             thing = rt.cache.get(self.source, request.id)
             if thing is not None:
@@ -131,13 +131,13 @@ class Copier:
 
     async def run_on(self, channel: rpc.Channel, nursery: trio.Nursery) -> None:
         """Start the controller as an engine would, on a channel of any kind."""
-        hub = Hub(channel, nursery, self.events.append, lag_limit=30.0)
+        informers = Informers(channel, nursery, self.events.append, lag_limit=30.0)
         definition = self.app.controllers["copier"]
 
         def make(owed: Owed) -> Run:
             return Run(
                 definition,
-                hub=hub,
+                informers=informers,
                 channel=channel,
                 registry=self.app.registry,
                 report=self.events.append,
@@ -289,7 +289,7 @@ async def test_one_registry_serves_every_interface() -> None:
         shared = rpc.InProcessChannel(it.services)
         copying = rpc.CopyingChannel(shared, copied)
         await Client(shared, app.registry).write(THING.new("a", Text(text="1")))
-        assert (shared.settles_writes, copying.settles_writes, remote.settles_writes) == (True, True, False)
+        assert (shared.knows_outcomes, copying.knows_outcomes, remote.knows_outcomes) == (True, True, False)
         channels: list[rpc.Channel] = [shared, copying, remote]
         seen: list[pb.Resource] = []
         for channel in channels:
@@ -329,7 +329,7 @@ async def test_an_engine_that_is_told_to_listens(tmp_path: Path) -> None:
             async with rpc.open_channel(address, decoders=DECODERS) as channel:
                 client = Client(channel, listening.registry)
                 await client.write(source.new("a", Text(text=address)))
-                await engine.wait_settled()
+                await engine.wait_idle()
                 assert (await client.read(target, "a")).data.text == address.upper()
                 request = HealthCheckRequest(service="hashicorp.consul.resource.ResourceService")
                 reply = await channel.unary("/grpc.health.v1.Health/Check", request, HealthCheckResponse)

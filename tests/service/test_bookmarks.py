@@ -179,7 +179,7 @@ async def test_what_may_not_be_read_is_of_the_incarnation_that_the_stream_has_to
         end = await anext(items)
         assert isinstance(end, EndOfSnapshot)
         await calls.write(a_note())
-        backend._position = backend.position._replace(incarnation="another")
+        backend._position = backend.position._replace(session="another")
         assert await anext(items) == Bookmark(end.position._replace(revision=1))
 
 

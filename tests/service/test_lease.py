@@ -68,10 +68,10 @@ async def test_what_is_settled_is_told_to_the_next_run(calls: Calls) -> None:
     assert first.settled_revision == first.position.revision
     here = calls.revision
     for revision in (7, 5):
-        await calls.record_settled(first.fence, revision)
+        await calls.record_checkpoint(first.fence, revision)
     assert calls.revision == here
     assert (await calls.raise_fence()).settled_revision == 7
-    call = calls.record_settled(first.fence, 9)
+    call = calls.record_checkpoint(first.fence, 9)
     await refused(call, Status.FAILED_PRECONDITION, "fenced: the fence of painter")
     assert (await calls.raise_fence()).settled_revision == 7
 
@@ -79,8 +79,8 @@ async def test_what_is_settled_is_told_to_the_next_run(calls: Calls) -> None:
 async def test_a_request_without_a_name_is_refused(in_memory: Calls) -> None:
     """Whose fence it is must be said."""
     await refused(in_memory.raise_fence(""), Status.INVALID_ARGUMENT, "controller is required")
-    await refused(in_memory.record_settled(None, 1), Status.INVALID_ARGUMENT, "fence is required")
-    call = in_memory.record_settled(pb.Fence(controller="painter"), 1)
+    await refused(in_memory.record_checkpoint(None, 1), Status.INVALID_ARGUMENT, "fence is required")
+    call = in_memory.record_checkpoint(pb.Fence(controller="painter"), 1)
     await refused(call, Status.INVALID_ARGUMENT, "fence.term 0 is no term")
 
 
@@ -94,7 +94,7 @@ async def test_a_term_that_was_never_granted_is_refused(calls: Calls) -> None:
         said = f"fenced: unknown term: term {wrong} of painter was never granted; the highest that was is {term}"
         await refused(calls.raise_fence(term=wrong, number=1), Status.FAILED_PRECONDITION, f"{said}: raise in the term")
         unknown = pb.Fence(controller="painter", term=wrong)
-        await refused(calls.record_settled(unknown, 1), Status.FAILED_PRECONDITION, said)
+        await refused(calls.record_checkpoint(unknown, 1), Status.FAILED_PRECONDITION, said)
     assert calls.revision == here
     highest = pb.Fence(controller="painter", term=term, number=HIGHEST)
     assert (await calls.raise_fence(term=term, number=HIGHEST)).fence == highest
@@ -107,9 +107,9 @@ async def test_a_revision_that_the_store_has_not_reached_is_not_settled(calls: C
     here = calls.revision
     for wrong in (here + 1, 2**63 - 1, 2**64 - 1):
         said = f"revision {wrong} is above the store's own, {here}: send one that a watch has reached"
-        await refused(calls.record_settled(fence, wrong), Status.INVALID_ARGUMENT, said)
+        await refused(calls.record_checkpoint(fence, wrong), Status.INVALID_ARGUMENT, said)
     await calls.write(a_note())
-    await calls.record_settled(fence, here + 1)
+    await calls.record_checkpoint(fence, here + 1)
     assert (await calls.raise_fence()).settled_revision == here + 1
 
 
@@ -138,7 +138,7 @@ async def test_every_field_of_a_fence_is_bounded(in_memory: Calls, given: dict[s
     said_of_fence = "fence." + (said.replace("from 0", "from 1") if "term" in given else said)
     calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
         (said, lambda: in_memory.raise_fence(**given)),
-        (said_of_fence, lambda: in_memory.record_settled(fence, 0)),
+        (said_of_fence, lambda: in_memory.record_checkpoint(fence, 0)),
         (said_of_fence, lambda: in_memory.write(a_note(), fence=fence)),
     ]
     for expected, call in calls:

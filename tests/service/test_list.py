@@ -206,7 +206,7 @@ async def test_what_is_known_is_of_this_stores_history_or_is_refused(calls: Call
     nobody = an_id("nobody", uid="none")
     here = calls.backend.position
     assert at((await calls.list_by_owner(nobody, here)).position) == here
-    for lost in (here._replace(store_id="elsewhere"), here._replace(incarnation="lost")):
+    for lost in (here._replace(store_id="elsewhere"), here._replace(session="lost")):
         await refused(calls.list_by_owner(nobody, lost), Status.DATA_LOSS, f"position {lost.revision}")
 
 

@@ -9,7 +9,7 @@ import trio
 from grpclib.const import Status
 
 from headway.client import Client, PlainWrites
-from headway.errors import HeadwayError, NotStored, OutcomeUnknown, StoreUnusable, Unavailable
+from headway.errors import HeadwayError, OutcomeUnknown, StoreUnusable, Unavailable, WriteRejected
 from headway.resource import Hooks, Resource, ResourceType
 from headway.storage import EtcdBackend, MemoryBackend
 from tests.helpers.calls import Interrupted
@@ -21,7 +21,7 @@ from tests.storage.etcd_kit import failing
 SAID: list[tuple[HeadwayError, type[HeadwayError]]] = [
     (Unavailable("there is no leader"), Unavailable),
     (StoreUnusable("it is closed"), Unavailable),
-    (NotStored("the disk is full"), NotStored),
+    (WriteRejected("the disk is full"), WriteRejected),
     (OutcomeUnknown("it may have happened"), OutcomeUnknown),
 ]
 VERBS: dict[str, Callable[[Client, Resource[Note]], Awaitable[object]]] = {

@@ -10,7 +10,7 @@ import pytest
 from grpclib.const import Status
 
 from headway.client import Client, Deleted, Progress, SnapshotEnd, Upserted
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, Registry, pb
 from headway.rpc import InProcessChannel
 from headway.service import ResourceService
@@ -100,7 +100,7 @@ async def test_a_client_hears_history_gone_and_sees_every_object_in_a_new_watch(
                     break
     async with opened(tmp_path) as store:
         now = client(store, versions())
-        with pytest.raises(HistoryGone, match="contained what is stored as v1;"):
+        with pytest.raises(HistoryCompacted, match="contained what is stored as v1;"):
             async with now.watch(V1, resume_after=position) as events:
                 await anext(events)
         seen: dict[str, list[str]] = {}

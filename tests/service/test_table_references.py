@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from grpclib import GRPCError
 
-from headway import InvalidArgument
+from headway.errors import InvalidArgument
 from headway.resource import (
     Hooks,
     Reference,

@@ -258,7 +258,7 @@ async def test_a_position_that_this_store_does_not_know_is_refused(
 ) -> None:
     """Another store's positions mean nothing here, and nobody has seen the future."""
     here = calls.backend.position
-    asked = Position(store_id or here.store_id, here.incarnation, here.revision + ahead)
+    asked = Position(store_id or here.store_id, here.session, here.revision + ahead)
     async with calls.watch(a_type(), resume_after=asked.message()) as items:
         await refused(anext(items), status, f"position {asked.revision}")
 
@@ -274,7 +274,7 @@ async def test_a_stream_begins_only_where_what_is_known_is_known(calls: Calls, r
     for known in (here, here._replace(revision=here.revision + 5)):
         async with calls.watch(a_type(), resume_after=after, known=known.message()) as items:
             assert isinstance(await anext(items), Bookmark if resuming else EndOfSnapshot)
-    for lost in (here._replace(store_id="elsewhere"), here._replace(incarnation="lost")):
+    for lost in (here._replace(store_id="elsewhere"), here._replace(session="lost")):
         async with calls.watch(a_type(), resume_after=after, known=lost.message()) as items:
             await refused(anext(items), Status.DATA_LOSS, f"position {lost.revision}")
 

@@ -26,7 +26,7 @@ def rollout(*, at_once: bool) -> headway.App:
     deployment = app.type("rollout", "v1", "Deployment", Deployment)
     instance = app.type("rollout", "v1", "Instance", Instance)
 
-    @app.controller(manages=deployment, watches={instance: headway.map_owner()})
+    @app.controller(manages=deployment, watches=[headway.watch(instance, headway.mappers.owner())])
     async def roll(rt: headway.Runtime, request: headway.Request[Deployment]) -> None:
         found = rt.resource(request)
         if found is None:
@@ -56,9 +56,9 @@ def rollout(*, at_once: bool) -> headway.App:
 async def two_versions(world: simulation.World) -> None:
     for version in ("1", "2"):
         await world.client.apply(world.type("Deployment").new("web", Deployment(version=version)))
-        await world.settled()
+        await world.wait_idle()
         await world.sleep(30)  # what asks to be called later has settled, and boots meanwhile
-        await world.settled()
+        await world.wait_idle()
 
 
 def one_is_up(stored: simulation.Stored) -> None:
@@ -80,20 +80,20 @@ def test_a_kind_that_is_not_there_is_no_empty_list() -> None:
     def misspelt(stored: simulation.Stored) -> None:
         stored.list("Instances")
 
-    with pytest.raises(headway.DeclarationError, match="no type 'Instances'; did you mean 'Instance'"):
+    with pytest.raises(headway.errors.DeclarationError, match="no type 'Instances'; did you mean 'Instance'"):
         simulation.explore(rollout(at_once=False), two_versions, always=[misspelt], plan="none")
 
     async def misspells(world: simulation.World) -> None:
         world.type("Deploiment")
 
-    with pytest.raises(headway.DeclarationError, match="no type 'Deploiment'; did you mean 'Deployment'"):
+    with pytest.raises(headway.errors.DeclarationError, match="no type 'Deploiment'; did you mean 'Deployment'"):
         simulation.explore(rollout(at_once=False), misspells, plan="none")
 
 
 def test_what_comes_by_the_clock_is_told_from_what_never_ends() -> None:
     async def hasty(world: simulation.World) -> None:
         await world.client.apply(world.type("Deployment").new("web", Deployment(version="1")))
-        await world.settled()
+        await world.wait_idle()
         await world.client.apply(world.type("Deployment").new("web", Deployment(version="2")))
 
     with pytest.raises(simulation.Refuted) as caught:

@@ -111,7 +111,7 @@ def test_a_killed_process_changes_nothing_any_more() -> None:
         app = headway.App("staff")
         team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
-        @app.controller(manages=team, watches={account: headway.map_owner()})
+        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
         async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
             found = rt.resource(request)
             if found is None or rt.cache.get(account, "ada") is not None:
@@ -153,7 +153,7 @@ def test_a_process_that_is_killed_between_two_calls_cleans_up_nothing(apart: int
         app = headway.App("staff")
         team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
-        @app.controller(manages=team, watches={account: headway.map_owner()})
+        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
         async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
             found = rt.resource(request)
             if found is None or rt.cache.get(account, "ada") is not None:
@@ -236,7 +236,7 @@ def _with_a_secret(*, wrong: bool) -> Callable[[simulation.Process], headway.App
         app = headway.App("staff")
         team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
-        @app.controller(manages=team, watches={account: headway.map_owner()})
+        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
         async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
             found = rt.resource(request)
             if found is None or (wrong and rt.controller in found.status):
@@ -280,7 +280,7 @@ def test_a_deletion_that_a_fault_makes_late_is_no_creation_too_many() -> None:
         app = headway.App("staff")
         team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
-        @app.controller(manages=team, watches={account: headway.map_owner()})
+        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
         async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
             found = rt.resource(request)
             if found is None:
@@ -300,7 +300,7 @@ def test_a_deletion_that_a_fault_makes_late_is_no_creation_too_many() -> None:
         await world.client.apply(world.type("Team").new("core", Team(members=["ada"])))
         await world.sleep(1)
         await world.client.delete(world.type("Team").id("core"))
-        await world.settled()
+        await world.wait_idle()
 
     explored = simulation.explore(make, comes_and_goes, plan="stall('staff.Team', 7, 60.0)")
     assert explored.complete
@@ -357,7 +357,7 @@ def test_a_test_of_an_invariant_of_ones_own() -> None:
 def test_two_ways_to_one_end() -> None:
     async def other(world: simulation.World) -> None:
         await world.client.apply(world.type("Team").new("core", Team(members=["grace", "katherine"])))
-        await world.settled()
+        await world.wait_idle()
 
     simulation.same_end(right, members_change, other)
     with pytest.raises(simulation.Refuted):
@@ -379,7 +379,7 @@ def test_a_simulation_is_no_part_of_another_run() -> None:
     async def within() -> None:
         simulation.explore(right, one_team)
 
-    with pytest.raises(headway.DeclarationError, match="isn't async"):
+    with pytest.raises(headway.errors.DeclarationError, match="isn't async"):
         trio.run(within)
 
 

@@ -35,7 +35,7 @@ def machine(
         app = headway.App("staff")
         team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
-        @app.controller(manages=team, watches={account: headway.map_owner()}, **(declared or {}))
+        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())], **(declared or {}))
         async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
             result: headway.RequeueAfter | None = await reconcile(rt, request, account)
             return result
@@ -92,7 +92,7 @@ def test_what_never_settles_is_found() -> None:
 
     made = machine(fails)
     write(made)
-    assert found(made).startswith("converges: it has not settled within 1800 s")
+    assert found(made).startswith("converges: it is not idle after 1800 s")
 
 
 def test_an_invariant_of_ones_own_is_asked() -> None:
@@ -134,7 +134,7 @@ def test_who_writes_at_every_start_is_found() -> None:
         team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
         lives.append(process)
 
-        @app.controller(manages=team, watches={account: headway.map_owner()})
+        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())])
         async def accounts(rt: headway.Runtime, _: headway.Request[Team]) -> None:
             await rt.apply(account.new("lives", Account(count=len(lives))))
 

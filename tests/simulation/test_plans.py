@@ -45,7 +45,7 @@ def test_a_plan_reads_as_the_line_that_makes_it(found: list[faults.Fault], seed:
     ],
 )
 def test_a_line_that_is_no_plan_says_what_would_be_right(line: str, said: str) -> None:
-    with pytest.raises(headway.DeclarationError) as caught:
+    with pytest.raises(headway.errors.DeclarationError) as caught:
         simulation.Plan.parse(line)
     assert said in str(caught.value)
 

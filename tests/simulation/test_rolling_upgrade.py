@@ -40,7 +40,9 @@ def program(release: str) -> headway.App:
         app.store_as(V1)
     team: ResourceType[Any] = V2 if release == "step 2" else V1
 
-    @app.controller(manages=team, watches={BADGE: headway.map_same_name()}, placement="every_process")
+    @app.controller(
+        manages=team, watches=[headway.watch(BADGE, headway.mappers.same_name())], placement="every_process"
+    )
     async def badges(rt: headway.Runtime, request: headway.Request) -> None:
         found = rt.cache.get(team, request.id)
         if found is None:
@@ -78,20 +80,20 @@ def rolling(before: str, after: str) -> simulation.Scenario:
         users = Client(InProcessChannel(ResourceService(world.store, former)), former)
         for name in ("core", "gone"):
             await users.write(V1.new(name, Roster(names=["ada"])))
-        await world.settled()
+        await world.wait_idle()
         world.crash(1)
-        await world.settled()
+        await world.wait_idle()
         new = await world.client.read(V2, "core")
         new.data.members = [Member(name="ada", role=role), Member(name="bea", role=role)]
         new.data.room = role
         await world.client.apply(V2.new("core", new.data))
-        await world.settled()
+        await world.wait_idle()
         old = await world.client.read(V1, "core")
         await world.client.apply(V1.new("core", Roster(names=["bea", "cyd"], color=old.data.color)))
         await world.client.delete(V1.id("gone"))
-        await world.settled()
+        await world.wait_idle()
         world.crash(0)
-        await world.settled()
+        await world.wait_idle()
         await migrate(world.store, world.types)
 
     return scenario

@@ -51,7 +51,7 @@ def keyed(process: simulation.Process) -> headway.App:
 async def two(world: simulation.World) -> None:
     for name in ("web", "mail"):
         await world.client.apply(world.type("Certificate").new(name, Certificate(host=name)))
-    await world.settled()
+    await world.wait_idle()
 
 
 def test_what_is_asked_for_with_a_uid_is_the_same_in_every_run() -> None:

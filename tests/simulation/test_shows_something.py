@@ -49,9 +49,9 @@ def test_a_scenario_that_waits_for_nothing_is_explored_all_the_same() -> None:
 
 def test_a_scenario_in_which_nothing_happens_is_refused() -> None:
     async def nothing(world: simulation.World) -> None:
-        await world.settled()
+        await world.wait_idle()
 
-    with pytest.raises(headway.DeclarationError, match="makes no controller do anything"):
+    with pytest.raises(headway.errors.DeclarationError, match="makes no controller do anything"):
         simulation.explore(twice, nothing, outside=Cloud)
 
 
@@ -86,7 +86,7 @@ def noted(*, watch: bool) -> headway.App:
     def nobody(*_: object) -> list[headway.ResourceId]:
         return []
 
-    @app.controller(manages=team, watches={account: headway.map_owner() if watch else nobody})
+    @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner() if watch else nobody)])
     async def notes(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         found = rt.resource(request)
         if found is not None:
@@ -101,7 +101,7 @@ def noted(*, watch: bool) -> headway.App:
 async def notes_change(world: simulation.World) -> None:
     for note in ("x", "y"):
         await world.client.apply(world.type("Team").new("core", Team(note=note)))
-        await world.settled()
+        await world.wait_idle()
 
 
 def test_a_conflict_is_heard_of_by_who_watches_what_it_was_about() -> None:
@@ -119,7 +119,7 @@ def test_a_server_that_starts_again_twice_at_once_comes_back() -> None:
             nursery.start_soon(world.restart_server)
         await in_haste(world)
         with trio.fail_after(60):
-            await world.settled()
+            await world.wait_idle()
 
     assert run(Setting(app=twice, scenario=restarts, outside=Cloud), simulation.Plan()).findings == ()
 
@@ -172,7 +172,7 @@ def test_what_users_ask_for_again_after_a_restore_is_all_that_they_asked_for() -
         for note in ("x", "y"):
             core = await world.client.apply(team.new("core", Team(note=note), metadata={"colour": "blue"}))
             await world.client.apply(account.new("mine", Account(login=note), owner=core))
-            await world.settled()
+            await world.wait_idle()
 
     app = noted(watch=True)
     (first, *_, last) = run(Setting(app=app, scenario=coloured), simulation.Plan()).trace.steps

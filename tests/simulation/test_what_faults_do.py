@@ -114,7 +114,7 @@ async def two_wishes_at_once(world: simulation.World) -> None:
     await one_team(world)
     for members in (["grace"], ["katherine"]):
         await world.client.apply(world.type("Team").new("core", Team(members=members)))
-    await world.settled()
+    await world.wait_idle()
 
 
 def test_a_process_that_is_cut_off_twice_is_so_until_both_have_ended() -> None:

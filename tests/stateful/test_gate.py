@@ -9,7 +9,7 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headway.cache import Gate
+from headway.cache import FalseBookmark, StreamBroken, StreamMachine, TypeStore
 from headway.errors import StoreChanged
 from headway.resource import (
     Bookmark,
@@ -23,7 +23,6 @@ from headway.resource import (
     pb,
     resource_key,
 )
-from headway.watch import FalseBookmark, StreamBroken, StreamMachine
 from tests.helpers.resources import ACCOUNT, OTHER_STORE, STORE, TEAM
 from tests.helpers.true_store import GateChecker, Reply, TrueStore
 
@@ -83,7 +82,7 @@ class Side:
     def __init__(self, store: TrueStore, type: ResourceType[Any]) -> None:
         self.store = store
         self.type = type
-        self.gate = Gate()
+        self.gate = TypeStore()
         self.checker = GateChecker(store, type, self.gate)
         self.machine: StreamMachine | None = None
         self.server: Server | None = None

@@ -46,7 +46,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
     async def _live(self, task_status: trio.TaskStatus[headway.Engine]) -> None:
         async with AsyncExitStack() as stack:
             opened = headway.open_engine(
-                self.store, self.pools.app, report=self.witness.report, through=self.channel.over
+                self.store, self.pools.app, report=self.witness.report, wrap_channel=self.channel.over
             )
             task_status.started(await stack.enter_async_context(opened))
             await trio.sleep_forever()
@@ -187,7 +187,7 @@ class RunMachine(LiveRun, RuleBasedStateMachine):
 
         async def settle() -> None:
             with trio.fail_after(400):
-                await self.engine.wait_settled()
+                await self.engine.wait_idle()
 
         self.call(settle)
         self.witness.check()

@@ -16,7 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headway.cache import Cache, CachedType, Index, Projected, SharedType, View, index, index_many, projection
+from headway import indexes
+from headway.cache import Cache, CachedType, Index, Informer, Projected, View, projection
 from headway.events import ignore
 from headway.resource import Bookmark, Changes, EndOfSnapshot, Key, Resource, ResourceType, SnapshotChunk
 from headway.testing import LiveRun
@@ -42,10 +43,10 @@ def digits(version: str) -> list[str]:
 
 
 WHOLE_INDEXES: list[Index[Any, str]] = [
-    index_many(TEAM, "digits", lambda team: digits(team.version)),
-    index_many(ACCOUNT, "digits", lambda account: digits(account.version)),
+    indexes.by_many(TEAM, "digits", lambda team: digits(team.version)),
+    indexes.by_many(ACCOUNT, "digits", lambda account: digits(account.version)),
 ]
-SLIM_INDEX: Index[Any, str] = index(SLIM, "login", lambda slim: slim.data.login)
+SLIM_INDEX: Index[Any, str] = indexes.by(SLIM, "login", lambda slim: slim.data.login)
 
 
 def plain(found: Sequence[Resource[Any] | Projected[Any]]) -> list[tuple[str, str, str, object]]:
@@ -80,7 +81,7 @@ class ViewMachine(LiveRun, RuleBasedStateMachine):
             self.store.commit(1, what)
         self.forms: dict[str, CachedType[Any]] = {"team": SLIM if slim else TEAM, "account": ACCOUNT}
         self.indexes = [SLIM_INDEX, WHOLE_INDEXES[1]] if slim else WHOLE_INDEXES
-        self.shared = {name: SharedType(form, ignore) for name, form in self.forms.items()}
+        self.shared = {name: Informer(form, ignore) for name, form in self.forms.items()}
         self.told: dict[str, int] = {}
         self.cache = Cache("teams", self.forms["team"], [ACCOUNT])
         for name in TYPES:

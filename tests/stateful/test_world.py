@@ -87,7 +87,7 @@ def make(process: simulation.Process) -> headway.App:
     tally: ResourceType[Tally] = app.type("staff", "v1", "Tally", Tally)
     judge = judge_of(process)
 
-    async def alarm(_: headway.Runtime, __: headway.Enqueue) -> None:
+    async def alarm(_: headway.Runtime, __: headway.sources.Enqueue) -> None:
         rung = ALARMS[process.name] = trio.Event()
         try:
             await rung.wait()
@@ -96,7 +96,9 @@ def make(process: simulation.Process) -> headway.App:
             if ALARMS.get(process.name) is rung:
                 del ALARMS[process.name]
 
-    @app.controller(manages=team, watches={account: headway.map_owner()}, concurrency=2, sources={"alarm": alarm})
+    @app.controller(
+        manages=team, watches=[headway.watch(account, headway.mappers.owner())], concurrency=2, sources={"alarm": alarm}
+    )
     async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         found = rt.resource(request)
         if found is None or found.is_deleting:
@@ -116,13 +118,13 @@ def make(process: simulation.Process) -> headway.App:
             elif guarded.cleaning_up:
                 await process.outside.remove(found.id.uid)
 
-    by_login = headway.index(account, "login", lambda each: each.data.login)
+    by_login = headway.indexes.by(account, "login", lambda each: each.data.login)
 
     def counted(each: headway.Resource[Account], cache: CacheReader) -> list[headway.ResourceId]:
         judge.mapping(each, cache, account, tally)
         return [tally.id(each.data.login)]
 
-    @app.controller(manages=tally, watches={account: counted}, indexes=[by_login])
+    @app.controller(manages=tally, watches=[headway.watch(account, counted)], indexes=[by_login])
     async def tallies(rt: headway.Runtime, request: headway.Request[Tally]) -> None:
         count = len(rt.cache.index(by_login, request.id.name))
         found = rt.resource(request)
@@ -194,7 +196,7 @@ class WorldMachine(simulation.Machine):
             wanted = team.new(name, Team(members=members))
             try:
                 stored = await self.world.client.apply(wanted)
-            except headway.InvalidArgument:
+            except headway.errors.InvalidArgument:
                 # It is being deleted: nothing of it can be changed any more.
                 return
             self.judge.acknowledged[TEAM, stored.id.key] = int(stored.version)

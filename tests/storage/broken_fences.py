@@ -71,16 +71,16 @@ class ChecksFencesThenWaits(KeptMemory):
 
 
 class SettlesWhateverItIsTold(KeptMemory):
-    async def record_settled(self, fence: Fence, revision: int) -> None:
+    async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
         self._settled[fence.controller, fence.member] = revision
 
 
 class SettlesForAnybody(KeptMemory):
-    async def record_settled(self, fence: Fence, revision: int) -> None:
+    async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         term, number = self._fences.get((fence.controller, fence.member), (0, 0))
-        await super().record_settled(fence._replace(term=term, number=number), revision)
+        await super().record_checkpoint(fence._replace(term=term, number=number), revision)
 
 
 class SettlesByRaising(KeptMemory):

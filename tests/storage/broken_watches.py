@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import (
     Bookmark,
     Change,
@@ -227,7 +227,7 @@ class BeginsAnewWithoutSayingSo(KeptMemory):
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         try:
             return await super().watch(kind, within, resume_after)
-        except (StorageError, HistoryGone):
+        except (StorageError, HistoryCompacted):
             return await super().watch(kind, within)
 
 
@@ -255,7 +255,7 @@ class ResumesAfterResourcesAlone(KeptMemory):
         if wanted.revision and not any(
             change.revision == wanted.revision for log in self._log._kinds.values() for change in log.changes
         ):
-            raise HistoryGone("nothing was changed there")
+            raise HistoryCompacted("nothing was changed there")
 
 
 class ResumesInTheFuture(KeptMemory):
@@ -271,7 +271,7 @@ class ResumesInAnyStore(KeptMemory):
 
 class ResumesInAnyIncarnation(KeptMemory):
     def check_resumable(self, wanted: Position) -> None:
-        super().check_resumable(wanted._replace(incarnation=self.position.incarnation))
+        super().check_resumable(wanted._replace(session=self.position.session))
 
 
 class KeepsAQuarter(KeptMemory):
@@ -293,7 +293,7 @@ class _Skipping(SpoilableWatch):
     async def next(self) -> StreamItem:
         try:
             return await super().next()
-        except HistoryGone:
+        except HistoryCompacted:
             self._cursor.revision = self._log.floor
             return await super().next()
 

@@ -100,14 +100,14 @@ async def hold_leases(backend: Backend, life: int) -> None:
         say("term", term, acquired.position.revision)
         raised = await backend.raise_fence("keeper", "", term, index + 1)
         say("fence", raised.fence.term, raised.fence.number, raised.position.revision)
-        await backend.record_settled(raised.fence, raised.position.revision - 1)
+        await backend.record_checkpoint(raised.fence, raised.position.revision - 1)
         say("settled", raised.position.revision - 1)
 
 
 async def live(path: str, life: int) -> None:
     async with open_sqlite(path, max_changes=MAX_CHANGES) as backend:
         here = backend.position
-        say("open", here.store_id, here.incarnation, here.revision)
+        say("open", here.store_id, here.session, here.revision)
         client = Client(InProcessChannel(ResourceService(backend, app.registry), LeaseService(backend)), app.registry)
         async with trio.open_nursery() as nursery:
             for writer in range(WRITERS):

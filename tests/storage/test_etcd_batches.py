@@ -11,10 +11,7 @@ from headway._gen.etcdserverpb import ResponseHeader, TxnResponse
 from headway.errors import OutcomeUnknown, Unavailable
 from headway.resource import resource_key
 from headway.storage import Require, RequireOwnsNothing
-from headway.storage._etcd._layout import Layout
-from headway.storage._etcd._mirror import Mirror
-from headway.storage._etcd._records import Head, Timeline, revision_of
-from headway.storage._etcd._together import (
+from headway.storage._etcd._batcher import (
     LONGEST_WAIT,
     MOST_BYTES,
     MOST_OPERATIONS,
@@ -22,6 +19,9 @@ from headway.storage._etcd._together import (
     Made,
     Together,
 )
+from headway.storage._etcd._layout import Layout
+from headway.storage._etcd._mirror import Mirror
+from headway.storage._etcd._records import Head, Timeline, revision_of
 from headway.storage._etcd._transaction import Draft
 from headway.storage._etcd._transaction import putting as putting_key
 from headway.testing._conformance_tools import kind_of, putting, thing

@@ -14,7 +14,7 @@ from headway.errors import StoreUnusable
 from headway.rpc import open_channel
 from headway.storage import EtcdBackend, etcd_address
 from headway.storage._etcd._client import EtcdClient, open_client
-from headway.storage._etcd._founding import begin_incarnation
+from headway.storage._etcd._founding import begin_session
 from headway.storage._etcd._layout import Layout
 from headway.testing._conformance_tools import names, put, thing
 from tests.helpers.etcd_server import EtcdServer
@@ -81,7 +81,7 @@ async def test_stores_that_were_nested_before_are_still_opened(root: str) -> Non
     """Only founding is refused: what an earlier program has founded goes on."""
     await found(root + "/b")
     async with _client(root, _Unaware) as client:
-        await begin_incarnation(client, Layout(etcd_address(root).prefix))
+        await begin_session(client, Layout(etcd_address(root).prefix))
     for each in (root, root + "/b"):
         async with EtcdBackend(each):
             pass
@@ -93,7 +93,7 @@ async def test_one_of_two_nested_foundings_at_the_same_time_is_refused(root: str
     async with _client(root + second, _Overtaken) as client:
         client.overtake = root + first
         with pytest.raises(StoreUnusable, match="is a store already"):
-            await begin_incarnation(client, Layout(etcd_address(root + second).prefix))
+            await begin_session(client, Layout(etcd_address(root + second).prefix))
     async with EtcdBackend(root + first) as store:
         assert await names(store) == ["a"]
 

@@ -28,7 +28,7 @@ async def test_every_opening_of_a_store_finds_its_id_and_begins_an_incarnation()
         async with EtcdBackend(rig.url) as other:
             second = await put(other, thing("b"))
             assert second.store_id == first.store_id
-            assert second.incarnation != first.incarnation
+            assert second.session != first.session
             await names(rig.store)
             assert rig.store.position == second, "one history has the same positions for every engine"
             resumed = await reading(rig.store, after=first)
@@ -55,12 +55,12 @@ async def test_a_watcher_knows_of_which_incarnation_a_change_is() -> None:
             item = await reader.next()
             if isinstance(item, Changes):
                 heard = item.changes[-1].revision
-                resumed = await reading(rig.store, after=last._replace(incarnation=incarnation, revision=heard))
+                resumed = await reading(rig.store, after=last._replace(session=incarnation, revision=heard))
                 await resumed.until(last.revision)
             else:
                 assert isinstance(item, Bookmark)
-                heard, incarnation = item.position.revision, item.position.incarnation
-    assert incarnation == last.incarnation
+                heard, incarnation = item.position.revision, item.position.session
+    assert incarnation == last.session
 
 
 async def test_a_restored_cluster_is_found_by_its_revision() -> None:
@@ -76,7 +76,7 @@ async def test_a_restored_cluster_is_found_by_its_revision() -> None:
         assert rig.store.counts["other histories"] == 1
         here = rig.store.position
         assert here.store_id == lost.store_id
-        assert here.incarnation != lost.incarnation
+        assert here.session != lost.session
         await refused(StoreMismatch, reading(rig.store, after=lost), "a position of a history that is gone")
         await followed(await primed(rig.store), rig.store)
 
@@ -126,7 +126,7 @@ async def test_a_commit_in_an_unknown_incarnation_is_decided_on_anew() -> None:
             rig.fake.muted = None
             rig.fake.cancel_watches("etcdserver: no leader")
             at = await put(rig.store, thing("a"))
-            assert at.incarnation == other.position.incarnation
+            assert at.session == other.position.session
             resumed = await reading(other, after=at)
             await resumed.until(at.revision)
 

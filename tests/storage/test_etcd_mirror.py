@@ -15,12 +15,12 @@ from headway.storage._etcd._records import (
     StoredFence,
     Timeline,
     anchor_value,
+    checkpoint_value,
     fence_value,
     head_from,
     head_value,
     resource_value,
     revision_of,
-    settled_value,
     timeline_from,
 )
 from headway.storage._etcd._rejoin import check_same_history, check_standing
@@ -203,10 +203,10 @@ def test_another_history_is_found(
 
 def test_what_is_below_all_that_is_known_is_no_other_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its incarnation has been forgotten, as those are that so many openings were after; if any has been."""
-    forgotten = SEEN._replace(incarnation="forgotten", revision=revision_of(3) - 1)
+    forgotten = SEEN._replace(session="forgotten", revision=revision_of(3) - 1)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten, "store", TIMELINE, HEAD)
-    monkeypatch.setattr(_records, "KNOWN_INCARNATIONS", 1)
+    monkeypatch.setattr(_records, "KNOWN_SESSIONS", 1)
     check_same_history(forgotten, "store", TIMELINE, HEAD)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten._replace(revision=revision_of(3)), "store", TIMELINE, HEAD)
@@ -232,7 +232,7 @@ def test_names_are_written_so_that_none_is_taken_for_another() -> None:
     under = LAYOUT.owned_by("u")
     assert under.key <= LAYOUT.owned("u", *places[0]) < under.end
     assert not under.key <= LAYOUT.owned("u0", *places[0]) < under.end
-    assert settled_value(255) < settled_value(256)
+    assert checkpoint_value(255) < checkpoint_value(256)
 
 
 def test_each_revision_is_of_one_incarnation() -> None:

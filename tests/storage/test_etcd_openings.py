@@ -21,7 +21,7 @@ from headway._gen.etcdserverpb import (
     WatchResponse,
 )
 from headway._gen.mvccpb import Event, KeyValue
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.events import DeletionsUnknown
 from headway.resource import Position
 from headway.rpc import RemoteChannel, open_channel
@@ -100,14 +100,14 @@ async def test_a_controller_hears_of_what_was_deleted_while_it_was_away(url: str
     async with headway.open_engine(url, app, report=told.append) as engine:
         for name in ("kept", "deleted"):
             await engine.client.write(pool.new(name))
-        await engine.wait_settled()
+        await engine.wait_idle()
     others = headway.App("pools")
     others.type("pools", "v1", "Pool", Pool)
     async with headway.open_engine(url, others, report=told.append) as engine:
         await engine.client.delete(pool.id("deleted"))
     assert gone == []
     async with headway.open_engine(url, app, report=told.append) as engine:
-        await engine.wait_settled()
+        await engine.wait_idle()
     assert gone == ["deleted"]
     assert not any(isinstance(event, DeletionsUnknown) for event in told)
 
@@ -120,7 +120,7 @@ async def test_history_begins_where_etcd_was_compacted(url: str, etcd: EtcdServe
         await _compact(channel, etcd_revision(second.revision))
         async with EtcdBackend(url) as store:
             assert await _heard(store, second) == [("gone", True), ("last", False)]
-            await refused(HistoryGone, reading(store, after=first), "resuming after what was compacted")
+            await refused(HistoryCompacted, reading(store, after=first), "resuming after what was compacted")
             stood = await put(store, thing("later"))
         for _ in range(3):
             put_elsewhere = PutRequest(key=b"/elsewhere", value=b"")
@@ -130,7 +130,7 @@ async def test_history_begins_where_etcd_was_compacted(url: str, etcd: EtcdServe
     async with EtcdBackend(url) as store:
         assert not store.counts
         assert await _heard(store, stood) == []
-        await refused(HistoryGone, reading(store, after=last), "resuming after what was compacted")
+        await refused(HistoryCompacted, reading(store, after=last), "resuming after what was compacted")
 
 
 async def _compact(channel: RemoteChannel, revision: int) -> None:
@@ -147,7 +147,7 @@ async def test_an_opening_reads_no_more_than_it_keeps(url: str, monkeypatch: pyt
         monkeypatch.setattr(_follow, "AN_OPENINGS_HISTORY", bound)
         async with EtcdBackend(url, max_changes=max_changes) as store:
             assert await _heard(store, last) == []
-            await refused(HistoryGone, reading(store, after=removed), "resuming after what was not read")
+            await refused(HistoryCompacted, reading(store, after=removed), "resuming after what was not read")
     monkeypatch.undo()
     async with EtcdBackend(url) as store:
         assert await _heard(store, removed) == [("last", False)]
@@ -189,7 +189,7 @@ async def test_an_opening_that_cant_read_history_does_without(trouble: str, monk
         async with EtcdBackend(past.url) as store:
             assert store.counts["openings without history"] == 1
             assert await names(store) == ["kept", "last"]
-            await refused(HistoryGone, reading(store, after=past.positions[-1]), "resuming without history")
+            await refused(HistoryCompacted, reading(store, after=past.positions[-1]), "resuming without history")
             await put(store, thing("new"))
             await followed(await primed(store), store)
 
@@ -213,7 +213,7 @@ async def test_an_opening_reads_the_history_that_there_is_time_for(monkeypatch: 
             assert not store.counts
             *_, removed, last = past.positions
             assert await _heard(store, last) == []
-            await refused(HistoryGone, reading(store, after=removed), "resuming after what was not read")
+            await refused(HistoryCompacted, reading(store, after=removed), "resuming after what was not read")
             await put(store, thing("new"))
             await followed(await primed(store), store)
 

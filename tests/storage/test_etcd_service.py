@@ -71,10 +71,10 @@ async def test_what_another_engine_has_reached_may_be_settled_and_raised_in() ->
         assert behind.position.revision < reached
         rig.fake.muted = None
         rig.fake.on_range = lagging(rig.fake)
-        await there.record_settled(fence, reached)
+        await there.record_checkpoint(fence, reached)
         await there.raise_fence(term=fence.term, number=1)
         settled = await there.raise_fence()
         assert settled.settled_revision == reached
         said = "is above the store's own"
-        await refused(there.record_settled(settled.fence, here.revision + 10_000), Status.INVALID_ARGUMENT, said)
+        await refused(there.record_checkpoint(settled.fence, here.revision + 10_000), Status.INVALID_ARGUMENT, said)
         assert here.unexpected == there.unexpected == []

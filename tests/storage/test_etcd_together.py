@@ -8,7 +8,7 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway._gen.etcdserverpb import TxnRequest, TxnResponse
-from headway.errors import HeadwayError, HistoryGone, OutcomeUnknown
+from headway.errors import HeadwayError, HistoryCompacted, OutcomeUnknown
 from headway.resource import Position, pb, resource_key
 from headway.storage import (
     EtcdBackend,
@@ -268,7 +268,7 @@ async def test_a_store_of_an_earlier_program_is_read_and_gone_on_with() -> None:
     async with serving_etcd(rig.fake) as (_, endpoint), EtcdBackend(f"etcd://{endpoint}/staff") as store:
         assert await names(store) == ["a"]
         former = at._replace(revision=etcd_revision(at.revision))
-        await refused(HistoryGone, reading(store, after=former), "a position of an earlier program")
+        await refused(HistoryCompacted, reading(store, after=former), "a position of an earlier program")
         uid = uid_of(given)
         await refused(VersionConflict, put(store, thing("a", uid=uid), str(former.revision)), "a version likewise")
         made = revisions(

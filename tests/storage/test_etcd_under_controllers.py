@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import StoreWentBack
+from headway.errors import StoreRolledBack
 from headway.storage import EtcdBackend
 from headway.storage._etcd import _records
 from tests.helpers.fake_etcd import serving_etcd
@@ -34,14 +34,14 @@ async def test_an_etcd_that_was_put_back_stops_the_controllers(tmp_path: Path, s
                 before = len(rig.seen)
                 if server_stays:
                     fake.restore(older)
-                    await rig.until(lambda: StoreWentBack in rig.ended_by())
+                    await rig.until(lambda: StoreRolledBack in rig.ended_by())
             if not server_stays:
                 fake.restore(older)
                 async with EtcdBackend(rig.url) as other:
                     while other.position.revision < int(lost.version) + 20:
                         await rig.put(other, f"other{other.position.revision}")
             async with rig.serving():
-                await rig.until(lambda: StoreWentBack in rig.ended_by())
+                await rig.until(lambda: StoreRolledBack in rig.ended_by())
                 assert len(rig.seen) == before, "a run went on with what the store doesn't have any more"
                 assert worker.accept_store()
                 await rig.until(lambda: len(rig.seen) > before)
@@ -52,7 +52,7 @@ async def test_a_store_that_has_forgotten_their_opening_did_not_go_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was opened more often than it counts while they were away: they go on with what it has now."""
-    monkeypatch.setattr(_records, "KNOWN_INCARNATIONS", 3)
+    monkeypatch.setattr(_records, "KNOWN_SESSIONS", 3)
     async with serving_etcd() as (_, endpoint):
         rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)
         async with rig.working():
@@ -64,4 +64,4 @@ async def test_a_store_that_has_forgotten_their_opening_did_not_go_back(
                     await rig.put(other, f"other{index}")
             async with rig.serving():
                 await rig.until(lambda: len(rig.seen[-1]) == 6)
-        assert StoreWentBack not in rig.ended_by()
+        assert StoreRolledBack not in rig.ended_by()

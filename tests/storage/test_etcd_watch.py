@@ -8,7 +8,7 @@ import trio
 
 from headway._gen.etcdserverpb import RangeRequest, RangeResponse, WatchResponse
 from headway._gen.mvccpb import Event
-from headway.errors import HistoryGone, Unavailable
+from headway.errors import HistoryCompacted, Unavailable
 from headway.storage import EtcdBackend
 from headway.storage._etcd import _follow
 from headway.storage._etcd._records import etcd_revision
@@ -144,7 +144,7 @@ async def test_what_a_watch_has_lost_is_found_out(lost: str) -> None:
             await other.commit([putting(thing("a")), putting(thing("b"))])
             rig.fake.on_watch = lambda response: [response]
             await put(other, thing("c"))
-        await refused(HistoryGone, _all_of(reader), "a watcher of a store that has a gap")
+        await refused(HistoryCompacted, _all_of(reader), "a watcher of a store that has a gap")
         assert not reader.held.keys() & {("default", "default", "a"), ("default", "default", "b")}
         assert await names(rig.store) == ["a", "b", "c"]
         assert rig.store.counts["snapshots"] == 1
@@ -178,8 +178,8 @@ async def test_after_a_compaction_the_store_is_read_anew() -> None:
                 "mvcc: required revision has been compacted", compact_revision=etcd_revision(here.revision)
             )
             assert await names(rig.store) == ["a"]
-        await refused(HistoryGone, _all_of(reader), "a watcher whose changes are gone")
-        await refused(HistoryGone, reading(rig.store, after=at), "a position whose history is gone")
+        await refused(HistoryCompacted, _all_of(reader), "a watcher whose changes are gone")
+        await refused(HistoryCompacted, reading(rig.store, after=at), "a position whose history is gone")
         assert rig.store.counts["snapshots"] == 1
 
 

@@ -146,11 +146,11 @@ async def test_what_is_settled_outlives_leases(tmp_path: Path) -> None:
     for opened in (MemoryBackend(), open_sqlite(tmp_path / "a.db")):
         async with opened as backend:
             first = await backend.raise_fence("c", "", 0, 0)
-            await backend.record_settled(first.fence, 77)
+            await backend.record_checkpoint(first.fence, 77)
             term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
-            assert (await backend.raise_fence("c", "", term, 1)).settled == 77
+            assert (await backend.raise_fence("c", "", term, 1)).checkpoint == 77
             await backend.release_lease("c", "a", term)
-            assert (await backend.raise_fence("c", "", 0, 0)).settled == 77
+            assert (await backend.raise_fence("c", "", 0, 0)).checkpoint == 77
 
 
 async def test_who_waits_for_a_lease_is_told_that_the_store_is_closed(tmp_path: Path) -> None:

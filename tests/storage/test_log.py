@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, Kind, pb
 from headway.storage import CommitLog, Cursor, _log
 from headway.testing._conformance_tools import thing
@@ -129,15 +129,15 @@ def test_an_idle_kinds_cursor_is_never_too_far_behind() -> None:
 
 
 def test_what_is_trimmed_is_gone_for_cursors_old_and_new() -> None:
-    """Both a cursor that stands too far back and a new one there get HistoryGone, not a gap."""
+    """Both a cursor that stands too far back and a new one there get HistoryCompacted, not a gap."""
     log = _filled(3, max_changes=3)
     old = log.cursor(A, 0)
     for revision in range(4, 4000):
         log.append(revision, [(A, RESOURCE, False)], 4.0)
     assert log.floor == 3996
-    with pytest.raises(HistoryGone, match="at revision 0 is too far behind"):
+    with pytest.raises(HistoryCompacted, match="at revision 0 is too far behind"):
         log.take(old)
-    with pytest.raises(HistoryGone, match="after revision 3995 is gone"):
+    with pytest.raises(HistoryCompacted, match="after revision 3995 is gone"):
         log.cursor(A, 3995)
     assert _revisions(log.take(log.cursor(A, 3996))) == [3997, 3998, 3999]
 
@@ -310,7 +310,7 @@ class LogMachine(RuleBasedStateMachine):
     def watch(self, kind: Kind, back: int) -> _Watcher:
         after = max(self.head - back, 0)
         if after < self.floor:
-            with pytest.raises(HistoryGone):
+            with pytest.raises(HistoryCompacted):
                 self.log.cursor(kind, after)
             after = self.floor
         return _Watcher(self.log.cursor(kind, after), kind, after)
@@ -320,7 +320,7 @@ class LogMachine(RuleBasedStateMachine):
         wanted = self._after(watcher)
         first_kept = self.commits[self.kept_from][0] if self.kept_from < len(self.commits) else self.head + 1
         if wanted and wanted[0][0] < first_kept:
-            with pytest.raises(HistoryGone):
+            with pytest.raises(HistoryCompacted):
                 self.log.take(watcher.cursor, limit)
             return
         taken = _list(self.log.take(watcher.cursor, limit))

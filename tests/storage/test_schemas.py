@@ -84,7 +84,7 @@ async def running(store: AbstractAsyncContextManager[Backend], *types: ResourceT
 
 
 async def refused(store: AbstractAsyncContextManager[Backend], *types: ResourceType[Any]) -> list[str]:
-    with pytest.raises(headway.SchemaMismatch) as caught:
+    with pytest.raises(headway.errors.SchemaMismatch) as caught:
         async with running(store, *types):
             pass
     return [str(each) for each in caught.value.problems]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import Position
 from headway.storage import Backend, StoreMismatch, check_store, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, name_of, reading, text_of, told
@@ -242,7 +242,7 @@ async def _check_the_oldest_position(path: Path, known: Known) -> None:
     async with open_sqlite(path, max_changes=MAX_CHANGES) as backend:
         if floor > known.first.revision:
             # Of so many lives the file knows the last ones alone.
-            with pytest.raises((HistoryGone, StoreMismatch)):
+            with pytest.raises((HistoryCompacted, StoreMismatch)):
                 await backend.watch(NOTE.kind, EVERYTHING, known.first)
         elif kept < MAX_CHANGES:
             reader = await reading(backend, kind=NOTE.kind, after=known.first)

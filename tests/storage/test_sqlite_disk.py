@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import headway
-from headway.errors import HistoryGone, NotStored, OutcomeUnknown, StoreUnusable
+from headway.errors import HistoryCompacted, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.resource import Key
 from headway.storage import Backend, backup_store, check_store, open_sqlite
 from headway.testing._conformance_tools import EVERYTHING, KIND, name_of, names, put, reading, thing, told
@@ -23,7 +23,7 @@ from tests.storage.sqlite_kit import filled, opened_plainly
 
 LIMITED = """
 import resource, sys, trio
-from headway.errors import NotStored
+from headway.errors import WriteRejected
 from headway.storage import check_store, open_sqlite
 from headway.testing._conformance_tools import names, put, thing
 
@@ -36,7 +36,7 @@ async def main():
             while written < 100:
                 await put(backend, thing(f"n{written}", "x" * 5000))
                 written += 1
-        except NotStored as error:
+        except WriteRejected as error:
             print(error)
         assert len(await names(backend)) == written == backend.position.revision
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -72,11 +72,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 # --- Full ----------------------------------------------------------------------
 
 
-async def _fill(backend: Backend) -> tuple[int, NotStored]:
+async def _fill(backend: Backend) -> tuple[int, WriteRejected]:
     for index in range(10_000):
         try:
             await put(backend, thing(f"f{index}", "x" * 5000))
-        except NotStored as error:
+        except WriteRejected as error:
             return index, error
     raise AssertionError("the disk is larger than was said")
 
@@ -95,9 +95,9 @@ async def test_on_a_full_disk_reads_go_on_and_writes_when_there_is_room(small_di
         assert here.revision == written
         await reader.until(written)
         for _ in range(3):
-            with pytest.raises(NotStored):
+            with pytest.raises(WriteRejected):
                 await put(backend, thing("more", "x" * 50_000))
-        with pytest.raises(NotStored):
+        with pytest.raises(WriteRejected):
             await backend.raise_fence("c", "m" * 50_000, 0, 0)
         found, _ = await backend.read(KIND, _key("f0"))
         assert found is not None
@@ -134,7 +134,7 @@ async def test_a_client_is_told_that_a_write_was_not_done(small_disk: Path) -> N
     ):
         await engine.client.write(account.new("ada", Account(login="ada")))
         for client in (engine.client, remote):
-            with pytest.raises(NotStored, match="there is no room on its disk"):
+            with pytest.raises(WriteRejected, match="there is no room on its disk"):
                 await client.write(account.new("large", Account(login="x" * 3_000_000)))
             assert (await client.read(account, "ada")).data.login == "ada"
         await remote.write(account.new("grace", Account(login="grace")))
@@ -236,7 +236,7 @@ async def test_a_store_that_another_program_has_locked_waits_and_then_says_so(
         other.execute("ROLLBACK")
         async with open_sqlite(path) as backend:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(NotStored, match=r"another program keeps it locked; end that.*Nothing was written"):
+            with pytest.raises(WriteRejected, match=r"another program keeps it locked; end that.*Nothing was written"):
                 await put(backend, thing("a"))
             assert len(await names(backend)) == 9
             other.execute("ROLLBACK")
@@ -317,7 +317,7 @@ async def test_damaged_history_is_gone_by_name_and_the_rest_is_kept(tmp_path: Pa
     with opened_plainly(path) as plain:
         plain.execute("UPDATE history SET body = CAST(body || 'x' AS BLOB) WHERE revision = 5")
     async with open_sqlite(path) as backend:
-        with pytest.raises(HistoryGone):
+        with pytest.raises(HistoryCompacted):
             await backend.watch(KIND, EVERYTHING, old)
         reader = await reading(backend, after=new)
         await reader.until(11)

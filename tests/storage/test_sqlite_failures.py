@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from headway.errors import NotStored, OutcomeUnknown, StoreUnusable
+from headway.errors import OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.storage import (
     Backend,
     VersionConflict,
@@ -31,7 +31,7 @@ async def test_without_room_nothing_is_written_and_all_are_told(tmp_path: Path) 
     refusals: list[str] = []
 
     async def write(name: str) -> None:
-        with pytest.raises(NotStored, match=r"full \(there is no room on .*\)\. Nothing was written") as caught:
+        with pytest.raises(WriteRejected, match=r"full \(there is no room on .*\)\. Nothing was written") as caught:
             await put(backend, thing(name, "x" * 100_000))
         refusals.append(str(caught.value))
 

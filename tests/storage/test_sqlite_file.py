@@ -48,7 +48,7 @@ async def write(backend, writer):
 
 async def main():
     async with open_sqlite(sys.argv[1]) as backend, trio.open_nursery() as nursery:
-        print("open", backend.position.incarnation, backend.position.revision, flush=True)
+        print("open", backend.position.session, backend.position.revision, flush=True)
         for writer in range(8):
             nursery.start_soon(write, backend, writer)
 

@@ -50,7 +50,7 @@ async def test_a_file_of_an_earlier_format_goes_on_with_all_it_has(tmp_path: Pat
         texts = {each.id.name: each.metadata["text"] for each in found if each.id is not None}
         assert texts == {"kept": "first words", "changed": "two", "long": "x" * 6000}
         assert [each.version for each in (await backend.list_by_owner("o"))[0]] == ["1"]
-        old = here._replace(incarnation=left)
+        old = here._replace(session=left)
         watch = await backend.watch(KIND_THEN, EVERYTHING, old._replace(revision=last))
         watch.close()
         reader = await reading(backend, after=await _first_position(path), kind=KIND_THEN)

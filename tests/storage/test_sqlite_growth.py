@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from headway.errors import HistoryGone, InvalidArgument
+from headway.errors import HistoryCompacted, InvalidArgument
 from headway.resource import Position
 from headway.storage import (
     Backend,
@@ -98,7 +98,7 @@ async def _resumable(backend: Backend, after: Position) -> None:
 
 
 async def _gone(backend: Backend, after: Position) -> None:
-    with pytest.raises(HistoryGone):
+    with pytest.raises(HistoryCompacted):
         await backend.watch(KIND, EVERYTHING, after)
 
 

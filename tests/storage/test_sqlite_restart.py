@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.storage import Fence, StoreMismatch, _sqlite_writer, open_sqlite
 from headway.testing._conformance_tools import (
     EVERYTHING,
@@ -34,7 +34,7 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
     async with open_sqlite(tmp_path / "a.db") as backend:
         here = backend.position
         assert (here.store_id, here.revision) == (before.store_id, fence_at.revision)
-        assert here.incarnation != before.incarnation
+        assert here.session != before.session
         assert await backend.list(KIND, EVERYTHING) == ([kept], here)
         assert await backend.list_by_owner("o") == ([kept], here)
         assert (await put(backend, thing("new"))).revision == fence_at.revision + 1
@@ -86,11 +86,11 @@ async def test_history_in_the_file_is_bounded(tmp_path: Path, monkeypatch: pytes
         reader = await reading(backend, after=positions[-21])
         await reader.until(positions[-1].revision)
         assert len(reader.changes) == 20
-        with pytest.raises(HistoryGone):
+        with pytest.raises(HistoryCompacted):
             await backend.watch(KIND, EVERYTHING, positions[-22])
     async with open_sqlite(tmp_path / "a.db", max_changes=5) as backend:
         await reading(backend, after=positions[-6])
-        with pytest.raises(HistoryGone):
+        with pytest.raises(HistoryCompacted):
             await backend.watch(KIND, EVERYTHING, positions[-7])
 
 
@@ -106,7 +106,7 @@ async def test_a_restart_does_not_bring_back_history_that_was_dropped(
     assert 10 <= floor <= 30
     async with open_sqlite(tmp_path / "a.db") as backend:
         await backend.watch(KIND, EVERYTHING, positions[floor - 1])
-        with pytest.raises(HistoryGone):
+        with pytest.raises(HistoryCompacted):
             await backend.watch(KIND, EVERYTHING, positions[floor - 2])
 
 
@@ -116,7 +116,7 @@ async def test_fences_and_what_is_settled_outlive_the_process(tmp_path: Path) ->
         await backend.raise_fence("c", "m", 1, 0)
         await put(backend, thing("a"), fence=Fence("c", "m", 1, 0))
         raised = await backend.raise_fence("c", "m", 2, 3)
-        await backend.record_settled(raised.fence, 5)
+        await backend.record_checkpoint(raised.fence, 5)
     async with open_sqlite(tmp_path / "a.db") as backend:
         with pytest.raises(Exception, match=r"is at \(2, 3\), above \(1, 0\)"):
             await put(backend, thing("b"), fence=Fence("c", "m", 1, 0))
@@ -165,9 +165,9 @@ async def test_the_file_holds_what_the_backend_says(tmp_path: Path) -> None:
         await put(backend, resource := thing("a", "text"))
         found, _ = await backend.list(KIND, EVERYTHING)
         assert held(found) == {("default", "default", "a"): (uid_of(resource), "1")}
-        first = backend.position.incarnation
+        first = backend.position.session
     async with open_sqlite(path) as backend:
-        second = backend.position.incarnation
+        second = backend.position.session
     header = path.read_bytes()[:100]
     assert (header[68:72], header[60:64]) == (b"HdWy", b"\0\0\0\2")
     with opened_plainly(path) as plain:

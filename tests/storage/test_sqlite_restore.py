@@ -78,7 +78,7 @@ async def test_nothing_that_bears_a_fence_of_before_lands_in_a_restored_store(tm
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         raised = await backend.raise_fence("known", "", 0, 0)
-        await backend.record_settled(raised.fence, 1)
+        await backend.record_checkpoint(raised.fence, 1)
         held = await backend.acquire_lease("leased", "web-1", 3600)
         await backup_store(f"sqlite:{path}", tmp_path / "b")
         for _ in range(5):
@@ -94,7 +94,7 @@ async def test_nothing_that_bears_a_fence_of_before_lands_in_a_restored_store(tm
                 await put(backend, thing("late"), fence=fence)
         again = await backend.raise_fence("known", "", 0, 0)
         assert again.fence.term > late.fence.term
-        assert again.settled == 1, "up to where nothing was owed still holds"
+        assert again.checkpoint == 1, "up to where nothing was owed still holds"
         for controller, was in (("unknown", unknown), ("never", unknown)):
             assert (await backend.raise_fence(controller, "", 0, 0)).fence.term > was.fence.term + 2**31
         assert (await backend.acquire_lease("leased", "web-2", 3600)).held.lease.term > taken.held.lease.term + 2**31

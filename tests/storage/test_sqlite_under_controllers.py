@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.errors import LeaseLost, StoreChanged, StoreWentBack
+from headway.errors import LeaseLost, StoreChanged, StoreRolledBack
 from headway.storage import _sqlite_file, backup_store, open_sqlite, restore_store
 from tests.helpers.worker_rig import Rig
 
@@ -58,7 +58,7 @@ async def test_an_older_copy_stops_the_controllers(rig: Rig, tmp_path: Path) -> 
         shutil.copy(tmp_path / "older", _file(rig))
         before = len(rig.seen)
         async with rig.serving():
-            await rig.until(lambda: StoreWentBack in rig.ended_by())
+            await rig.until(lambda: StoreRolledBack in rig.ended_by())
             assert len(rig.seen) == before, "a run went on with what the store doesn't have any more"
             assert worker.accept_store()
             await rig.until(lambda: len(rig.seen) > before)
@@ -86,7 +86,7 @@ async def test_an_older_copy_that_has_gone_on_past_it_stops_the_controllers_all_
                 await rig.put(backend, f"other{backend.position.revision}")
         before = len(rig.seen)
         async with rig.serving():
-            await rig.until(lambda: StoreWentBack in rig.ended_by())
+            await rig.until(lambda: StoreRolledBack in rig.ended_by())
             assert len(rig.seen) == before, "a run went on with what the store doesn't have any more"
             assert any("that this copy doesn't have" in why for why in rig.streams_ended())
             assert worker.accept_store()
@@ -110,4 +110,4 @@ async def test_a_store_that_has_forgotten_their_opening_did_not_go_back(
                 await rig.put(backend, f"other{index}")
         async with rig.serving():
             await rig.until(lambda: len(rig.seen[-1]) == 5)
-    assert StoreWentBack not in rig.ended_by()
+    assert StoreRolledBack not in rig.ended_by()

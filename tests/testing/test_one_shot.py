@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import DeclarationError
+from headway.errors import DeclarationError
 from headway.testing import Fault, ScriptedChannel, one_shot, stored
 from tests.helpers.one_shot_staff import Account, Staff, Team
 
@@ -63,11 +63,11 @@ async def test_a_resource_that_is_not_there_may_be_reconciled(autojump_clock: Mo
 async def test_no_more_is_seen_than_in_production(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """A write whose answer is lost isn't in the cache before it has been settled."""
     staff, script = Staff(), ScriptedChannel()
-    async with one_shot(staff.app, "accounts", through=script.over) as shot:
+    async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot:
         await shot.given(staff.team.new("core", Team(members=["ada"])))
         script.hold(staff.account)
         script.writes(Fault.LOST)
-        with pytest.raises(headway.OutcomeUnknown):
+        with pytest.raises(headway.errors.OutcomeUnknown):
             await shot.reconcile("core")
         assert shot.runtime.cache.list(staff.account) == []
         script.release(staff.account)
@@ -119,7 +119,7 @@ async def test_what_a_reconcile_by_hand_writes_is_its_keys(autojump_clock: MockC
     app = headway.App("own")
     team = app.type("own", "v1", "Team", Team)
 
-    @app.controller(manages=team, when=headway.not_own_writes())
+    @app.controller(manages=team, when=headway.predicates.not_own_writes())
     async def own(rt: headway.Runtime, request: headway.Request[Team]) -> None:
         found = rt.resource(request)
         if found is not None:
@@ -143,7 +143,7 @@ async def test_what_was_stored_by_others_is_waited_for_too(autojump_clock: MockC
 async def test_a_reconcile_waits_for_what_is_stored(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """By whomever; and so does a mapper that is asked by hand."""
     staff, script = Staff(), ScriptedChannel()
-    async with one_shot(staff.app, "accounts", through=script.over) as shot, trio.open_nursery() as nursery:
+    async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot, trio.open_nursery() as nursery:
         for wait in (lambda: shot.reconcile("core"), lambda: shot.mapped(staff.account)):
             script.hold(staff.team)
             await shot.client.apply(staff.team.new("core", Team(members=[f"m{trio.current_time():.0f}"])))

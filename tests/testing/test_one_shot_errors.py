@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import headway
-from headway import DeclarationError
+from headway.errors import DeclarationError
 from headway.testing import Fault, ScriptedChannel, one_shot
 from tests.helpers.one_shot_staff import Account, Staff, Team
 
@@ -31,7 +31,7 @@ async def test_what_a_reconcile_raises_comes_out(autojump_clock: MockClock) -> N
 async def test_a_refused_write_is_recorded(autojump_clock: MockClock) -> None:  # noqa: ARG001
     """By a channel of the test's own, between the controller and the store."""
     staff, script = Staff(), ScriptedChannel()
-    async with one_shot(staff.app, "accounts", through=script.over) as shot:
+    async with one_shot(staff.app, "accounts", wrap_channel=script.over) as shot:
         await shot.given(staff.team.new("core", Team(members=["ada"])))
         script.writes(Fault.CONFLICT)
         with pytest.raises(headway.Conflict):
@@ -59,7 +59,7 @@ async def test_a_result_that_is_none_is_named(autojump_clock: MockClock) -> None
         return 7
 
     async with one_shot(app, "odd") as shot:
-        with pytest.raises(headway.NonsenseResult, match="odd returned 7"):
+        with pytest.raises(headway.errors.InvalidResult, match="odd returned 7"):
             await shot.reconcile("x")
 
 
@@ -71,9 +71,11 @@ async def test_what_is_to_be_reconciled_must_be_of_the_managed_type(autojump_clo
         assert [each.id.name for each in (await shot.reconcile(core)).written] == ["ada", "core"]
         wrong: list[Any] = [staff.account.id("core"), staff.account.new("ada", Account()), 7]
         for given in wrong:
-            with pytest.raises(headway.InvalidArgument, match=r"is no staff\.v1\.Team: give its name, its id or the"):
+            with pytest.raises(
+                headway.errors.InvalidArgument, match=r"is no staff\.v1\.Team: give its name, its id or the"
+            ):
                 await shot.reconcile(given)
-        with pytest.raises(headway.InvalidArgument, match="attempt is 0; the first one is 1"):
+        with pytest.raises(headway.errors.InvalidArgument, match="attempt is 0; the first one is 1"):
             await shot.reconcile("core", attempt=0)
 
 
@@ -106,7 +108,7 @@ async def test_what_a_mapper_raises_comes_out(autojump_clock: MockClock) -> None
             raise LookupError(f"{found.name} is nobody's")
         return [team.id(found.data.login)]
 
-    @app.controller(manages=team, watches={account: team_of})
+    @app.controller(manages=team, watches=[headway.watch(account, team_of)])
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
         """Nothing to do."""
 
@@ -128,13 +130,13 @@ async def test_what_a_mapper_must_not_return_comes_out(autojump_clock: MockClock
     team, account = app.type("mapped", "v1", "Team", Team), app.type("mapped", "v1", "Account", Account)
     wrong: Any = lambda found, _: [found.id]  # noqa: E731  # what it is declared as would be refused
 
-    @app.controller(manages=team, watches={account: wrong})
+    @app.controller(manages=team, watches=[headway.watch(account, wrong)])
     async def look(_: headway.Runtime, __: headway.Request[Team]) -> None:
         """Nothing to do."""
 
     heard: list[object] = []
     async with one_shot(app, "look", report=heard.append) as shot:
-        with pytest.raises(headway.DeclarationError, match=r"it gave Account ada, of type mapped\.v1\.Account"):
+        with pytest.raises(headway.errors.DeclarationError, match=r"it gave Account ada, of type mapped\.v1\.Account"):
             await shot.given(account.new("ada", Account()))
     assert [each.retry_after for each in heard if isinstance(each, headway.events.MappingFailed)] == [0.005]
 
@@ -192,5 +194,8 @@ async def test_a_mapper_that_changes_what_it_reads_is_found(autojump_clock: Mock
             await shot.requests()
 
     for way in (ask, change):
-        with trio.move_on_after(10), pytest.raises(headway.IsolationBroken, match="changes has changed what it was"):
+        with (
+            trio.move_on_after(10),
+            pytest.raises(headway.errors.IsolationBroken, match="changes has changed what it was"),
+        ):
             await way()

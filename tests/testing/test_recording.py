@@ -40,7 +40,9 @@ class Program:
         self.copy = copy = self.app.type("staff", "v1", "Copy", Copy)
         self.owes = {CONTROLLER: {job.kind: same, copy.kind: same}}
 
-        @self.app.controller(manages=job, watches={copy: headway.map_same_name()}, concurrency=4, name="copier")
+        @self.app.controller(
+            manages=job, watches=[headway.watch(copy, headway.mappers.same_name())], concurrency=4, name="copier"
+        )
         async def copier(rt: headway.Runtime, request: headway.Request[Job]) -> None:
             began = trio.current_time()
             seen = tuple((type.kind, rt.cache.revision(type)) for type in (job, copy))
@@ -103,10 +105,10 @@ async def test_a_program_in_one_process_has_a_good_history(tmp_path: Path) -> No
     history = History()
     program = Program(history)
     channel = RecordingChannel("controllers", history.add, clock=trio.current_time)
-    async with headway.open_engine(f"sqlite:{tmp_path / 'staff.db'}", program.app, through=channel.over) as engine:
+    async with headway.open_engine(f"sqlite:{tmp_path / 'staff.db'}", program.app, wrap_channel=channel.over) as engine:
         with trio.fail_after(30):
             await program.work(engine.client)
-            await engine.wait_settled()
+            await engine.wait_idle()
         assert sorted(each.name for each in await engine.client.list(program.copy)) == ["a", "c"]
     history.check(program.owes)
     written = [fact for fact in history.facts if isinstance(fact, WriteAnswered)]
@@ -137,7 +139,7 @@ async def test_processes_on_a_network_have_a_good_history() -> None:
                 await program.work(client)
                 revision = max(fact.revision for fact in history.facts if isinstance(fact, WriteAnswered))
                 await told(revision)
-                await workers.wait_settled()
+                await workers.wait_idle()
                 await told_copies(max(fact.revision for fact in history.facts if isinstance(fact, WriteAnswered)))
             assert sorted(each.name for each in await client.list(program.copy)) == ["a", "c"]
     history.check(program.owes)
@@ -187,7 +189,7 @@ async def test_a_stream_that_lies_is_found_by_what_was_recorded_of_it(
 @pytest.mark.parametrize(
     ("fault", "error", "outcome"),
     [
-        (Fault.LOST, headway.OutcomeUnknown, "unknown"),
+        (Fault.LOST, headway.errors.OutcomeUnknown, "unknown"),
         (Fault.CONFLICT, headway.Conflict, "refused"),
     ],
 )

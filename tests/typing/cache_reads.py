@@ -25,11 +25,11 @@ app = headway.App("staff")
 TEAM = app.type("staff", "v1", "Team", Team)
 SIZE = headway.projection(TEAM, Size, lambda team: Size(members=len(team.data.members)))
 
-BY_NAME = headway.index(TEAM, "name", lambda team: team.name)
-BY_SIZE = headway.index(SIZE, "size", lambda size: size.data.members or None)
-BY_MEMBER = headway.index_many(TEAM, "member", lambda team: team.data.members)
-BY_PATH = headway.index(TEAM, "path", lambda team: (team.id.namespace, team.name))
-BY_PEER = headway.index_reference(TEAM, "peer", lambda team: TEAM.id(team.data.members[0]))
+BY_NAME = headway.indexes.by(TEAM, "name", lambda team: team.name)
+BY_SIZE = headway.indexes.by(SIZE, "size", lambda size: size.data.members or None)
+BY_MEMBER = headway.indexes.by_many(TEAM, "member", lambda team: team.data.members)
+BY_PATH = headway.indexes.by(TEAM, "path", lambda team: (team.id.namespace, team.name))
+BY_PEER = headway.indexes.by_reference(TEAM, "peer", lambda team: TEAM.id(team.data.members[0]))
 
 
 def members(team: headway.Resource[Team]) -> list[str]:
@@ -96,22 +96,24 @@ async def teams(rt: headway.Runtime, request: headway.Request) -> None:
     SIZE.new("core", Size())  # type: ignore[attr-defined]
 
 
-headway.index(TEAM, "members", members)  # type: ignore[arg-type]
-headway.index_many(TEAM, "size", lambda team: len(team.data.members))  # type: ignore[arg-type, return-value]
-headway.index(SIZE, "name", lambda size: size.data.name)  # type: ignore[attr-defined]
+headway.indexes.by(TEAM, "members", members)  # type: ignore[arg-type]
+headway.indexes.by_many(TEAM, "size", lambda team: len(team.data.members))  # type: ignore[arg-type, return-value]
+headway.indexes.by(SIZE, "name", lambda size: size.data.name)  # type: ignore[attr-defined]
 headway.projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]
-headway.map_index(BY_NAME)  # type: ignore[arg-type]
-headway.map_index(BY_SIZE, value=name_of)  # type: ignore[arg-type]
-headway.map_index_prefix(BY_SIZE, name_of)  # type: ignore[arg-type]
-headway.map_index_parents(BY_NAME, members)  # type: ignore[arg-type]
-headway.map_index_parents(BY_PATH, name_of)  # type: ignore[arg-type]
-headway.watch(TEAM, headway.map_index_parents(BY_PATH, lambda team: (team.name,)))
-headway.watch(TEAM, headway.map_index_prefix(BY_NAME, lambda team: team.name or None))
-headway.watch(TEAM, headway.map_reference(lambda team: team.data.members[0]))
-headway.watch(TEAM, headway.map_references(lambda team: team.data.members))
-headway.watch(TEAM, headway.map_index(BY_NAME, value=lambda team: team.name))
-headway.watch(TEAM, headway.map_change(lambda old, new, _: [new.id] if new is not None and old is None else []))
-headway.watch(TEAM, headway.only_if(lambda team: bool(team.data.members), headway.map_owner()))
-headway.watch(TEAM, headway.map_union(headway.map_owner(), headway.map_reference(lambda team: team.data.members[0])))
-headway.watch(SIZE, headway.map_reference(lambda size: str(size.data.members)))
+headway.mappers.index(BY_NAME)  # type: ignore[arg-type]
+headway.mappers.index(BY_SIZE, value=name_of)  # type: ignore[arg-type]
+headway.mappers.index_prefix(BY_SIZE, name_of)  # type: ignore[arg-type]
+headway.mappers.index_parents(BY_NAME, members)  # type: ignore[arg-type]
+headway.mappers.index_parents(BY_PATH, name_of)  # type: ignore[arg-type]
+headway.watch(TEAM, headway.mappers.index_parents(BY_PATH, lambda team: (team.name,)))
+headway.watch(TEAM, headway.mappers.index_prefix(BY_NAME, lambda team: team.name or None))
+headway.watch(TEAM, headway.mappers.reference(lambda team: team.data.members[0]))
+headway.watch(TEAM, headway.mappers.references(lambda team: team.data.members))
+headway.watch(TEAM, headway.mappers.index(BY_NAME, value=lambda team: team.name))
+headway.watch(TEAM, headway.mappers.change(lambda old, new, _: [new.id] if new is not None and old is None else []))
+headway.watch(TEAM, headway.mappers.only_if(lambda team: bool(team.data.members), headway.mappers.owner()))
+headway.watch(
+    TEAM, headway.mappers.union(headway.mappers.owner(), headway.mappers.reference(lambda team: team.data.members[0]))
+)
+headway.watch(SIZE, headway.mappers.reference(lambda size: str(size.data.members)))
 Query[[str], int]

@@ -26,7 +26,9 @@ def same_login(old: headway.Resource[Account] | None, new: headway.Resource[Acco
     manages=TEAM,
     when=lambda old, new: old is None or new is None or old.data.members != new.data.members,
     watches=[
-        headway.watch(ACCOUNT, team_of, when=headway.all_of(same_login, headway.content_changed())),
+        headway.watch(
+            ACCOUNT, team_of, when=headway.predicates.all_of(same_login, headway.predicates.content_changed())
+        ),
     ],
 )
 async def teams(rt: headway.Runtime, request: headway.Request[Team]) -> None:
@@ -65,7 +67,7 @@ async def sizes(_: headway.Runtime, __: headway.Request[Size]) -> None:
     """A reconciler of a projection."""
 
 
-headway.watch(SIZE, team_of_size, when=headway.none_of(smaller, headway.data_changed()))
+headway.watch(SIZE, team_of_size, when=headway.predicates.none_of(smaller, headway.predicates.data_changed()))
 
 
 @app.daemon(ACCOUNT, backoff=headway.Backoff(1.0, 2.0))
@@ -83,11 +85,11 @@ def misuses() -> None:
     app.controller(manages=SIZE)(of_an_account)  # type: ignore[arg-type]
     app.controller(manages=SIZE, when=same_login)  # type: ignore[arg-type]
     headway.watch(SIZE, team_of)  # type: ignore[arg-type]
-    headway.watch(ACCOUNT, headway.map_owner(), when=smaller)  # type: ignore[arg-type]
+    headway.watch(ACCOUNT, headway.mappers.owner(), when=smaller)  # type: ignore[arg-type]
     app.daemon(TEAM)(daemon)  # type: ignore[arg-type]
     app.timer(ACCOUNT, every=1, jitters=0)(daemon)  # type: ignore[call-arg]
     headway.watch(TEAM, team_of)  # type: ignore[arg-type]
-    headway.watch(TEAM, headway.map_owner(), when=same_login)  # type: ignore[arg-type]
+    headway.watch(TEAM, headway.mappers.owner(), when=same_login)  # type: ignore[arg-type]
     send, receive = trio.open_memory_channel[int](1)
     del send
-    headway.from_channel(receive, TEAM.id)  # type: ignore[arg-type]
+    headway.sources.from_channel(receive, TEAM.id)  # type: ignore[arg-type]

@@ -27,9 +27,9 @@ class PacedChannel:
         self._seconds = seconds
 
     @property
-    def settles_writes(self) -> bool:
+    def knows_outcomes(self) -> bool:
         """See `Channel`."""
-        return self._inner.settles_writes
+        return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None

@@ -102,7 +102,7 @@ class Cache(CacheReader):
 
         Opening it waits until each of the types has reached the highest revision that is known of any of them: at
         once, where all do; else as long as that takes to arrive. Raises InvalidArgument for no types, NotWatched,
-        NotPrimed, and StoreChanged or StoreWentBack when the data becomes void meanwhile.
+        NotPrimed, and StoreChanged or StoreRolledBack when the data becomes void meanwhile.
         """
         if not types:
             raise InvalidArgument("a view is of some types: rt.cache.view(TEAM, ACCOUNT)")

@@ -21,13 +21,13 @@ _BOUND = "bound_references"
 
 
 @check_keywords
-def index_metadata(type: CachedType[R], key: str, *, name: str = "") -> Index[R, str]:
+def by_metadata(type: CachedType[R], key: str, *, name: str = "") -> Index[R, str]:
     """An index by the text of one metadata entry; named like it, unless named otherwise."""
     return Index(type, name or key, lambda message: message.metadata.get(key), single=True, raw=True)
 
 
 @check_keywords
-def index_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
+def by_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
     """An index by the uid of the owner: ownership is of an incarnation."""
     return Index(
         type, name, lambda message: message.owner.uid if message.owner is not None else None, single=True, raw=True
@@ -35,7 +35,7 @@ def index_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
 
 
 @check_keywords
-def index_reference(type: CachedType[R], name: str, function: Callable[[R], Referred | None]) -> Index[R, ResourceId]:
+def by_reference(type: CachedType[R], name: str, function: Callable[[R], Referred | None]) -> Index[R, ResourceId]:
     """An index by the one resource that each refers to: ``lambda route: SERVICE.id(route.data.service)``.
 
     A reference means whoever bears the name: a uid, and the version of the type, play no part, neither in what the
@@ -50,10 +50,8 @@ def index_reference(type: CachedType[R], name: str, function: Callable[[R], Refe
 
 
 @check_keywords
-def index_references(
-    type: CachedType[R], name: str, function: Callable[[R], Iterable[Referred]]
-) -> Index[R, ResourceId]:
-    """As `index_reference`, where each may refer to any number of resources."""
+def by_references(type: CachedType[R], name: str, function: Callable[[R], Iterable[Referred]]) -> Index[R, ResourceId]:
+    """As `by_reference`, where each may refer to any number of resources."""
     made: Index[R, ResourceId] = Index(
         type, name, lambda resource: map(_normal, function(resource)), single=False, normal=_normal
     )
@@ -61,14 +59,14 @@ def index_references(
 
 
 @check_keywords
-def index_bound_references(type: ResourceType[T], *, name: str = _BOUND) -> Index[Resource[T], ResourceId]:
-    """As `index_references`, by the field ``bound_references`` of the payload: a list of references."""
+def by_bound_references(type: ResourceType[T], *, name: str = _BOUND) -> Index[Resource[T], ResourceId]:
+    """As `by_references`, by the field ``bound_references`` of the payload: a list of references."""
     if _BOUND not in type.payload.__dataclass_fields__:
         raise DeclarationError(
             f"{type.name}: {type.payload.__name__} has no field {_BOUND!r}: give it one, "
-            f"`{_BOUND}: list[headway.Reference] = field(...)`, or use headway.index_references"
+            f"`{_BOUND}: list[headway.Reference] = field(...)`, or use headway.indexes.by_references"
         )
-    return index_references(type, name, lambda resource: getattr(resource.data, _BOUND))
+    return by_references(type, name, lambda resource: getattr(resource.data, _BOUND))
 
 
 def _normal(given: Referred) -> ResourceId:

@@ -20,9 +20,9 @@ from sortedcontainers import SortedList
 from headway._functions import answer_problem, plain_problem
 from headway._keywords import check_keywords
 from headway.cache._cached_type import CachedType
-from headway.cache._gate import Applied
 from headway.cache._isolation import Isolation
 from headway.cache._projection import Projection
+from headway.cache._type_store import Applied
 from headway.errors import DeclarationError
 from headway.resource import Key, ResourceType, pb
 
@@ -34,7 +34,7 @@ _NO_ANSWERS = {CoroutineType, GeneratorType, AsyncGeneratorType}
 OnFailure = Callable[[str, Key, BaseException], None]
 IsUndecodable = Callable[[Key, pb.Resource], bool]
 
-_FORM = "headway.index(ACCOUNT, 'team', lambda account: account.data.team)"
+_FORM = "headway.indexes.by(ACCOUNT, 'team', lambda account: account.data.team)"
 
 Path = str | tuple[str, ...]
 """What has a beginning: a text, or a path of texts."""
@@ -101,8 +101,8 @@ class Index(Generic[R, V]):
 
 
 @check_keywords
-def index(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Index[R, V]:
-    """``BY_TEAM = headway.index(ACCOUNT, "team", lambda account: account.data.team)``
+def by(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> Index[R, V]:
+    """``BY_TEAM = headway.indexes.by(ACCOUNT, "team", lambda account: account.data.team)``
 
     An index with one value for each resource; None leaves the resource out. The function must depend on the resource
     alone and must not change it. Raises DeclarationError.
@@ -111,7 +111,7 @@ def index(type: CachedType[R], name: str, function: Callable[[R], V | None]) -> 
 
 
 @check_keywords
-def index_many(type: CachedType[R], name: str, function: Callable[[R], Iterable[V]]) -> Index[R, V]:
+def by_many(type: CachedType[R], name: str, function: Callable[[R], Iterable[V]]) -> Index[R, V]:
     """An index with any number of values for each resource. Raises DeclarationError."""
     return checked_index(Index(type, name, function, single=False), function)
 

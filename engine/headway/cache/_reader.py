@@ -154,7 +154,7 @@ class CacheReader(ABC):
     def _table(self, index: Index[Any, Any]) -> tuple[Held, Table]:
         given: object = index
         if not isinstance(given, Index):
-            raise InvalidArgument(f"an index is read by what headway.index(...) returned, not by {given!r}")
+            raise InvalidArgument(f"an index is read by what headway.indexes.by(...) returned, not by {given!r}")
         type = index.type
         held = self._held(type)
         table = held.table(index.name)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
-from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import IndexTable, IsUndecodable
+from headway.cache._type_store import Applied, TypeStore
 from headway.cache._view import Pin
 from headway.errors import HeadwayError
 from headway.resource import Key, pb
@@ -21,7 +21,7 @@ class Subscription:
 
     def __init__(
         self,
-        gate: Gate,
+        gate: TypeStore,
         tables: dict[str, IndexTable],
         leave: Callable[[Subscription], None],
         is_undecodable: IsUndecodable,
@@ -111,7 +111,7 @@ class Subscription:
     async def next(self) -> list[Applied]:
         """Wait until something was applied or the frontier has moved, and return what was applied since last time.
 
-        Raises StoreChanged or StoreWentBack when the data is void. Cancelled, it has taken nothing.
+        Raises StoreChanged or StoreRolledBack when the data is void. Cancelled, it has taken nothing.
         """
         await self._woken.wait()
         self.check()

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headway._bounded_report import BoundedReport
-from headway.cache._gate import Applied, Gate
 from headway.cache._projection import UNDECODABLE, Projection, stored_type
+from headway.cache._type_store import Applied, TypeStore
 from headway.events import PayloadUndecodable
 from headway.resource import Key, payload_problem, pb
 
@@ -36,7 +36,7 @@ class Undecodable:
             self._report(PayloadUndecodable, type=self._type.name, key=key, version=stored.version, problem=problem)
         return True
 
-    def is_so(self, gate: Gate, key: Key, message: pb.Resource) -> bool:
+    def is_so(self, gate: TypeStore, key: Key, message: pb.Resource) -> bool:
         """Return True if this state of a resource does not decode. The state that is held is remembered."""
         if isinstance(self._type, Projection):
             # Its whole message was looked at when it came, and is not kept.

@@ -22,10 +22,10 @@ from itertools import groupby
 from typing import Any
 
 from headway.cache._cached_type import CachedType
-from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import Index, IndexTable, Path, Table
 from headway.cache._query import Query
 from headway.cache._reader import CacheReader, Held
+from headway.cache._type_store import Applied, TypeStore
 from headway.errors import HeadwayError, NotPrimed, NotWatched
 from headway.resource import Key, TypeName, pb
 
@@ -40,7 +40,7 @@ class Pin:
     """
 
     def __init__(
-        self, gate: Gate, tables: Mapping[str, IndexTable], revision: int, on_change: Callable[[], None]
+        self, gate: TypeStore, tables: Mapping[str, IndexTable], revision: int, on_change: Callable[[], None]
     ) -> None:
         self.revision = revision
         self.reached = gate.frontier >= revision

@@ -11,8 +11,8 @@ import click
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway._arguments import together
 from headway._gen.headway.migration import v1 as migration_pb
-from headway._together import together
 from headway.cli._app_at import apps_at
 from headway.cli._connection import Connection, Target, open_connection
 from headway.cli._exits import Exit, Usage, fail
@@ -151,7 +151,7 @@ def _show(done: Migrated) -> None:
 
 def place(position: Position) -> dict[str, Any]:
     """Return a place in a store's history as JSON has it."""
-    return {"store_id": position.store_id, "incarnation": position.incarnation, "revision": position.revision}
+    return {"store_id": position.store_id, "incarnation": position.session, "revision": position.revision}
 
 
 def _object(done: Migrated) -> dict[str, Any]:

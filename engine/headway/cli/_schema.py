@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import click
 
+from headway._arguments import together
 from headway._compared import differences
-from headway._together import together
 from headway.cli._app_at import apps_at
 from headway.cli._connection import Target, open_connection
 from headway.cli._exits import Exit, Usage

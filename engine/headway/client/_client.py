@@ -146,7 +146,7 @@ class Client:
             metadata_filter=filter,
             min_revision=min_revision,
         )
-        if not self._channel.settles_writes and (found := await self._snapshot(request)) is not None:
+        if not self._channel.knows_outcomes and (found := await self._snapshot(request)) is not None:
             check_position(found.position.message(), min_revision)
             return await in_turns(type.view, found.resources)
         reply = await self._call("List", request, pb.ListResponse)
@@ -333,7 +333,7 @@ class Client:
         ``progress_interval`` seconds; unless given, over a network every second, in the process at once.
         """
         if progress_interval is None:
-            progress_interval = 0.0 if self._channel.settles_writes else 1.0
+            progress_interval = 0.0 if self._channel.knows_outcomes else 1.0
         check_type(type)
         request = pb.WatchListRequest(
             type=type.name.message(),
@@ -382,15 +382,15 @@ class Client:
         try:
             return await self._channel.unary(_SERVICE + method, request, reply_type, metadata=self._metadata)
         except GRPCError as error:
-            settles = self._channel.settles_writes
-            translated: HeadwayError = client_error(error, write=write, settles_writes=settles)
+            settles = self._channel.knows_outcomes
+            translated: HeadwayError = client_error(error, write=write, knows_outcomes=settles)
             if isinstance(translated, OutcomeUnknown):
                 self._unknown(translated)
             elif isinstance(translated, Fenced):
                 self._writes.refused(getattr(request, "fence", None))
             raise translated from error
         except trio.Cancelled:
-            if write and not self._channel.settles_writes:
+            if write and not self._channel.knows_outcomes:
                 self._writes.unknown(None)
             raise
         except BaseException:

@@ -27,12 +27,12 @@ class RunFence(NamedTuple):
     Attributes:
         fence: for Write, WriteStatus and Delete.
         position: of the commit: a run's starting revision, or what its keys wait for after a settling.
-        settled: up to this revision the predecessor owed nothing; without one, that of the fence's first raise.
+        checkpoint: up to this revision the predecessor owed nothing; without one, that of the fence's first raise.
     """
 
     fence: pb.Fence
     position: Position
-    settled: int
+    checkpoint: int
 
 
 class LeaseAnswer(NamedTuple):
@@ -78,7 +78,7 @@ class LeaseClient:
     @property
     def settles(self) -> bool:
         """True if a call that is cancelled has done nothing, as inside the process."""
-        return self._channel.settles_writes
+        return self._channel.knows_outcomes
 
     @property
     def lasting(self) -> bool:
@@ -139,7 +139,7 @@ class LeaseClient:
             raise Unavailable("Raise answered without a fence or a position")
         return RunFence(reply.fence, raised_at, reply.settled_revision)
 
-    async def record_settled(self, fence: pb.Fence, revision: int) -> None:
+    async def record_checkpoint(self, fence: pb.Fence, revision: int) -> None:
         """Note beside the fence that its controller owes nothing up to ``revision``."""
         request = lease_pb.RecordSettledRequest(fence=fence, revision=revision)
         await self._call("RecordSettled", request, lease_pb.RecordSettledResponse, self._timeout)

@@ -13,20 +13,20 @@ from headway.errors import (
     FailedPrecondition,
     Fenced,
     HeadwayError,
-    HistoryGone,
+    HistoryCompacted,
     InvalidArgument,
     LeaseLost,
     NotFound,
     NotHeadway,
-    NotStored,
     OutcomeUnknown,
     PermissionDenied,
     StoreChanged,
     TooLarge,
     Unavailable,
     UnknownTerm,
+    WriteRejected,
 )
-from headway.service import FENCED, LEASE_LOST, NOT_STORED, NOTHING_WRITTEN, UNKNOWN_TERM
+from headway.service import FENCED, LEASE_LOST, NOTHING_WRITTEN, UNKNOWN_TERM, WRITE_REJECTED
 
 _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -36,16 +36,16 @@ _KNOWN: dict[Status, type[HeadwayError]] = {
     Status.FAILED_PRECONDITION: FailedPrecondition,
     Status.PERMISSION_DENIED: PermissionDenied,
     Status.UNAUTHENTICATED: PermissionDenied,
-    Status.OUT_OF_RANGE: HistoryGone,
+    Status.OUT_OF_RANGE: HistoryCompacted,
 }
 
 
-def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool = False) -> HeadwayError:
+def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool = False) -> HeadwayError:
     """The typed error for a failed call.
 
     A status that a service gives only before it has done anything means that a write did not happen; with any
     other one it may have happened, and that is OutcomeUnknown. UNAVAILABLE is such a status where the channel
-    ``settles_writes``, or the service says that nothing was written; else it also stands, over a network, for a reply
+    ``knows_outcomes``, or the service says that nothing was written; else it also stands, over a network, for a reply
     that was lost. INTERNAL is one where the service says so, as when a hook has failed. Where a channel says that
     nobody has begun with the call, it is definite whatever the status.
     """
@@ -63,8 +63,8 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
         return Fenced(message.removeprefix(FENCED))
     if error.status is Status.FAILED_PRECONDITION and message.startswith(LEASE_LOST):
         return LeaseLost(message.removeprefix(LEASE_LOST))
-    if error.status is Status.UNAVAILABLE and message.startswith(NOT_STORED):
-        return NotStored(message.removeprefix(NOT_STORED))
+    if error.status is Status.UNAVAILABLE and message.startswith(WRITE_REJECTED):
+        return WriteRejected(message.removeprefix(WRITE_REJECTED))
     if error.status in (Status.UNAVAILABLE, Status.INTERNAL) and message.startswith(NOTHING_WRITTEN):
         return Unavailable(f"{error.status.name}: {message.removeprefix(NOTHING_WRITTEN)}")
     if isinstance(error, rpc.NotHttp2 | rpc.NotGrpc):
@@ -80,7 +80,7 @@ def client_error(error: GRPCError, *, write: bool = False, settles_writes: bool 
         return known(message)
     if isinstance(error, rpc.NotBegun):
         return Unavailable(f"{error.status.name}: {message}")
-    if write and not (settles_writes and error.status is Status.UNAVAILABLE):
+    if write and not (knows_outcomes and error.status is Status.UNAVAILABLE):
         return OutcomeUnknown(f"{error.status.name}: {message}")
     if error.status is Status.DATA_LOSS:
         return StoreChanged(message)

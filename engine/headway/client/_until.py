@@ -8,7 +8,7 @@ from typing import TypeVar
 from headway._functions import answer_problem, check_plain
 from headway.client._client import Client
 from headway.client._watch import SnapshotEnd, Upserted
-from headway.errors import DeclarationError, HistoryGone, Unavailable
+from headway.errors import DeclarationError, HistoryCompacted, Unavailable
 from headway.resource import ConditionState, Payload, Resource, ResourceId, ResourceType
 
 T = TypeVar("T", bound=Payload)
@@ -34,7 +34,7 @@ async def until(
     while True:
         try:
             return await _watched(client, type, wanted, holds)
-        except HistoryGone:
+        except HistoryCompacted:
             # Too slow for the changes; what is there now says it as well.
             continue
 

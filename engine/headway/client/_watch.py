@@ -53,7 +53,7 @@ Event = Upserted[T] | Deleted[T] | SnapshotEnd | Progress
 class WatchStream(Generic[T]):
     """``async with client.watch(TEAM) as events: async for event in events: ...``
 
-    Raises HistoryGone when the reader has fallen too far behind: open a new watch.
+    Raises HistoryCompacted when the reader has fallen too far behind: open a new watch.
     """
 
     def __init__(self, type: ResourceType[T], items: AbstractAsyncContextManager[AsyncIterator[Any]]) -> None:

@@ -31,7 +31,7 @@ from headway.controller._placement import Placement
 from headway.controller._runtime import Runtime
 from headway.controller._timers import Timers
 from headway.errors import DeclarationError
-from headway.mapper import Mapper, Watch, When, predicate
+from headway.mapper import Watch, When, predicate
 from headway.queue import Backoff
 from headway.resource import Columns, Hooks, Payload, Registry, Resource, ResourceType, Scope, name_problem
 
@@ -40,7 +40,7 @@ N = TypeVar("N", bound=Payload)
 R = TypeVar("R", bound=Resource[Any] | Projected[Any])
 
 # By type or projection; it can't be said that the keys may be of any such type, each with a mapper of its own.
-Watches = Mapping[Any, Mapper[Any]] | Sequence[Watch[Any]]
+Watches = Sequence[Watch[Any]]
 Lived = Callable[[Runtime, R], Awaitable[None]]
 """``async def lived(rt, resource)``: a daemon or a timer."""
 
@@ -211,8 +211,8 @@ class App:
         Args:
             manages: the type whose resources are reconciled, or a projection of it.
             when: which changes of the managed type make it be reconciled; all, unless given.
-            watches: further types, or projections, each with the mapper from its changes to managed resources; or a
-                list of ``headway.watch(TYPE, mapper, when=...)``.
+            watches: further types, or projections, each with the mapper from its changes to managed resources: a list
+                of ``headway.watch(TYPE, mapper, when=...)``.
             indexes: indexes on any of these, for reads of the cache and for mappers.
             queries: the queries that are asked of the cache.
             sources: what else, outside the store, makes a key be reconciled, by name.

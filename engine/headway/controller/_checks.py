@@ -13,7 +13,6 @@ from headway.controller._definition import Definition
 from headway.controller._placement import placement_problem
 from headway.errors import DeclarationError
 from headway.mapper import Watch
-from headway.mapper import watch as watched
 from headway.queue import Backoff
 from headway.resource import Registry, ResourceType, did_you_mean, name_problem
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 FORM = """
-    @app.controller(manages=TEAM, watches={ACCOUNT: headway.map_owner()}, concurrency=8)
+    @app.controller(manages=TEAM, watches={ACCOUNT: headway.mappers.owner()}, concurrency=8)
     async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> None: ..."""
 
 
@@ -50,37 +49,19 @@ def frozen_list(name: str, field: str, given: object, example: str) -> tuple[Any
 
 
 def frozen_watches(name: str, given: object) -> Mapping[CachedType[Any], Watch[Any]]:
-    """The watches that were given, as a mapping of mappers or as a list of `headway.watch(...)`."""
+    """Return the given watches by their types. Raises DeclarationError."""
+    if given is not None and (not isinstance(given, Sequence) or isinstance(given, str)):
+        form = "[headway.watch(ACCOUNT, headway.mappers.owner())]"
+        raise refuse(name, f"watches must be a list, such as {form}, not {given!r}")
     found: dict[CachedType[Any], Watch[Any]] = {}
-    if isinstance(given, Mapping):
-        listed: list[object] = [_paired(name, type, mapper) for type, mapper in given.items()]
-    elif given is None or (isinstance(given, Sequence) and not isinstance(given, str)):
-        listed = list(given or ())
-    else:
-        raise refuse(name, f"watches must be a mapping, or a list of headway.watch(TYPE, mapper), not {given!r}")
+    listed: Sequence[object] = given or ()
     for each in listed:
         if not isinstance(each, Watch):
-            raise refuse(
-                name,
-                "watches must be a mapping, such as {ACCOUNT: headway.map_owner()}, or a list of "
-                f"headway.watch(ACCOUNT, headway.map_owner()), and has {each!r}",
-            )
+            raise refuse(name, f"watches must be a list of headway.watch(TYPE, mapper), and has {each!r}")
         if each.type in found:
-            raise refuse(name, f"watches has {each.type.name} twice: put the mappers together by headway.map_union")
+            raise refuse(name, f"watches has {each.type.name} twice: put the mappers together by mappers.union")
         found[each.type] = each
     return MappingProxyType(found)
-
-
-def _paired(name: str, type: object, mapper: object) -> Watch[Any]:
-    if not isinstance(type, ResourceType | Projection):
-        raise refuse(name, f"watches has {type!r}, which is no type: use what app.type(...) returned")
-    if isinstance(mapper, Watch):
-        raise refuse(name, f"watches[{type.name}] must be a mapper; headway.watch(...) goes into a list")
-    given: Any = mapper
-    try:
-        return watched(type, given)
-    except DeclarationError as error:
-        raise refuse(name, str(error)) from error
 
 
 def frozen_types(name: str, field: str, given: object) -> frozenset[ResourceType[Any]] | None:
@@ -189,7 +170,9 @@ def _indexes_problem(definition: Definition) -> str | None:
     for index in definition.indexes:
         given: object = index
         if not isinstance(given, Index):
-            return f"indexes has {given!r}: give it what headway.index(ACCOUNT, 'team', lambda account: ...) returned"
+            return (
+                f"indexes has {given!r}: give it what headway.indexes.by(ACCOUNT, 'team', lambda account: ...) returned"
+            )
         if index.type not in definition.types:
             return f"indexes has {index!r}: {index.type!r} is neither managed nor watched"
         if index.name == OWNER_INDEX:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from headway.cache import OWNER_INDEX, CachedType, Index, Query, index_owner
+from headway.cache import OWNER_INDEX, CachedType, Index, Query, by_owner
 from headway.controller._placement import Placement
 from headway.controller._request import Request, Result
 from headway.mapper import Predicate, Watch
@@ -71,7 +71,7 @@ class Definition:
         """The indexes on a type, with the one by owner that every watched one has; the managed one, if it is needed."""
         declared = [index for index in self.indexes if index.type is type]
         if type in self.watches or self._needs_owner_index():
-            return [index_owner(type, name=OWNER_INDEX), *declared]
+            return [by_owner(type, name=OWNER_INDEX), *declared]
         return declared
 
     def _needs_owner_index(self) -> bool:

@@ -9,16 +9,18 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.cache import Applied
+from headway.cache import WATCH_LIST, Applied, StreamMachine, watch_request
 from headway.client import client_error
 from headway.errors import Unavailable
 from headway.events import DeletionsUnknown, Report
-from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, ResourceType, resource_key
+from headway.resource import ANY_VERSIONS, Bookmark, Changes, Position, ResourceType, TypeName, resource_key
 from headway.rpc import Channel
-from headway.watch import WATCH_LIST, StreamMachine, watch_request
 
 _SILENCE = 30.0
 """Seconds in which a stream that has more to tell tells something."""
+
+Deletions = dict[TypeName, list[Applied]]
+"""Deletions by type, in order of revision."""
 
 
 async def deletions_since(

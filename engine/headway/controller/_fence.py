@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import trio
 
-from headway.cache import Hub, SharedType
+from headway.cache import Informer, Informers
 from headway.client import Acknowledged, LeaseClient, RunFence
 from headway.controller._own_writes import OwnWrites
 from headway.errors import OutcomeUnknown, Unavailable
-from headway.events import CallDelayed, Report, WriteSettled, WriteUnknown
+from headway.events import CallDelayed, Report, WriteResolved, WriteUnknown
 from headway.resource import ResourceType, pb
 
 _LONGEST_WAIT = 5.0
@@ -41,19 +41,19 @@ class RunWrites:
     def __init__(
         self,
         controller: str,
-        hub: Hub,
+        informers: Informers,
         queue: Keys,
         report: Report,
-        on_settled: Callable[[], None],
+        on_resolved: Callable[[], None],
     ) -> None:
         self._controller = controller
-        self._hub = hub
+        self._informers = informers
         self._queue = queue
         self._report = report
-        self._on_settled = on_settled
+        self._on_resolved = on_resolved
         self.own = OwnWrites()
         # What the run caches, once it has primed it.
-        self.cached: Sequence[SharedType] = ()
+        self.cached: Sequence[Informer] = ()
         self.fence: pb.Fence | None = None
         self.store_id = ""
         # How many unknown writes there have been; settled when `settle` has dealt with as many.
@@ -63,7 +63,7 @@ class RunWrites:
     def acknowledged(self, write: Acknowledged) -> None:
         """Show the write in the cache before the call returns."""
         self.own.note(write)
-        for shared in self._hub.known(write.type):
+        for shared in self._informers.known(write.type):
             shared.reply(write.key, write.stored, write.position)
 
     async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
@@ -115,7 +115,7 @@ class RunWrites:
             self._queue.release()
         return raised
 
-    async def settle(self, lease: LeaseClient, shared: Iterable[SharedType]) -> None:
+    async def settle(self, lease: LeaseClient, shared: Iterable[Informer]) -> None:
         """Settle every unknown write, as long as the run lives. Raises Fenced when another run has begun."""
         types = list(shared)
         while True:
@@ -128,8 +128,8 @@ class RunWrites:
             # A write that was lost while this one was being settled needs a commit after it.
             if settled == self.unknown_writes:
                 self._queue.release()
-                self._report(WriteSettled(self._controller, raised.position.revision))
-                self._on_settled()
+                self._report(WriteResolved(self._controller, raised.position.revision))
+                self._on_resolved()
 
     async def _raise(self, lease: LeaseClient) -> RunFence:
         fence = self.fence

@@ -10,8 +10,8 @@ import trio
 from headway._bounded_report import BoundedReport
 from headway._groups import leaving, ordinary
 from headway.cache import Applied, CachedType, CacheReader, Found, Subscription
-from headway.controller._alive import Lives
 from headway.controller._definition import Definition
+from headway.controller._lifetimes import Lifetimes
 from headway.controller._own_writes import MAPPING, OwnWrites
 from headway.controller._own_writes import Mapping as AtWork
 from headway.controller._request import Reason
@@ -65,7 +65,7 @@ class RunMapping:
         *,
         own: OwnWrites,
         self_triggers: SelfTriggers,
-        lives: Lives,
+        lives: Lifetimes,
     ) -> None:
         self._definition = definition
         self._own = own

@@ -5,13 +5,13 @@ from __future__ import annotations
 import trio
 
 from headway._bounded_report import BoundedReport
-from headway.cache import OnFailure, SharedType
+from headway.cache import Informer, OnFailure
 from headway.errors import PrimingStalled
 from headway.events import IndexFailed
 from headway.resource import Key, TypeName
 
 
-async def wait_primed(shared: SharedType, revision: int, stall_limit: float) -> None:
+async def wait_primed(shared: Informer, revision: int, stall_limit: float) -> None:
     """Wait until a type is primed up to a revision: a big one may take its time, one of which nothing is heard not.
 
     Raises PrimingStalled when nothing has been heard of it for ``stall_limit`` seconds.

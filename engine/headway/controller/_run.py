@@ -29,14 +29,14 @@ import trio
 from headway._bounded_report import BoundedReport
 from headway._groups import guarded, of_controller, only_error
 from headway._safe_text import repr_text
-from headway.cache import Applied, Cache, CachedType, Hub, Subscription, stored_type
+from headway.cache import Cache, CachedType, Informers, Subscription, stored_type
 from headway.client import Client, HeldLease, LeaseClient, RunFence, Writes
-from headway.controller._alive import Lives
 from headway.controller._callbacks import call
 from headway.controller._declared_client import Declared
 from headway.controller._definition import Definition, Enqueue
-from headway.controller._deletions import deletions_since
+from headway.controller._deletions import Deletions, deletions_since
 from headway.controller._fence import RunWrites
+from headway.controller._lifetimes import Lifetimes
 from headway.controller._mapping import Keys, Owed, RunMapping
 from headway.controller._priming import report_indexes, wait_primed
 from headway.controller._request import Reason
@@ -75,7 +75,7 @@ class Run:
         self,
         definition: Definition,
         *,
-        hub: Hub,
+        informers: Informers,
         channel: Channel,
         registry: Registry,
         report: Report,
@@ -87,7 +87,7 @@ class Run:
         self.began = trio.current_time()
         self.lease: HeldLease | None = None
         self._definition = definition
-        self._hub = hub
+        self._informers = informers
         self._channel = channel
         self._report = report
         self._bounded = BoundedReport(report)
@@ -97,11 +97,13 @@ class Run:
         self._stall_limit = stall_limit
         self._lease = LeaseClient(channel)
         self._queue = self._make_queue(WorkQueue(definition.backoff))
-        self._writes = RunWrites(definition.name, hub, self._queue, report, self._note_progress)
-        self._cache = Cache(definition.name, definition.manages, definition.watches, definition.queries, hub.isolation)
+        self._writes = RunWrites(definition.name, informers, self._queue, report, self._note_progress)
+        self._cache = Cache(
+            definition.name, definition.manages, definition.watches, definition.queries, informers.isolation
+        )
         self._self_triggers = SelfTriggers(self._writes.own)
         self._results = Results()
-        self._lives, declared = Lives(self._cache, definition.types), Declared(definition)
+        self._lives, declared = Lifetimes(self._cache, definition.types), Declared(definition)
         client = Client(channel, registry, self._client_writes(), allow=declared)
         self._runtime = Runtime(definition, self._cache, client, self._lives, declared, report)
         self._mapping = self._make_mapping(self._queue, self._note_progress)
@@ -136,18 +138,18 @@ class Run:
             lives=self._lives,
         )
 
-    async def _missed(self, raised: RunFence) -> dict[TypeName, list[Applied]]:
+    async def _missed(self, raised: RunFence) -> Deletions:
         """The deletions from before the subscriptions began."""
         until = {name: subscription.joined_at for name, subscription in self._subscriptions.items()}
-        return await self._deletions(raised.position, raised.settled, until)
+        return await self._deletions(raised.position, raised.checkpoint, until)
 
-    def _queue_held(self, mapping: RunMapping, deleted: dict[TypeName, list[Applied]]) -> None:
+    def _queue_held(self, mapping: RunMapping, deleted: Deletions) -> None:
         """Queue what the cache holds, and what of it is to be mapped, as backlog. No checkpoint in it."""
         manages = self._definition.manages.name
         self._queue.add_all(self._subscriptions[manages].gate.entries, Reason("started"), priority=BACKLOG)
         self._map_held(mapping, deleted)
 
-    def _map_held(self, mapping: RunMapping, deleted: dict[TypeName, list[Applied]]) -> None:
+    def _map_held(self, mapping: RunMapping, deleted: Deletions) -> None:
         for name in self._subscriptions:
             if name != self._definition.manages.name or self._definition.manages in self._definition.watches:
                 mapping.add_held(name)
@@ -162,7 +164,7 @@ class Run:
         try:
             for type in self._definition.types:
                 # A store that went back is written to no more than it is read. (No stream is opened for the question.)
-                for known in self._hub.known(type):
+                for known in self._informers.known(type):
                     known.check()
             raised = await self._start()
             self._starting_revision = raised.position.revision
@@ -214,17 +216,17 @@ class Run:
         """Wait until something was mapped or reconciled, or the run has ended."""
         await self._progress.park()
 
-    def settled(self) -> int:
+    def checkpoint(self) -> int:
         """The revision up to which this run owes nothing; 0 while it owes something."""
         if not self._begun or not self._mapping.owes_nothing or not self._queue.is_idle() or self._queue.held:
             return 0
-        distrusted = any(self._hub.shared(type).distrusted for type in self._definition.types)
+        distrusted = any(self._informers.shared(type).distrusted for type in self._definition.types)
         return 0 if distrusted else self._mapping.complete
 
     def status(self) -> ControllerStatus:
         """What this run is doing now."""
         now = trio.current_time()
-        known = [each for type in self._definition.types for each in self._hub.known(type) if each.type is type]
+        known = [each for type in self._definition.types for each in self._informers.known(type) if each.type is type]
         queue = self._queue.statistics() if self._begun else None
         oldest = queue.oldest_queued_at if queue is not None else None
         return ControllerStatus(
@@ -233,7 +235,7 @@ class Run:
             seconds=now - self._phase_began,
             term=self._runtime.term,
             starting_revision=self._starting_revision,
-            settled=self.settled(),
+            settled=self.checkpoint(),
             types=type_statuses(known, self._starting_revision, now),
             concurrency=self._definition.concurrency,
             queue=queue,
@@ -264,8 +266,8 @@ class Run:
         if self._definition.initialiser is not None:
             await guarded(self._definition.initialiser, self._runtime)
             # What it wrote bore the fence, and a second commit stands above it, so that the run begins by seeing it.
-            settled = raised.settled
-            raised = (await self._writes.raise_again(self._lease))._replace(settled=settled)
+            checkpoint = raised.checkpoint
+            raised = (await self._writes.raise_again(self._lease))._replace(checkpoint=checkpoint)
             self._runtime.strong.began_at = raised.position.revision
         return raised
 
@@ -276,14 +278,14 @@ class Run:
                 nursery.start_soon(self._prime_type, type, start, name=f"priming {type.name}")
         cut = max(subscription.joined_at for subscription in self._subscriptions.values())
         for type in self._definition.types:
-            await self._hub.shared(type).wait_complete(cut)
+            await self._informers.shared(type).wait_complete(cut)
 
     async def _prime_type(self, type: CachedType[Any], start: Position) -> None:
         """One of the N+1 priming tasks: fills the type's store and does nothing else (C1)."""
         name = self._definition.name
         self._report(Priming(name, type.name, start.revision))
         began = trio.current_time()
-        shared = self._hub.shared(type)
+        shared = self._informers.shared(type)
         await wait_primed(shared, start.revision, self._stall_limit)
         if shared.store_id != start.store_id:
             raise StoreChanged(
@@ -297,12 +299,10 @@ class Run:
         count, seconds = len(subscription.gate.entries), trio.current_time() - began
         self._report(Primed(name, type.name, count, subscription.joined_at, seconds))
 
-    async def _deletions(
-        self, start: Position, settled: int, until: Mapping[TypeName, int]
-    ) -> dict[TypeName, list[Applied]]:
-        """What was deleted after ``settled``, when nothing was owed, up to a revision of each type; as far as known."""
-        since = start._replace(revision=settled)
-        found: dict[TypeName, list[Applied]] = {}
+    async def _deletions(self, start: Position, after: int, until: Mapping[TypeName, int]) -> Deletions:
+        """Return the deletions after a revision, up to a revision of each type, as far as history has them."""
+        since = start._replace(revision=after)
+        found: Deletions = {}
         for type in self._definition.types:
             up_to = until[type.name]
             if up_to > since.revision:
@@ -310,13 +310,13 @@ class Run:
                     self._channel, stored_type(type), since, up_to, self._report, self._definition.name
                 )
                 if deleted is not None:
-                    held = self._hub.shared(type).held
+                    held = self._informers.shared(type).held
                     found[type.name] = [each._replace(old=each.old and held(each.old)) for each in deleted]
         return found
 
     # --- the second nursery ---
 
-    async def _live(self, starting_revision: int, deleted: dict[TypeName, list[Applied]]) -> None:
+    async def _live(self, starting_revision: int, deleted: Deletions) -> None:
         definition = self._definition
         self._begin(deleted)
         self._report(RunStarted(definition.name, self._runtime.term, starting_revision, self._queue.statistics().ready))
@@ -334,7 +334,7 @@ class Run:
             for type in definition.types:
                 subscription = self._subscriptions[type.name]
                 nursery.start_soon(self._mapping.watch, type.name, subscription, name=f"watching {type.name}")
-            shared = self._writes.cached = [self._hub.shared(type) for type in definition.types]
+            shared = self._writes.cached = [self._informers.shared(type) for type in definition.types]
             nursery.start_soon(self._writes.settle, self._lease, shared, name="settling unknown writes")
             nursery.start_soon(self._mapping.map_ready, name="mapping the backlog")
             nursery.start_soon(self._mapping.retry, name="retrying mappers")
@@ -348,7 +348,7 @@ class Run:
             for number in range(definition.concurrency):
                 nursery.start_soon(worker.work, name=f"worker {number} of {definition.name}")
 
-    def _begin(self, deleted: dict[TypeName, list[Applied]]) -> None:
+    def _begin(self, deleted: Deletions) -> None:
         """Open the cache to readers and queue what is owed. No checkpoint in it."""
         for subscription in self._subscriptions.values():
             subscription.check()
@@ -388,12 +388,12 @@ class Run:
                 self._report(CallDelayed(self._definition.name, "RecordSettled", error, RECORD_INTERVAL))
 
     async def _record_now(self) -> None:
-        settled = self.settled()
+        checkpoint = self.checkpoint()
         if self.lease is not None and not self.lease.held:
             return
-        if settled > self._recorded and self._writes.fence is not None:
-            await self._lease.record_settled(self._writes.fence, settled)
-            self._recorded = settled
+        if checkpoint > self._recorded and self._writes.fence is not None:
+            await self._lease.record_checkpoint(self._writes.fence, checkpoint)
+            self._recorded = checkpoint
 
     async def _record_last(self) -> None:
         with trio.move_on_after(1, shield=True), contextlib.suppress(HeadwayError):

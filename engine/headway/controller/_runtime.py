@@ -9,11 +9,11 @@ import trio
 
 from headway.cache import Cache, Projected, Projection
 from headway.client import Client
-from headway.controller._alive import Lives
 from headway.controller._conditions import Conditions
 from headway.controller._declared_client import Declared
 from headway.controller._definition import Definition
 from headway.controller._finalizer import Finalizer
+from headway.controller._lifetimes import Lifetimes
 from headway.controller._outputs import Outputs
 from headway.controller._request import Request
 from headway.controller._strong import StrongReads
@@ -44,7 +44,7 @@ class Runtime:
         definition: Definition,
         cache: Cache,
         client: Client,
-        lives: Lives,
+        lives: Lifetimes,
         declared: Declared,
         report: Report,
     ) -> None:
@@ -88,7 +88,7 @@ class Runtime:
         if type not in self._definition.watches:
             raise NotWatched(
                 f"controller {self.controller} doesn't watch {type.name}, so it can't know what to prune: "
-                f"add it to `watches`, with headway.map_owner()"
+                f"add it to `watches`, with headway.mappers.owner()"
             )
         self._declared.check_write(type.name)
         return Outputs(self.cache, self.client, type, owner)

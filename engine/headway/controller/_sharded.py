@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 import trio
 
 from headway._groups import leaves, only_error
-from headway.cache import Applied
 from headway.client import HeldLease, RunFence, Writes, hold_lease
 from headway.controller._definition import Definition, Reconciler
+from headway.controller._deletions import Deletions
 from headway.controller._fence import RunWrites
 from headway.controller._mapping import RunMapping
 from headway.controller._placement import Sharded
@@ -54,7 +54,7 @@ class _Deletions(NamedTuple):
 
     since: int
     until: dict[TypeName, int]
-    found: dict[TypeName, list[Applied]]
+    found: Deletions
 
     def cover(self, since: int, until: dict[TypeName, int]) -> bool:
         """Whether all deletions between these are among them. Of a type of which they can't be known none are."""
@@ -136,17 +136,17 @@ class ShardedRun(Run):
         self._shard_writes = ShardWrites(self._writes, self._shard_of)
         return self._shard_writes
 
-    async def _missed(self, raised: RunFence) -> dict[TypeName, list[Applied]]:  # noqa: ARG002  # each shard has its own
+    async def _missed(self, raised: RunFence) -> Deletions:  # noqa: ARG002  # each shard has its own
         return {}
 
-    def _begin(self, deleted: dict[TypeName, list[Applied]]) -> None:
+    def _begin(self, deleted: Deletions) -> None:
         if self._owed.store_id:
             # Whose shards are whose is about to be found out: until then all of what is owed is kept.
             for number in range(self._count):
                 self._queue.collect(number)
         super()._begin(deleted)
 
-    def _queue_held(self, mapping: RunMapping, deleted: dict[TypeName, list[Applied]]) -> None:
+    def _queue_held(self, mapping: RunMapping, deleted: Deletions) -> None:
         """Nothing: no shard is open yet."""
 
     def _start_beside(self, nursery: trio.Nursery) -> None:
@@ -155,12 +155,12 @@ class ShardedRun(Run):
     async def _record_now(self) -> None:
         """Nothing: each shard has its own record."""
 
-    def settled(self) -> int:
+    def checkpoint(self) -> int:
         """The revision up to which this run owes nothing; 0 while it owes something, or waits for a shard."""
         mappings = [shard.mapping for shard in self._shards.values()]
         if not self._assigned or any(mapping is None or mapping.unmapped for mapping in mappings):
             return 0
-        return super().settled()
+        return super().checkpoint()
 
     def status(self) -> ControllerStatus:
         """What this run is doing now."""
@@ -240,25 +240,25 @@ class ShardedRun(Run):
     async def _hold(self, shard: _Shard, lease: HeldLease) -> None:
         number, queue, definition = shard.number, self._queue, self._definition
         own = OneShard(queue, number, self._shard_of)
-        writes = RunWrites(definition.name, self._hub, own, self._report, self._note_progress)
+        writes = RunWrites(definition.name, self._informers, own, self._report, self._note_progress)
         writes.own = self._writes.own
         queue.collect(number)
         try:
             shard.recorded = await self._take(shard, lease, writes, own)
             async with trio.open_nursery() as nursery:
-                types = [self._hub.shared(type) for type in definition.types]
+                types = [self._informers.shared(type) for type in definition.types]
                 nursery.start_soon(writes.settle, self._lease, types, name=f"settling writes of shard {number}")
                 nursery.start_soon(self._map_all, shard, name=f"mapping for shard {number}")
                 nursery.start_soon(self._record_shard, shard, writes, name=f"recording shard {number}")
                 await shard.leaving.wait()
-                settled = self._settled_of(shard)
+                checkpoint = self._checkpoint_of(shard)
                 queue.close_shard(number)
                 with trio.move_on_after(self._ttl):
                     await shard.wait_idle()
                 await self._end_in_hand(shard)
                 while own.held:
                     await self.wait_progress()
-                await self._note(shard, writes, settled)
+                await self._note(shard, writes, checkpoint)
                 nursery.cancel_scope.cancel()
         finally:
             if not shard.leaving.is_set():
@@ -277,10 +277,10 @@ class ShardedRun(Run):
         if start.store_id != self._writes.store_id:
             raise StoreChanged(f"shard {number} was taken in store {start.store_id}, not {self._writes.store_id}")
         for type in self._definition.types:
-            await self._hub.shared(type).wait_complete(start.revision)
+            await self._informers.shared(type).wait_complete(start.revision)
         # What is mapped without being collected was at or below these.
         until = {name: subscription.gate.frontier for name, subscription in subscriptions.items()}
-        deleted = await self._deleted_until(start, raised.settled, until)
+        deleted = await self._deleted_until(start, raised.checkpoint, until)
         # No checkpoint from here on.
         for subscription in subscriptions.values():
             subscription.check()
@@ -296,20 +296,18 @@ class ShardedRun(Run):
             key for key in subscriptions[self._definition.manages.name].gate.entries if self._shard_of(key) == number
         ]
         self._queue.add_all(held, Reason("started"), priority=BACKLOG)
-        return raised.settled
+        return raised.checkpoint
 
-    async def _deleted_until(
-        self, start: Position, settled: int, until: dict[TypeName, int]
-    ) -> dict[TypeName, list[Applied]]:
+    async def _deleted_until(self, start: Position, checkpoint: int, until: dict[TypeName, int]) -> Deletions:
         """As `_deletions`; shards that are taken at once share a read of the store's history where one is enough."""
         async with self._reading:
             read = self._read
-            if read is None or not read.cover(settled, until):
+            if read is None or not read.cover(checkpoint, until):
                 now = {name: subscription.gate.frontier for name, subscription in self._subscriptions.items()}
-                self._read = read = _Deletions(settled, now, await self._deletions(start, settled, now))
+                self._read = read = _Deletions(checkpoint, now, await self._deletions(start, checkpoint, now))
             if not self._reading.statistics().tasks_waiting:
                 self._read = None
-        return {name: [each for each in found if each.revision > settled] for name, found in read.found.items()}
+        return {name: [each for each in found if each.revision > checkpoint] for name, found in read.found.items()}
 
     async def _end_in_hand(self, shard: _Shard) -> None:
         for scope in shard.running:
@@ -336,7 +334,7 @@ class ShardedRun(Run):
         if shard.mapping is not None and not shard.mapping.unmapped:
             self._note_progress()
 
-    def _settled_of(self, shard: _Shard) -> int:
+    def _checkpoint_of(self, shard: _Shard) -> int:
         """The revision up to which nothing of a shard is owed; 0 while something is."""
         if (
             shard.mapping is None
@@ -344,7 +342,7 @@ class ShardedRun(Run):
             or not self._mapping.owes_nothing
             or self._queue.held
             or self._queue.owes(shard.number)
-            or any(self._hub.shared(type).distrusted for type in self._definition.types)
+            or any(self._informers.shared(type).distrusted for type in self._definition.types)
         ):
             return 0
         return self._mapping.complete
@@ -352,15 +350,15 @@ class ShardedRun(Run):
     async def _record_shard(self, shard: _Shard, writes: RunWrites) -> None:
         while True:
             await trio.sleep(RECORD_INTERVAL * random.uniform(0.7, 1))
-            await self._note(shard, writes, self._settled_of(shard))
+            await self._note(shard, writes, self._checkpoint_of(shard))
 
-    async def _note(self, shard: _Shard, writes: RunWrites, settled: int) -> None:
-        if settled <= shard.recorded or writes.fence is None:
+    async def _note(self, shard: _Shard, writes: RunWrites, checkpoint: int) -> None:
+        if checkpoint <= shard.recorded or writes.fence is None:
             return
         # When it can't be noted, the next holder does more than it need; nothing is lost. Fenced ends the shard.
         try:
-            await self._lease.record_settled(writes.fence, settled)
+            await self._lease.record_checkpoint(writes.fence, checkpoint)
         except Unavailable as error:
             self._report(CallDelayed(self._definition.name, "RecordSettled", error, RECORD_INTERVAL))
         else:
-            shard.recorded = settled
+            shard.recorded = checkpoint

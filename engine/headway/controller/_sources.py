@@ -44,7 +44,7 @@ class _Source:
 
 @check_keywords
 def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concerns]) -> Source:
-    """``sources={"orders": headway.from_channel(receive, lambda order: TEAM.id(order.team))}``
+    """``sources={"orders": headway.sources.from_channel(receive, lambda order: TEAM.id(order.team))}``
 
     Every value that is sent into the channel makes the key or keys that ``key(value)`` gives be reconciled. When the
     channel ends, the source ends quietly. A run that ends leaves the channel open, for the next one. A ``key`` that
@@ -55,7 +55,7 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
     if not isinstance(given, trio.abc.ReceiveChannel):
         raise DeclarationError(
             f"from_channel takes the receiving end of a channel, not {given!r}. The form is: "
-            "send, receive = trio.open_memory_channel(100); headway.from_channel(receive, lambda name: TEAM.id(name))"
+            "send, receive = trio.open_memory_channel(100); sources.from_channel(receive, lambda name: TEAM.id(name))"
         )
 
     async def run(rt: Runtime, enqueue: Enqueue) -> None:
@@ -71,7 +71,7 @@ def from_channel(channel: trio.abc.ReceiveChannel[E], key: Callable[[E], Concern
 
 @check_keywords
 def from_iterator(events: Callable[[], AsyncIterator[E]], key: Callable[[E], Concerns]) -> Source:
-    """``sources={"lines": headway.from_iterator(lambda: follow(path), lambda line: TEAM.id(line))}``
+    """``sources={"lines": headway.sources.from_iterator(lambda: follow(path), lambda line: TEAM.id(line))}``
 
     ``events()`` is called in each run and gives an async iterator, such as a generator, which is closed when the run
     ends. One that ends ends the source quietly; one that raises ends the run, which is then started again. ``key`` is
@@ -103,14 +103,14 @@ def every(
     *,
     jitter: float = 0.1,
 ) -> Source:
-    """``sources={"resync": headway.every(3600)}``: have keys reconciled again and again.
+    """``sources={"resync": headway.sources.every(3600)}``: have keys reconciled again and again.
 
     Args:
         seconds: between two times; the first time is so long after the run's start.
         keys: which, each time; all managed resources unless given.
         jitter: the part of ``seconds`` by which each time may come earlier or later.
     """
-    form = "The form is: headway.every(3600, jitter=0.1)"
+    form = "The form is: headway.sources.every(3600, jitter=0.1)"
     if not _is_number(seconds) or seconds <= 0:
         raise DeclarationError(f"every: seconds must be a number above 0, not {seconds!r}. {form}")
     if not _is_number(jitter) or not 0 <= jitter < 1:
@@ -193,7 +193,10 @@ class ProcessExits:
 
 @check_keywords
 def process_exits() -> ProcessExits:
-    """``exits = headway.process_exits()``, ``sources={"exits": exits}``, and ``exits.watch(request.id, process)``."""
+    """Reconcile a key when a process that belongs to it exits.
+
+    ``exits = sources.process_exits()``, ``sources={"exits": exits}``, and ``exits.watch(request.id, process)``.
+    """
     return ProcessExits()
 
 

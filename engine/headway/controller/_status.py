@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.cache import SharedType
+from headway.cache import Informer
 from headway.controller._results import NotDone
 from headway.queue import QueueStatistics
 from headway.resource import Key, TypeName
@@ -52,7 +52,7 @@ class TypeStatus:
     undecodable: tuple[Key, ...] = ()
 
 
-def type_statuses(types: Collection[SharedType], target: int, now: float) -> tuple[TypeStatus, ...]:
+def type_statuses(types: Collection[Informer], target: int, now: float) -> tuple[TypeStatus, ...]:
     """What a run's types are doing, at a time by Trio's clock."""
     newest = max((shared.frontier for shared in types), default=0)
     statuses = []

@@ -180,7 +180,7 @@ class Supervisor:
             raise others from None
         raise EngineBug("a run returned")
 
-    async def wait_settled(self, revision: int) -> None:
+    async def wait_idle(self, revision: int) -> None:
         """Wait until the controller owes nothing up to ``revision``, through restarts if need be.
 
         One that stands by owes nothing. Raises Closed when its engine ends.
@@ -194,15 +194,15 @@ class Supervisor:
                     self.check_open()
                 await self._started.park()
                 continue
-            if run.settled() >= revision:
+            if run.checkpoint() >= revision:
                 return
             await run.wait_progress()
 
-    def settled(self) -> int:
+    def checkpoint(self) -> int:
         """The revision up to which the present run owes nothing; 0 when that can't be said.
 
         Of one that stands by, which owes nothing ever, above every revision.
         """
         if self.stands_by:
             return _ANY_REVISION
-        return self.run.settled() if self.run is not None else 0
+        return self.run.checkpoint() if self.run is not None else 0

@@ -16,7 +16,7 @@ from headway.controller._request import Reason, Request, RequeueAfter
 from headway.controller._results import NotDone, Results
 from headway.controller._runtime import Runtime
 from headway.controller._self_triggers import SelfTriggers
-from headway.errors import NonsenseResult, PermanentFailure, ReconcileTimeout
+from headway.errors import InvalidResult, PermanentFailure, ReconcileTimeout
 from headway.events import Reconciled, ReconcileSlow, Report, SelfTriggered, hears_successes
 from headway.queue import Taken, WaitingQueue
 from headway.resource import Key, ResourceId
@@ -152,13 +152,13 @@ class Worker:
         # A coroutine is what a forgotten `await` leaves.
         if inspect.iscoroutine(result):
             result.close()
-            return None, NonsenseResult(
+            return None, InvalidResult(
                 f"{definition.name} returned {repr_text(result)}: await it, as in `return await ...`"
             )
         given: object = result
         if isinstance(given, BaseException):
-            return None, NonsenseResult(f"{definition.name} returned {repr_text(given)}: raise it")
-        return None, NonsenseResult(
+            return None, InvalidResult(f"{definition.name} returned {repr_text(given)}: raise it")
+        return None, InvalidResult(
             f"{definition.name} returned {repr_text(result)}: return None, or headway.requeue_after(seconds)"
         )
 

@@ -65,7 +65,7 @@ class ReadyMapper(Generic[R_contra]):
 
 
 class ChangeMapper(Generic[R_contra]):
-    """A mapper that is asked once a change, for both of its states at once. Made by `map_change`."""
+    """A mapper that is asked once a change, for both of its states at once. Made by `mappers.change`."""
 
     __slots__ = ("function", "name", "needs")
 
@@ -84,14 +84,14 @@ class ChangeMapper(Generic[R_contra]):
 
 
 # A ready-made mapper is a callable, too. It is named because pyright looks for the type of a lambda's argument only
-# among classes that it is given by name: `watch(ROUTE, map_reference(lambda route: route.data.service))`.
+# among classes that it is given by name: `watch(ROUTE, mappers.reference(lambda route: route.data.service))`.
 StateMapper = Callable[[R, CacheReader], Concerned] | ReadyMapper[R]
 Mapper = StateMapper[R] | ChangeMapper[R]
 """``mapper(resource, cache)`` gives the managed resources that are concerned by ``resource``.
 
 It is called with a changed resource's (or `Projected`'s) old state and with its new one, when the cache of every type
 of the controller has reached the change. It must depend on its arguments alone, must not change them, and must not
-wait. It returns ids, or resources, of the managed type; none is an empty list. One made by `map_change` gets both
+wait. It returns ids, or resources, of the managed type; none is an empty list. One made by `mappers.change` gets both
 states at once.
 """
 
@@ -168,7 +168,7 @@ def mapper_problem(mapper: object) -> str | None:
         mapper,
         2,
         "a resource and a cache",
-        what="a mapper, such as headway.map_owner(),",
+        what="a mapper, such as headway.mappers.owner(),",
         why="a mapper must not wait",
         may_yield=True,
     )

@@ -150,7 +150,7 @@ def _combined(name: str, made: list[Predicate[Any]], passes: Passes) -> Predicat
 
 def _made(where: str, given: tuple[object, ...]) -> list[Predicate[Any]]:
     if not given:
-        raise DeclarationError(f"{where} takes predicates, such as headway.content_changed(), and got none")
+        raise DeclarationError(f"{where} takes predicates, such as headway.predicates.content_changed(), and got none")
     return [predicate(where, each) for each in given]
 
 
@@ -162,7 +162,7 @@ def predicate(where: str, given: object) -> Predicate[Any]:
         given,
         2,
         "old and new",
-        what="a predicate, such as headway.content_changed(),",
+        what="a predicate, such as headway.predicates.content_changed(),",
         why="a predicate must not wait",
     )
     if problem or not callable(given):

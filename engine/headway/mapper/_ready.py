@@ -36,9 +36,9 @@ Reference = ResourceId | pb.Reference | str | None
 
 
 @check_keywords
-def map_self() -> ReadyMapper[Any]:
+def itself() -> ReadyMapper[Any]:
     """The changed resource itself, where it is of the managed type."""
-    return ReadyMapper("map_self()", _self)
+    return ReadyMapper("mappers.itself()", _self)
 
 
 def _self(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerned:
@@ -46,9 +46,9 @@ def _self(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerne
 
 
 @check_keywords
-def map_owner() -> ReadyMapper[Any]:
+def owner() -> ReadyMapper[Any]:
     """The owner, where it is of the managed type."""
-    return ReadyMapper("map_owner()", _owner)
+    return ReadyMapper("mappers.owner()", _owner)
 
 
 def _owner(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerned:
@@ -57,9 +57,9 @@ def _owner(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concern
 
 
 @check_keywords
-def map_owned() -> ReadyMapper[Any]:
+def owned() -> ReadyMapper[Any]:
     """The managed resources that the changed one owns. What owns nothing concerns nobody."""
-    return ReadyMapper("map_owned()", _owned, frozenset({Need(None, None)}))
+    return ReadyMapper("mappers.owned()", _owned, frozenset({Need(None, None)}))
 
 
 def _owned(resource: Either, cache: CacheReader, target: CachedType[Any]) -> Concerned:
@@ -67,9 +67,9 @@ def _owned(resource: Either, cache: CacheReader, target: CachedType[Any]) -> Con
 
 
 @check_keywords
-def map_same_name() -> ReadyMapper[Any]:
+def same_name() -> ReadyMapper[Any]:
     """The managed resource with the same name, and the same tenancy as far as the managed type has one."""
-    return ReadyMapper("map_same_name()", _same_name)
+    return ReadyMapper("mappers.same_name()", _same_name)
 
 
 def _same_name(resource: Either, _: CacheReader, target: CachedType[Any]) -> Concerned:
@@ -77,26 +77,26 @@ def _same_name(resource: Either, _: CacheReader, target: CachedType[Any]) -> Con
 
 
 @check_keywords
-def map_reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
-    """The managed resource that the changed one refers to: ``map_reference(lambda route: route.data.service)``.
+def reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
+    """The managed resource that the changed one refers to: ``mappers.reference(lambda route: route.data.service)``.
 
     The function gives an id, a reference or a name; a name is one in the changed resource's own tenancy. None, or an
     empty name, is nobody, and so is something of another type than the managed one.
     """
-    check_plain("map_reference", refers_to, 1, "a resource", "map_reference(lambda route: route.data.service)")
+    check_plain("mappers.reference", refers_to, 1, "a resource", "mappers.reference(lambda route: route.data.service)")
     return ReadyMapper(
-        f"map_reference({mapper_name(refers_to)})",
+        f"mappers.reference({mapper_name(refers_to)})",
         lambda resource, _, target: _referred([refers_to(resource)], resource, target),
     )
 
 
 @check_keywords
-def map_references(refers_to: Callable[[R], Iterable[Reference]]) -> ReadyMapper[R]:
-    """As `map_reference`, for a function that gives any number of them: ``lambda team: team.data.members``."""
-    form = "map_references(lambda team: team.data.members)"
-    check_plain("map_references", refers_to, 1, "a resource", form, may_yield=True)
+def references(refers_to: Callable[[R], Iterable[Reference]]) -> ReadyMapper[R]:
+    """As `mappers.reference`, for a function that gives any number of them: ``lambda team: team.data.members``."""
+    form = "mappers.references(lambda team: team.data.members)"
+    check_plain("mappers.references", refers_to, 1, "a resource", form, may_yield=True)
     return ReadyMapper(
-        f"map_references({mapper_name(refers_to)})",
+        f"mappers.references({mapper_name(refers_to)})",
         lambda resource, _, target: _referred(listed(refers_to(resource)), resource, target),
     )
 
@@ -129,63 +129,69 @@ def _of_reference(reference: pb.Reference, beside: ResourceId, target: CachedTyp
 
 
 @overload
-def map_index(index: Index[Any, ResourceId]) -> ReadyMapper[Any]: ...
+def index(index: Index[Any, ResourceId]) -> ReadyMapper[Any]: ...
 @overload
-def map_index(index: Index[Any, V], *, value: Callable[[R], V | None]) -> ReadyMapper[R]: ...
+def index(index: Index[Any, V], *, value: Callable[[R], V | None]) -> ReadyMapper[R]: ...
 @check_keywords
-def map_index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) -> ReadyMapper[R]:
+def index(index: Index[Any, Any], *, value: Callable[[R], Any] | None = None) -> ReadyMapper[R]:
     """The managed resources that have the changed resource's id (without its uid) as a value of an index.
 
-    The index is one on the managed type, and says what each of its resources refers to: `headway.index_reference`.
-    Where it holds something else than ids, ``value`` gives it: ``map_index(BY_TEAM, value=lambda team: team.name)``;
-    None is nobody.
+    The index is one on the managed type, and says what each of its resources refers to: `headway.indexes.by_reference`.
+    If the index holds something other than ids, ``value`` computes it:
+    ``mappers.index(BY_TEAM, value=lambda team: team.name)``. None maps to nothing.
     """
     given: object = index
     if not isinstance(given, Index):
-        raise DeclarationError(f"map_index takes an index on the managed type, as headway.index made it, not {given!r}")
+        raise DeclarationError(
+            f"mappers.index takes an index on the managed type, as indexes.by made it, not {given!r}"
+        )
     if value is not None:
-        check_plain("map_index: value", value, 1, "a resource", "map_index(BY_TEAM, value=lambda team: team.name)")
+        check_plain(
+            "mappers.index: value", value, 1, "a resource", "mappers.index(BY_TEAM, value=lambda team: team.name)"
+        )
 
     def by_index(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
         given = resource.id.without_uid() if value is None else value(resource)
         found: list[Either] = [] if given is None else cache.index(index, given)
         return found
 
-    return ReadyMapper(f"map_index({index!r})", by_index, frozenset({Need(None, index)}))
+    return ReadyMapper(f"mappers.index({index!r})", by_index, frozenset({Need(None, index)}))
 
 
 @overload
-def map_index_prefix(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
+def index_prefix(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
 @overload
-def map_index_prefix(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
+def index_prefix(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
 @check_keywords
-def map_index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
+def index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
     """The managed resources that have a value which begins with what ``value(resource)`` gives; None is nobody.
 
     The index is one on the managed type, by texts or paths: see `CacheReader.index_prefix`.
     """
-    return _by_path("map_index_prefix", index, value, lambda cache, given: cache.index_prefix(index, given))
+    return _by_path("mappers.index_prefix", index, value, lambda cache, given: cache.index_prefix(index, given))
 
 
 @overload
-def map_index_parents(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
+def index_parents(index: Index[Any, str], value: Callable[[R], str | None]) -> ReadyMapper[R]: ...
 @overload
-def map_index_parents(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
+def index_parents(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
 @check_keywords
-def map_index_parents(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
+def index_parents(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
     """The managed resources that have a value which is a beginning of what ``value(resource)`` gives, or all of it.
 
-    ``map_index_parents(BY_PREFIX, lambda pod: pod.name)``: whoever selects pods by a prefix of their names. The index
-    is as for `map_index_prefix`.
+    ``mappers.index_parents(BY_PREFIX, lambda pod: pod.name)`` gives the resources that select pods by a prefix of their
+    names. The index is as for `mappers.index_prefix`.
     """
-    return _by_path("map_index_parents", index, value, lambda cache, given: cache.index_parents(index, given))
+    return _by_path("mappers.index_parents", index, value, lambda cache, given: cache.index_parents(index, given))
 
 
 def _by_path(
     where: str, index: object, value: Callable[[R], Any], read: Callable[[CacheReader, Any], Concerned]
 ) -> ReadyMapper[R]:
     if not isinstance(index, Index):
-        raise DeclarationError(f"{where} takes an index on the managed type, as headway.index made it, not {index!r}")
+        raise DeclarationError(
+            f"{where} takes an index on the managed type, as headway.indexes.by made it, not {index!r}"
+        )
     check_plain(f"{where}: value", value, 1, "a resource", f"{where}(BY_PREFIX, lambda pod: pod.name)")
 
     def by_path(resource: Any, cache: CacheReader, _: CachedType[Any]) -> Concerned:
@@ -196,10 +202,10 @@ def _by_path(
 
 
 @check_keywords
-def map_union(*mappers: Mapper[R]) -> Mapper[R]:
+def union(*mappers: Mapper[R]) -> Mapper[R]:
     """Whoever any of these mappers gives; each of them once."""
-    _check("map_union", *mappers)
-    name = f"map_union({', '.join(map(mapper_name, mappers))})"
+    _check("mappers.union", *mappers)
+    name = f"mappers.union({', '.join(map(mapper_name, mappers))})"
     states = [each for each in mappers if not isinstance(each, ChangeMapper)]
     if len(states) == len(mappers):
         return ReadyMapper(
@@ -224,14 +230,20 @@ def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
 
     A resource for which it has become false, or true, still concerns whoever it did, or does, by its other state.
     """
-    check_plain("only_if", condition, 1, "a resource", "only_if(lambda pod: pod.data.ready, headway.map_owner())")
-    _check("only_if", mapper)
+    check_plain(
+        "mappers.only_if",
+        condition,
+        1,
+        "a resource",
+        "mappers.only_if(lambda pod: pod.data.ready, headway.mappers.owner())",
+    )
+    _check("mappers.only_if", mapper)
     asked = mapper_name(condition)
 
     def met(state: R, cache: CacheReader) -> bool:
         return reading(cache.isolation, f"condition {asked}", (state,), lambda: condition(state))
 
-    name, needs = f"only_if({asked}, {mapper_name(mapper)})", needs_of(mapper)
+    name, needs = f"mappers.only_if({asked}, {mapper_name(mapper)})", needs_of(mapper)
     if isinstance(mapper, ChangeMapper):
 
         def states(old: R | None, new: R | None, cache: CacheReader) -> Concerned:
@@ -248,34 +260,34 @@ def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
 
 
 @check_keywords
-def map_change(
+def change(
     function: Callable[[R | None, R | None, CacheReader], Concerned],
 ) -> ChangeMapper[R]:
-    """A mapper by old and new state at once: ``map_change(lambda old, new, cache: ...)``.
+    """A mapper by old and new state at once: ``mappers.change(lambda old, new, cache: ...)``.
 
     Of a creation, and of what was there when the run began, the old state is None; of a deletion the new one is.
     Whoever was concerned by the old state and isn't by the new one wants to hear of it too.
     """
-    form = "map_change(lambda old, new, cache: [...])"
-    check_plain("map_change", function, 3, "old, new and a cache", form, may_yield=True)
-    return ChangeMapper(f"map_change({mapper_name(function)})", function)
+    form = "mappers.change(lambda old, new, cache: [...])"
+    check_plain("mappers.change", function, 3, "old, new and a cache", form, may_yield=True)
+    return ChangeMapper(f"mappers.change({mapper_name(function)})", function)
 
 
 @check_keywords
-def map_through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]) -> ReadyMapper[R]:
+def through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[Any]) -> ReadyMapper[R]:
     """By way of a third type: ``first`` gives resources of ``type``, and ``then`` maps each of them that is there.
 
-    ``map_through(POD, map_index(PODS_BY_NODE), map_owner())``: a changed node concerns the owners of the pods that have
-    it as a value of the index. The ready-made mappers map to ``type`` where they are ``first``. Changes of ``type``
-    itself are no concern of this one: watch it, by ``then``. A projection may be gone through as well as a type.
+    With ``mappers.through(POD, mappers.index(PODS_BY_NODE), mappers.owner())`` a changed node affects the owners of the
+    pods that have it as a value of the index. A ready-made mapper given as ``first`` maps to ``type``. Changes of
+    ``type`` itself are not mapped: watch it as well, with ``then`` as its mapper. ``type`` may be a projection.
     """
     given: object = type
     if not isinstance(given, ResourceType | Projection):
-        raise DeclarationError(f"map_through goes through a type, as app.type(...) returned it, not {given!r}")
-    _check("map_through", first, then)
+        raise DeclarationError(f"mappers.through goes through a type, as app.type(...) returned it, not {given!r}")
+    _check("mappers.through", first, then)
     both: list[object] = [first, then]
     if any(isinstance(each, ChangeMapper) for each in both):
-        raise DeclarationError("map_through takes mappers of one state, and map_change(...) makes one of two")
+        raise DeclarationError("mappers.through takes mappers of one state, and mappers.change(...) makes one of two")
 
     def through(resource: R, cache: CacheReader, target: CachedType[Any]) -> Concerned:
         found: dict[ResourceId, Any] = {}
@@ -289,13 +301,13 @@ def map_through(type: CachedType[Any], first: StateMapper[R], then: StateMapper[
 
     reads = {Need(need.type or type, need.index) for need in needs_of(first)}
     return ReadyMapper(
-        f"map_through({type.name}, {mapper_name(first)}, {mapper_name(then)})", through, needs_of(then) | reads
+        f"mappers.through({type.name}, {mapper_name(first)}, {mapper_name(then)})", through, needs_of(then) | reads
     )
 
 
 def _check(where: str, *mappers: object) -> None:
     if not mappers:
-        raise DeclarationError(f"{where} takes mappers, such as headway.map_owner(), and got none")
+        raise DeclarationError(f"{where} takes mappers, such as headway.mappers.owner(), and got none")
     for each in mappers:
         problem = mapper_problem(each)
         if problem:

@@ -33,7 +33,7 @@ class Watch(Generic[R]):
 
 @check_keywords
 def watch(type: CachedType[R], mapper: Mapper[R], *, when: When[R] | None = None) -> Watch[R]:
-    """``watches=[headway.watch(ROUTE, service_of, when=headway.content_changed())]``
+    """``watches=[headway.watch(ROUTE, service_of, when=headway.predicates.content_changed())]``
 
     Args:
         type: what is watched, a type or a projection of one.

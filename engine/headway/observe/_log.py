@@ -48,7 +48,7 @@ _INFOS = (
     events.LeaseTaken,
     events.Primed,
     events.RunStarted,
-    events.WriteSettled,
+    events.WriteResolved,
 )
 
 

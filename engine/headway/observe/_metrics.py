@@ -217,7 +217,7 @@ _LABELS: dict[type, tuple[str, Labels]] = {
     events.ProjectionFailed: ("projection_failures", lambda event: (str(event.type), event.projection)),
     events.ConversionFailed: ("conversion_failures", lambda event: (str(event.type), event.wanted)),
     events.WriteUnknown: ("writes_unknown", _controller),
-    events.WriteSettled: ("writes_settled", _controller),
+    events.WriteResolved: ("writes_settled", _controller),
     events.SelfTriggered: ("self_triggers", _controller),
     events.DaemonEnded: ("daemons_ended", lambda event: (event.controller, _class(event.error))),
     events.SourceFailed: ("source_failures", lambda event: (event.controller, event.source)),

@@ -24,14 +24,14 @@ class Position(NamedTuple):
     """
 
     store_id: str
-    incarnation: str
+    session: str
     revision: int
     versions: str = ""
 
     def message(self) -> pb.Position:
         """This position as the wire has it."""
         return pb.Position(
-            store_id=self.store_id, incarnation=self.incarnation, revision=self.revision, versions=self.versions
+            store_id=self.store_id, incarnation=self.session, revision=self.revision, versions=self.versions
         )
 
 

@@ -20,13 +20,13 @@ class Channel(Protocol):
     where it is certain that nothing has been done.
 
     Attributes:
-        settles_writes: whether a call that is cancelled or fails has certainly had no effect unless it said
+        knows_outcomes: whether a call that is cancelled or fails has certainly had no effect unless it said
             otherwise. True in process, where cancellation is delivered only when the outcome is known; over a
             network an error may hide a success.
     """
 
     @property
-    def settles_writes(self) -> bool:
+    def knows_outcomes(self) -> bool:
         """See above."""
         ...
 

@@ -22,9 +22,9 @@ class CopyingChannel:
         self._copy = copy
 
     @property
-    def settles_writes(self) -> bool:
+    def knows_outcomes(self) -> bool:
         """As the channel beneath."""
-        return self._channel.settles_writes
+        return self._channel.knows_outcomes
 
     async def unary(
         self, path: str, request: object, reply_type: type[Reply], *, metadata: Metadata | None = None

@@ -47,7 +47,7 @@ class InProcessChannel:
     ``report(path, error)`` hears of handlers that raised something unexpected. ``lasting_leases``: see `LeaseClient`.
     """
 
-    settles_writes = True
+    knows_outcomes = True
 
     def __init__(self, *services: Any, report: Reporter = _ignore, lasting_leases: bool = False) -> None:
         self.lasting_leases = lasting_leases

@@ -56,7 +56,7 @@ class RemoteChannel:
         timeout: seconds for a unary call.
     """
 
-    settles_writes = False
+    knows_outcomes = False
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headway.service._access import Authorizer as Authorizer
 from headway.service._access import Decision as Decision
 from headway.service._ask import AUTHORIZER_FAILED as AUTHORIZER_FAILED
-from headway.service._lease import LeaseAuthorizer as LeaseAuthorizer
+from headway.service._lease import LeaseAccess as LeaseAccess
 from headway.service._lease import LeaseService as LeaseService
 from headway.service._lease import LeaseWaits as LeaseWaits
 from headway.service._metadata_filter import metadata_terms as metadata_terms
@@ -24,9 +24,9 @@ from headway.service._origin import OriginService as OriginService
 from headway.service._origin import watch_encoders as watch_encoders
 from headway.service._refusals import FENCED as FENCED
 from headway.service._refusals import LEASE_LOST as LEASE_LOST
-from headway.service._refusals import NOT_STORED as NOT_STORED
 from headway.service._refusals import NOTHING_WRITTEN as NOTHING_WRITTEN
 from headway.service._refusals import UNKNOWN_TERM as UNKNOWN_TERM
+from headway.service._refusals import WRITE_REJECTED as WRITE_REJECTED
 from headway.service._service import WATCH_LIST as WATCH_LIST
 from headway.service._service import ResourceService as ResourceService
 from headway.service._types import TypesService as TypesService

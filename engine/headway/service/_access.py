@@ -201,7 +201,7 @@ class Access:
             data=own.data,
         )
 
-    def discreet(self, refused: GRPCError, stored: pb.Resource) -> GRPCError:
+    def redacted(self, refused: GRPCError, stored: pb.Resource) -> GRPCError:
         """A refusal for what is stored; for who may not read that, without what it says of it."""
         if self.shows(stored):
             return refused

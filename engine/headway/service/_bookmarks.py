@@ -52,7 +52,7 @@ class SpacedBookmarks:
                 return self._told(self._held)
             told = self._incarnation
             if isinstance(item, Bookmark | EndOfSnapshot):
-                self._incarnation = item.position.incarnation
+                self._incarnation = item.position.session
             if not isinstance(item, Bookmark) or item.resumed or self._incarnation != told:
                 # It says more than what is held: it comes from behind it.
                 self._held = None

@@ -80,7 +80,7 @@ async def delete(
             if type.kind == TOMBSTONE.kind and not finalizers(stored.metadata):
                 await check_done(backend, stored)
         except GRPCError as error:
-            raise access.discreet(error, stored if seen is None else seen) from None
+            raise access.redacted(error, stored if seen is None else seen) from None
         if not finalizers(stored.metadata):
             # Who loses the race looks again, and deletes nothing else in its place: by then the name may have been
             # given to another incarnation, which is answered with.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import ANY_VERSIONS, Kind, Position, TypeName
 from headway.storage import Backend, Within
 
@@ -17,20 +17,20 @@ async def check_known(backend: Backend, kind: Kind, known: Position | None) -> N
         return
     try:
         watch = await backend.watch(kind, Within(), known)
-    except HistoryGone:
+    except HistoryCompacted:
         return
     watch.close()
 
 
 def check_versions(type: TypeName, contained: str, resume_after: Position | None) -> None:
-    """Raise HistoryGone if a watch of the type would go on from one that contained other versions of the kind.
+    """Raise HistoryCompacted if a watch of the type would go on from one that contained other versions of the kind.
 
     Converters have been declared or removed since. What changed before is not told again, so a watch that went on
     would lack the resources that are visible only now, and keep those that are not visible any more.
     """
     if resume_after is None or resume_after.versions in (ANY_VERSIONS, contained):
         return
-    raise HistoryGone(
+    raise HistoryCompacted(
         f"position {resume_after.revision} is of a watch of {type} that contained what is stored as "
         f"{resume_after.versions or type.version}; this one contains what is stored as {contained or type.version}, so "
         "that it must begin with a snapshot"

@@ -38,7 +38,7 @@ from headway.service._refusals import STORE_ERRORS, denied, invalid, refusal
 from headway.storage import Acquired, Backend, Fence, HeldLease, lease_of
 
 
-class LeaseAuthorizer(Protocol):
+class LeaseAccess(Protocol):
     """Decides for the caller of the request that is being handled, before anything is looked up. It must not wait."""
 
     def may_take_lease(self, name: str) -> bool:
@@ -113,7 +113,7 @@ class LeaseService:
     """
 
     def __init__(
-        self, backend: Backend, authorizer: LeaseAuthorizer | None = None, waits: LeaseWaits | None = None
+        self, backend: Backend, authorizer: LeaseAccess | None = None, waits: LeaseWaits | None = None
     ) -> None:
         self._backend = backend
         self._authorizer = authorizer
@@ -215,10 +215,10 @@ class LeaseService:
         return lease_pb.RaiseResponse(
             fence=pb.Fence(controller=fence.controller, member=fence.member, term=fence.term, number=fence.number),
             position=raised.position.message(),
-            settled_revision=raised.settled,
+            settled_revision=raised.checkpoint,
         )
 
-    async def record_settled(self, message: lease_pb.RecordSettledRequest) -> lease_pb.RecordSettledResponse:
+    async def record_checkpoint(self, message: lease_pb.RecordSettledRequest) -> lease_pb.RecordSettledResponse:
         """Note up to which revision the fence's controller owes nothing."""
         fence = fence_of(message.fence)
         if fence is None:
@@ -227,7 +227,7 @@ class LeaseService:
         try:
             await self._check_reached(fence, message.revision)
             await check_granted(self._backend, fence.controller, fence.member, fence.term)
-            await self._backend.record_settled(fence, message.revision)
+            await self._backend.record_checkpoint(fence, message.revision)
         except STORE_ERRORS as error:
             raise refusal(error) from error
         return lease_pb.RecordSettledResponse()
@@ -241,7 +241,7 @@ class LeaseService:
             Release=(self.release, lease_pb.ReleaseRequest, lease_pb.ReleaseResponse),
             List=(self.list, lease_pb.ListRequest, lease_pb.ListResponse),
             Raise=(self.raise_, lease_pb.RaiseRequest, lease_pb.RaiseResponse),
-            RecordSettled=(self.record_settled, lease_pb.RecordSettledRequest, lease_pb.RecordSettledResponse),
+            RecordSettled=(self.record_checkpoint, lease_pb.RecordSettledRequest, lease_pb.RecordSettledResponse),
         )
 
     async def _check_reached(self, fence: Fence, revision: int) -> None:

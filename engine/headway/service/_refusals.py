@@ -6,13 +6,13 @@ from grpclib import GRPCError
 from grpclib.const import Status
 
 from headway.errors import (
-    HistoryGone,
+    HistoryCompacted,
     InvalidArgument,
-    NotStored,
     OutcomeUnknown,
     PayloadError,
     StoreUnusable,
     Unavailable,
+    WriteRejected,
 )
 from headway.storage import FenceLowered, LeaseEnded, StoreMismatch, UnknownTerm, VersionConflict, WrongUid
 
@@ -26,7 +26,7 @@ above."""
 LEASE_LOST = "lease lost: "
 """How the message begins when a term of a lease has ended (its status is FAILED_PRECONDITION)."""
 
-NOT_STORED = "not stored: "
+WRITE_REJECTED = "not stored: "
 """How the message begins when a write has certainly not happened (its status is UNAVAILABLE, which else leaves that
 open over a network)."""
 
@@ -41,7 +41,7 @@ STORE_ERRORS = (
     UnknownTerm,
     LeaseEnded,
     StoreMismatch,
-    HistoryGone,
+    HistoryCompacted,
     OutcomeUnknown,
     StoreUnusable,
     Unavailable,
@@ -109,10 +109,10 @@ def refusal(error: Exception, *, write: bool = False) -> GRPCError:
         return precondition(LEASE_LOST + text)
     if isinstance(error, StoreMismatch):
         return GRPCError(Status.DATA_LOSS, text)
-    if isinstance(error, HistoryGone):
+    if isinstance(error, HistoryCompacted):
         return GRPCError(Status.OUT_OF_RANGE, text)
     if isinstance(error, OutcomeUnknown):
         return GRPCError(Status.INTERNAL, text)
-    if isinstance(error, NotStored):
-        return GRPCError(Status.UNAVAILABLE, NOT_STORED + text)
+    if isinstance(error, WriteRejected):
+        return GRPCError(Status.UNAVAILABLE, WRITE_REJECTED + text)
     return GRPCError(Status.UNAVAILABLE, NOTHING_WRITTEN + text if write else text)

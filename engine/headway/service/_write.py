@@ -54,7 +54,7 @@ from headway.storage import (
     Read,
     Require,
     StorageError,
-    believed_read,
+    optimistic_read,
     read_for_commit,
     version_of,
 )
@@ -119,7 +119,7 @@ async def write(
             try:
                 created = checked_version(stored, seen, type.name.version)
             except GRPCError as error:
-                raise access.discreet(error, stored) from None
+                raise access.redacted(error, stored) from None
             return pb.WriteResponse(resource=access.answered(created, given), position=at.message())
         if not may_mark:
             access.check_marking(named, versions.shown(type, stored))
@@ -142,7 +142,7 @@ async def write(
                     # The answer for a name that is free, so that a guess doesn't tell that this one is taken.
                     check_payload(None)
                     await _creation(read, access, versions, form, units, key, resource, recreates=recreates)
-                raise access.discreet(error, shown) from None
+                raise access.redacted(error, shown) from None
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
             operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
@@ -152,7 +152,7 @@ async def write(
         answer = prepared if form is None else form.shown(prepared)
         return pb.WriteResponse(resource=access.answered(answer, given), position=position.message())
 
-    believed = believed_read(backend)
+    believed = optimistic_read(backend)
     if believed is not None:
         try:
             return await once(believed, believing=True)

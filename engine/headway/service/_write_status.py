@@ -55,7 +55,7 @@ async def write_status(
             if known is not None:
                 _check_not_older(known, status, request)
         except GRPCError as error:
-            raise access.discreet(error, stored if seen is None else seen) from None
+            raise access.redacted(error, stored if seen is None else seen) from None
         if known is not None and _same(known, status):
             await check_fence(backend, fence)
             return pb.WriteStatusResponse(resource=seen, position=position.message())

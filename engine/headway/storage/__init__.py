@@ -6,9 +6,9 @@ Nothing here knows who asks or whether they may. Open `_backend.py` first (the p
 from typing import TYPE_CHECKING, Any
 
 from headway.storage._backend import Backend as Backend
-from headway.storage._backend import Believes as Believes
 from headway.storage._backend import Fence as Fence
 from headway.storage._backend import Operation as Operation
+from headway.storage._backend import OptimisticReads as OptimisticReads
 from headway.storage._backend import Put as Put
 from headway.storage._backend import Raised as Raised
 from headway.storage._backend import Read as Read
@@ -19,13 +19,10 @@ from headway.storage._backend import RequireOwnsNothing as RequireOwnsNothing
 from headway.storage._backend import Shared as Shared
 from headway.storage._backend import Watch as Watch
 from headway.storage._backend import Within as Within
-from headway.storage._backend import believed_read as believed_read
 from headway.storage._backend import is_shared as is_shared
 from headway.storage._backend import last_leases as last_leases
+from headway.storage._backend import optimistic_read as optimistic_read
 from headway.storage._backend import read_for_commit as read_for_commit
-from headway.storage._besides import ChecksItself as ChecksItself
-from headway.storage._besides import ListsFences as ListsFences
-from headway.storage._besides import Probed as Probed
 from headway.storage._decide import version_of as version_of
 from headway.storage._errors import FenceLowered as FenceLowered
 from headway.storage._errors import LeaseEnded as LeaseEnded
@@ -45,6 +42,9 @@ from headway.storage._log import Cursor as Cursor
 from headway.storage._memory import MemoryBackend as MemoryBackend
 from headway.storage._open import open_store as open_store
 from headway.storage._open import store_exists as store_exists
+from headway.storage._optional import ChecksItself as ChecksItself
+from headway.storage._optional import ListsFences as ListsFences
+from headway.storage._optional import Probed as Probed
 from headway.storage._problem import StoreProblem as StoreProblem
 from headway.storage._problem import find_problem as find_problem
 from headway.storage._schemas import SCHEMA_KIND as SCHEMA_KIND

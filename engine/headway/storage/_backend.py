@@ -13,7 +13,7 @@ history of commits. What it promises, and what `headway.testing.check_backend` c
    revision, whole commits together; or, resumed, every change after a position. Nothing older follows anything
    newer, nothing is missing between snapshot and tail, and a bookmark is true. A resource that is stored as another
    version of its kind is two changes of its commit (`changes_of`): deleted as it was, then stored as it is.
-6. A watcher that is slow blocks no writer. One that falls behind what is kept gets HistoryGone, never a gap.
+6. A watcher that is slow blocks no writer. One that falls behind what is kept gets HistoryCompacted, never a gap.
 7. What a store is given and what it hands out is shared, and written to by nobody.
 8. Reads are linearizable in the stores of this package: they see every commit acknowledged before they began.
 9. A lease is held by one holder, in one term. Its terms only grow, for ever: not an end, a restart or a crash takes
@@ -53,13 +53,13 @@ class Raised(NamedTuple):
     Attributes:
         fence: as it is stored now.
         position: of the commit.
-        settled: the revision recorded by `record_settled`; before there is one, that of the fence's first raise: of
-            what was before a controller was there it owes nothing.
+        checkpoint: the revision recorded by `record_checkpoint`. Before the first record, it is the revision of the
+            fence's first raise, because a controller owes nothing for what was before it.
     """
 
     fence: Fence
     position: Position
-    settled: int
+    checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Watch(Protocol):
     """One watcher. Its items follow promise 5; a chunk of changes ends with its commit."""
 
     async def next(self) -> StreamItem:
-        """The next item, when there is one. Raises HistoryGone when this watcher has fallen too far behind.
+        """The next item, when there is one. Raises HistoryCompacted when this watcher has fallen too far behind.
 
         Cancelled, it has taken nothing.
         """
@@ -202,15 +202,15 @@ Read = Callable[[Kind, Key], Awaitable[tuple[pb.Resource | None, Position]]]
 """A way to read, as `Backend.read` is one."""
 
 
-class Believes(Protocol):
-    """What a store on a network may do besides: read what it believes. Found by its method; see `believed_read`."""
+class OptimisticReads(Protocol):
+    """What a store on a network may do besides: read what it believes. Found by its method; see `optimistic_read`."""
 
     async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
         """As `Backend.read`, and perhaps of a moment ago: others may have committed since."""
         ...
 
 
-def believed_read(backend: Backend) -> Read | None:
+def optimistic_read(backend: Backend) -> Read | None:
     """A faster way to read for who commits next what it has read, requires all of it, and reads again when refused.
 
     A commit that is taken was decided on what was true; what else it leads to may not be. None: the store has none.
@@ -270,7 +270,7 @@ class Backend(Protocol):
         ...
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> Watch:
-        """Watch a kind. Raises StoreMismatch or HistoryGone when it can't resume after that position."""
+        """Watch a kind. Raises StoreMismatch or HistoryCompacted when it can't resume after that position."""
         ...
 
     async def raise_fence(self, controller: str, member: str, term: int, number: int) -> Raised:
@@ -281,7 +281,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def record_settled(self, fence: Fence, revision: int) -> None:
+    async def record_checkpoint(self, fence: Fence, revision: int) -> None:
         """Note beside the fence up to which revision its controller owes nothing; makes no revision.
 
         Raises FenceLowered when the fence is below the stored one, and UnknownTerm when its term is above. A lower

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from headway.errors import FailedPrecondition, HistoryGone, InvalidArgument
+from headway.errors import FailedPrecondition, HistoryCompacted, InvalidArgument
 from headway.resource import Key, Kind, Position, copy_message, pb, resource_key
 from headway.storage._backend import Backend, Fence, Operation, Put, Remove, Within
-from headway.storage._besides import fence_lister
 from headway.storage._errors import FenceLowered
+from headway.storage._optional import fence_lister
 from headway.storage._schemas import SCHEMA_KIND
 from headway.storage._unfinished import UNFINISHED_KIND, mark_unfinished, refuse_unfinished, source_of, unmark
 from headway.storage._verify import named, place_of
@@ -180,7 +180,7 @@ async def _refuse_if_written_to(source: Backend, begun: Position, kinds: Sequenc
         try:
             async with follow(source, kind, lambda _: None, begun) as followed:
                 await followed.until(here)
-        except HistoryGone as error:
+        except HistoryCompacted as error:
             raise FailedPrecondition(problem) from error
         if followed.changes:
             raise FailedPrecondition(problem)

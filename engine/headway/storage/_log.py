@@ -8,7 +8,7 @@ Rules:
    nor a repeat, whatever was appended between the two.
 3. History is bounded by count and by age, in whole commits, oldest first; `floor` is the revision up to which it
    is gone. What has grown too old all at once is dropped with the next few commits. A cursor whose next change is
-   gone gets HistoryGone, at `take` or at `cursor`.
+   gone gets HistoryCompacted, at `take` or at `cursor`.
 4. A pin at revision R keeps everything after R, until it is released or its time has passed.
 5. What is taken at once is all before a mark or all after it, and a cursor stops at each: an incarnation begins there,
    and who hears of changes must know of which incarnation they are.
@@ -22,7 +22,7 @@ import bisect
 from collections import deque
 from collections.abc import Sequence
 
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import Change, Changes, Kind, pb
 
 COMPACT_AFTER = 1024
@@ -143,12 +143,12 @@ class CommitLog:
         self.marks.append(self.head)
 
     def cursor(self, kind: Kind, after: int) -> Cursor:
-        """A cursor after a revision. Raises HistoryGone when what followed is no longer kept.
+        """A cursor after a revision. Raises HistoryCompacted when what followed is no longer kept.
 
         ``after`` may be above the head: a snapshot may stand at a commit that has not been appended yet.
         """
         if after < self.floor:
-            raise HistoryGone(f"history after revision {after} is gone: kept are the changes after {self.floor}")
+            raise HistoryCompacted(f"history after revision {after} is gone: kept are the changes after {self.floor}")
         log = self._kind(kind)
         index = bisect.bisect_right(log.changes, after, lo=log.dropped, key=lambda change: change.revision)
         return Cursor(log, log.start + index, after)
@@ -176,7 +176,7 @@ class CommitLog:
         first, end = cursor.index - log.start, len(changes)
         if first < log.dropped:
             if cursor.revision < log.gone:
-                raise HistoryGone(
+                raise HistoryCompacted(
                     f"a watcher of {'.'.join(log.kind)} at revision {cursor.revision} is too far behind: "
                     f"kept are the changes after {self.floor}"
                 )

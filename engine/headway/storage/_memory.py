@@ -21,12 +21,12 @@ from headway.storage._backend import (
     Within,
     refuse_repeated_keys,
 )
-from headway.storage._besides import ListsFences
 from headway.storage._decide import Applied, changes_of, decide
 from headway.storage._errors import FenceLowered
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease, check_borne, check_raise, lease_of, scope_of
 from headway.storage._log import CommitLog, LogChange
+from headway.storage._optional import ListsFences
 from headway.storage._resume import check_resumable
 from headway.storage._tables import ResourceTables
 from headway.storage._tables_read import list_owned, list_within
@@ -161,8 +161,8 @@ class MemoryBackend:
         settled = self._settled.setdefault(who, self._log.head)
         return Raised(Fence(controller, member, *wanted), self.position, settled)
 
-    async def record_settled(self, fence: Fence, revision: int) -> None:
-        """See `Backend.record_settled`."""
+    async def record_checkpoint(self, fence: Fence, revision: int) -> None:
+        """See `Backend.record_checkpoint`."""
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
         who = (fence.controller, fence.member)

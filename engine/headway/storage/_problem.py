@@ -6,7 +6,7 @@ import enum
 
 from headway.errors import HeadwayError
 from headway.storage._backend import Backend
-from headway.storage._besides import prober
+from headway.storage._optional import prober
 
 _NOTHING = ("internal", "Nothing"), ("", "", "nothing")
 

@@ -16,14 +16,14 @@ import trio
 from headway.errors import HeadwayError, StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import Backend, Fence, Operation, Raised, Within, refuse_repeated_keys
-from headway.storage._besides import ListsFences, Probed
 from headway.storage._errors import LeaseEnded
 from headway.storage._lease_table import LeaseTable
 from headway.storage._leases import Acquired, HeldLease, Lease
 from headway.storage._log import CommitLog
+from headway.storage._optional import ListsFences, Probed
 from headway.storage._resume import check_resumable
 from headway.storage._sqlite_check import check_file
-from headway.storage._sqlite_commit import RaiseRequest, Request, SettleRequest, TouchRequest, WriteRequest
+from headway.storage._sqlite_commit import CheckpointRequest, RaiseRequest, Request, TouchRequest, WriteRequest
 from headway.storage._sqlite_connect import check_room
 from headway.storage._sqlite_file import OpenedFile, open_file
 from headway.storage._sqlite_gather import GatheredReads
@@ -34,11 +34,11 @@ from headway.storage._sqlite_reader import (
     connect_readers,
     decode_rows,
     read_fences,
-    read_incarnation,
     read_kinds,
     read_log,
     read_many,
     read_owned,
+    read_session,
 )
 from headway.storage._sqlite_url import check_history
 from headway.storage._sqlite_writer import GroupWriter
@@ -150,11 +150,11 @@ class SqliteBackend:
         opened = self._use()
         request = RaiseRequest(Fence(controller, member, term, number))
         await opened.writer.submit(request)
-        return Raised(request.fence, opened.at(request.revision), request.settled)
+        return Raised(request.fence, opened.at(request.revision), request.checkpoint)
 
-    async def record_settled(self, fence: Fence, revision: int) -> None:
-        """See `Backend.record_settled`."""
-        await self._use().writer.submit(SettleRequest(fence, revision))
+    async def record_checkpoint(self, fence: Fence, revision: int) -> None:
+        """See `Backend.record_checkpoint`."""
+        await self._use().writer.submit(CheckpointRequest(fence, revision))
 
     async def list_fences(self) -> Sequence[Fence]:
         """See `ListsFences.list_fences`."""
@@ -218,7 +218,7 @@ class SqliteBackend:
         opened = self._use()
         log = opened.log
         if resume_after is not None:
-            known = await opened.readers.run(partial(read_incarnation, incarnation=resume_after.incarnation))
+            known = await opened.readers.run(partial(read_session, incarnation=resume_after.session))
             check_resumable(resume_after, opened.at(opened.head), known, opened.file.oldest)
             cursor = log.cursor(kind, resume_after.revision)
             return LogWatch(log, opened.pulse, opened.at, cursor, within, None)
@@ -271,7 +271,7 @@ class _Opened:
 
     def at(self, revision: int) -> Position:
         """A position of this opening."""
-        return Position(self.file.store_id, self.file.incarnation, revision)
+        return Position(self.file.store_id, self.file.session, revision)
 
     def seen(self, revision: int) -> Position:
         """The position of a revision that a read has found in the file."""

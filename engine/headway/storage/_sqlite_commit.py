@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 
-from headway.errors import HeadwayError, InvalidArgument, NotStored, OutcomeUnknown, StoreUnusable
+from headway.errors import HeadwayError, InvalidArgument, OutcomeUnknown, StoreUnusable, WriteRejected
 from headway.resource import Kind, encode, pb
 from headway.storage import _sqlite_schema as sql
 from headway.storage._backend import Fence, Operation, Put, Remove, Require, RequireOwnsNothing
@@ -131,21 +131,21 @@ class WriteRequest(Request):
 
 
 class RaiseRequest(Request):
-    """Raise a fence; afterwards ``fence`` and ``settled`` are as stored."""
+    """Raise a fence; afterwards ``fence`` and ``checkpoint`` are as stored."""
 
-    __slots__ = ("fence", "settled")
+    __slots__ = ("checkpoint", "fence")
 
     def __init__(self, fence: Fence) -> None:
         super().__init__()
         self.fence = fence
-        self.settled = 0
+        self.checkpoint = 0
 
     def check(self, connection: sqlite3.Connection) -> bool:
         """See `Request.check`."""
         controller, member, term, number = self.fence
         held = connection.execute(sql.READ_LEASE, (controller, member)).fetchone()
         check_raise(controller, held and held[1], term)
-        *stored, self.settled = _stored_fence(connection, self.fence)
+        *stored, self.checkpoint = _stored_fence(connection, self.fence)
         wanted = (term, number) if term else (stored[0] + 1, number)
         if wanted <= tuple(stored):
             raise FenceLowered(f"the fence of {controller} is at {tuple(stored)}, which {wanted} is not above")
@@ -157,32 +157,34 @@ class RaiseRequest(Request):
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
         """See `Request.apply`."""
         # Of what was before its first fence a controller owes nothing.
-        self.settled = self.settled or self.revision
-        connection.execute(sql.WRITE_FENCE, (*self.fence, self.settled))
+        self.checkpoint = self.checkpoint or self.revision
+        connection.execute(sql.WRITE_FENCE, (*self.fence, self.checkpoint))
 
 
-class SettleRequest(Request):
+class CheckpointRequest(Request):
     """Note up to which revision a fence's controller owes nothing; makes no revision."""
 
-    __slots__ = ("fence", "settled")
+    __slots__ = ("checkpoint", "fence")
 
-    def __init__(self, fence: Fence, settled: int) -> None:
+    def __init__(self, fence: Fence, checkpoint: int) -> None:
         super().__init__()
         self.fence = fence
-        self.settled = settled
+        self.checkpoint = checkpoint
 
     def check(self, connection: sqlite3.Connection) -> bool:
         """See `Request.check`."""
-        if self.settled > HIGHEST:
-            raise InvalidArgument(f"the revision {self.settled} is above {HIGHEST}, the highest that is stored")
+        if self.checkpoint > HIGHEST:
+            raise InvalidArgument(f"the revision {self.checkpoint} is above {HIGHEST}, the highest that is stored")
         _check_fence(connection, self.fence)
         return False
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
         """See `Request.apply`."""
-        term, number, settled = _stored_fence(connection, self.fence)
-        if self.settled > settled:
-            connection.execute(sql.WRITE_FENCE, (self.fence.controller, self.fence.member, term, number, self.settled))
+        term, number, checkpoint = _stored_fence(connection, self.fence)
+        if self.checkpoint > checkpoint:
+            connection.execute(
+                sql.WRITE_FENCE, (self.fence.controller, self.fence.member, term, number, self.checkpoint)
+            )
 
 
 class TouchRequest(Request):
@@ -248,7 +250,7 @@ def end_transaction(connection: sqlite3.Connection) -> None:
 
 
 def read_fence(connection: sqlite3.Connection, controller: str, member: str) -> tuple[int, int, int]:
-    """(term, number, settled) of a fence; of one that has not been raised yet, where its terms begin."""
+    """(term, number, checkpoint) of a fence; of one that has not been raised yet, where its terms begin."""
     stored: tuple[int, int, int] | None = connection.execute(sql.READ_FENCE, (controller, member)).fetchone()
     if stored is not None:
         return stored
@@ -267,7 +269,7 @@ def _perform(connection: sqlite3.Connection, requests: Sequence[Request], head: 
             request.error = error
             continue
         request.revision = revision = revision + request.made_revision
-        if request.made_revision or isinstance(request, SettleRequest | TouchRequest):
+        if request.made_revision or isinstance(request, CheckpointRequest | TouchRequest):
             request.apply(connection, now)
     return revision
 
@@ -287,7 +289,7 @@ def _refuse_strangers(file: OpenedFile, head: int) -> None:
 
 def _nothing_written(file: OpenedFile, why: Exception) -> BatchFailed:
     text = f"{file.path} could not be written to: {explained(why)}. Nothing was written"
-    return BatchFailed(lambda: NotStored(text), unusable=not _roll_back(file.writer))
+    return BatchFailed(lambda: WriteRejected(text), unusable=not _roll_back(file.writer))
 
 
 def _outcome_unknown(file: OpenedFile, why: str) -> BatchFailed:

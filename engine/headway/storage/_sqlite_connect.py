@@ -6,7 +6,7 @@ import os
 import sqlite3
 from urllib.parse import quote
 
-from headway.errors import NotStored, StoreUnusable
+from headway.errors import StoreUnusable, WriteRejected
 
 _ROOM = 64 << 10
 """Bytes of room without which a disk counts as full, once a write has failed."""
@@ -63,8 +63,8 @@ def explained(error: BaseException) -> str:
 
 
 def check_room(path: str) -> None:
-    """Raise NotStored if a disk has no room for a few writes."""
+    """Raise WriteRejected if a disk has no room for a few writes."""
     disk = os.statvfs(path)
     room = disk.f_bavail * disk.f_frsize
     if room < _ROOM:
-        raise NotStored(f"{path} has {room} bytes of room on its disk: make at least {_ROOM}")
+        raise WriteRejected(f"{path} has {room} bytes of room on its disk: make at least {_ROOM}")

@@ -46,7 +46,7 @@ class OpenedFile:
     writer: sqlite3.Connection
     log: WriteAheadLog
     store_id: str
-    incarnation: str
+    session: str
     head: int
     floor: int
     oldest: int
@@ -158,10 +158,10 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
         connection.execute("BEGIN IMMEDIATE")
         migrate(connection)
         meta = dict(connection.execute(sql.READ_META).fetchall())
-        incarnation = uuid.uuid4().hex
+        session = uuid.uuid4().hex
         connection.execute(sql.LEAVE_INCARNATION, (meta["head"],))
         forgotten = connection.execute(sql.FORGET_INCARNATIONS, (OPENINGS_KEPT - 1,)).rowcount
-        connection.execute(sql.ENTER_INCARNATION, (incarnation, meta["head"] + 1, time.time()))
+        connection.execute(sql.ENTER_INCARNATION, (session, meta["head"] + 1, time.time()))
         # Who forgets one forgets one at each later opening, too.
         oldest = connection.execute(sql.OLDEST_INCARNATION).fetchone()[0] if forgotten else 0
         connection.execute("COMMIT")
@@ -174,7 +174,7 @@ def _enter(path: str, lock: FileLock) -> OpenedFile:
             connection,
             WriteAheadLog(path),
             meta["store_id"],
-            incarnation,
+            session,
             meta["head"],
             meta["history_floor"],
             oldest,

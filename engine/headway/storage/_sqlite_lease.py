@@ -29,7 +29,7 @@ class AcquireRequest(Request):
         """See `Request.check`."""
         wanted = self.lease
         stored = _stored(connection, wanted.name)
-        term, number, settled = read_fence(connection, *scope_of(wanted.name))
+        term, number, checkpoint = read_fence(connection, *scope_of(wanted.name))
         if stored is not None:
             # The table knows of renewals; that the holder has raised its fence is in the file.
             in_use = term == stored.term and number > 0
@@ -39,7 +39,7 @@ class AcquireRequest(Request):
         if term + 2 > HIGHEST:
             raise InvalidArgument(f"the fence of {wanted.name} is at term {term}: above it no store can hold a lease")
         self.lease, self.acquired = wanted._replace(term=term + 1), True
-        self._fence = (term + 1, settled)
+        self._fence = (term + 1, checkpoint)
         return True
 
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
@@ -76,10 +76,10 @@ class EndRequest(Request):
     def apply(self, connection: sqlite3.Connection, now: float) -> None:  # noqa: ARG002  # as the others have it
         """See `Request.apply`."""
         for lease in self._ended:
-            term, _, settled = read_fence(connection, *scope_of(lease.name))
+            term, _, checkpoint = read_fence(connection, *scope_of(lease.name))
             if term == lease.term:  # A program that knows no leases may have raised it above already.
                 # The term above it is nobody's: the next one to take the lease goes above that.
-                _write_fence(connection, lease.name, term + 1, settled)
+                _write_fence(connection, lease.name, term + 1, checkpoint)
             connection.execute(sql.DELETE_LEASE, scope_of(lease.name))
 
     def publish(self) -> None:
@@ -99,5 +99,5 @@ def _stored(connection: sqlite3.Connection, name: str) -> Lease | None:
     return None if row is None else Lease(name, *row)
 
 
-def _write_fence(connection: sqlite3.Connection, name: str, term: int, settled: int) -> None:
-    connection.execute(sql.WRITE_FENCE, (*scope_of(name), term, 0, settled))
+def _write_fence(connection: sqlite3.Connection, name: str, term: int, checkpoint: int) -> None:
+    connection.execute(sql.WRITE_FENCE, (*scope_of(name), term, 0, checkpoint))

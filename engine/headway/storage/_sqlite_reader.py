@@ -236,7 +236,7 @@ def read_fences(connection: sqlite3.Connection) -> list[Fence]:
     return [Fence(*row) for row in connection.execute(sql.LIST_FENCES)]
 
 
-def read_incarnation(connection: sqlite3.Connection, incarnation: str) -> dict[str, int | None]:
+def read_session(connection: sqlite3.Connection, incarnation: str) -> dict[str, int | None]:
     """The revision at which an incarnation was left (None: it is the present one); empty when it isn't known."""
     return dict(connection.execute(sql.READ_INCARNATION, (incarnation,)).fetchall())
 

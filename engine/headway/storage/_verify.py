@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from headway.errors import FailedPrecondition, HistoryGone
+from headway.errors import FailedPrecondition, HistoryCompacted
 from headway.resource import Key, Kind, Position, pb, resource_key
 from headway.storage._backend import Backend, Within
-from headway.storage._besides import self_checker
+from headway.storage._optional import self_checker
 from headway.storage._unfinished import UNFINISHED, is_unfinished
 from headway.storage._verify_watches import follow, oldest_kept, replay
 
@@ -108,7 +108,7 @@ class _Verification:
     async def _looked_at(self, kind: Kind) -> tuple[Sequence[pb.Resource], Position, Mapping[Key, pb.Resource]]:
         """A list of the kind, where it stands, and what a watch that began before it has there."""
         for _ in range(_ATTEMPTS):
-            with contextlib.suppress(HistoryGone):
+            with contextlib.suppress(HistoryCompacted):
                 async with follow(self._backend, kind, self._say) as followed:
                     listed, at = await self._backend.list(kind, Within())
                     return listed, at, await followed.until(at)

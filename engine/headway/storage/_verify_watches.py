@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import (
     Bookmark,
     Change,
@@ -103,7 +103,7 @@ async def oldest_kept(backend: Backend) -> int:
         middle = (low + high) // 2
         try:
             (await backend.watch(("", ""), Within(), here._replace(revision=middle))).close()
-        except HistoryGone:
+        except HistoryCompacted:
             low = middle + 1
         else:
             high = middle
@@ -125,7 +125,7 @@ async def replay(
     try:
         async with follow(backend, kind, say, at._replace(revision=oldest)) as followed:
             await followed.until(at)
-    except HistoryGone:
+    except HistoryCompacted:
         later = await oldest_kept(backend)
         return await replay(backend, kind, later, at, here) if later < at.revision else []
     last = {resource_key(each.resource): each for each in followed.changes if each.revision <= at.revision}

@@ -91,7 +91,7 @@ async def a_write_of_a_term_that_was_never_granted_is_refused(backend: Backend) 
         await refused(UnknownTerm, put(backend, late, expected, fence), f"a write above term {granted}")
         await refused(UnknownTerm, remove(backend, resource, expected, fence=fence), f"a deletion above {granted}")
         await refused(UnknownTerm, backend.commit([], fence), f"a commit of nothing above term {granted}")
-        await refused(UnknownTerm, backend.record_settled(fence, 1), f"settling above term {granted}")
+        await refused(UnknownTerm, backend.record_checkpoint(fence, 1), f"settling above term {granted}")
     must(backend.position == at, "a refused write made a revision")
     found = await stored(backend, resource)
     must(found is not None and text_of(found) == "as it was", "a write of a term that was never granted was stored")
@@ -135,29 +135,29 @@ async def nothing_lands_after_the_fence_was_raised(backend: Backend) -> None:
 async def what_is_settled_is_returned_by_the_next_raise(backend: Backend) -> None:
     """The noted revision belongs to controller and member, makes no revision and never goes down."""
     raised = await backend.raise_fence("c", "m", 1, 0)
-    must(raised.settled == raised.position.revision, "a first raise settles what was before it")
+    must(raised.checkpoint == raised.position.revision, "a first raise settles what was before it")
     again = await backend.raise_fence("c", "m", 0, 0)
-    must(again.settled == raised.settled, "a raise has settled something")
+    must(again.checkpoint == raised.checkpoint, "a raise has settled something")
     raised = again
-    await backend.record_settled(raised.fence, 7)
-    await backend.record_settled(raised.fence, 5)
+    await backend.record_checkpoint(raised.fence, 7)
+    await backend.record_checkpoint(raised.fence, 5)
     must(backend.position == raised.position, "noting what is settled made a revision")
     again = await backend.raise_fence("c", "m", 0, 0)
-    must(again.settled == 7, "the settled revision is not the highest that was noted")
+    must(again.checkpoint == 7, "the settled revision is not the highest that was noted")
     other = await backend.raise_fence("c", "other", 0, 0)
-    must(other.settled == other.position.revision, "another member has settled something")
-    await backend.record_settled(again.fence, 9)
-    must((await backend.raise_fence("c", "m", 0, 0)).settled == 9, "the settled revision did not rise")
+    must(other.checkpoint == other.position.revision, "another member has settled something")
+    await backend.record_checkpoint(again.fence, 9)
+    must((await backend.raise_fence("c", "m", 0, 0)).checkpoint == 9, "the settled revision did not rise")
 
 
 async def settling_below_the_fence_is_refused(backend: Backend) -> None:
     """A run that has been superseded notes nothing: FenceLowered."""
     first = await backend.raise_fence("c", "m", 1, 0)
-    await backend.record_settled(first.fence, first.settled + 2)
+    await backend.record_checkpoint(first.fence, first.checkpoint + 2)
     await backend.raise_fence("c", "m", 2, 0)
-    await refused(FenceLowered, backend.record_settled(first.fence, 8), "settling below the fence")
-    kept = (await backend.raise_fence("c", "m", 0, 0)).settled
-    must(kept == first.settled + 2, "a refused note was kept")
+    await refused(FenceLowered, backend.record_checkpoint(first.fence, 8), "settling below the fence")
+    kept = (await backend.raise_fence("c", "m", 0, 0)).checkpoint
+    must(kept == first.checkpoint + 2, "a refused note was kept")
 
 
 async def fences_are_listed_as_they_stand(backend: Backend) -> None:

@@ -6,7 +6,7 @@ import re
 
 import trio
 
-from headway.errors import HeadwayError, HistoryGone
+from headway.errors import HeadwayError, HistoryCompacted
 from headway.resource import (
     Bookmark,
     Changes,
@@ -205,14 +205,15 @@ async def watches_of_other_kinds_and_tenancies_stand_where_it_stands(backend: Ba
 async def a_watch_that_cant_begin_says_why_at_once(backend: Backend) -> None:
     """A position that can't be resumed from is an error of `watch` itself, for every kind and filter; no snapshot."""
     here = await put(backend, thing("a"))
-    wrong = (here._replace(store_id="another"), here._replace(incarnation="never"), Position("", "", 0),
+    wrong = (here._replace(store_id="another"), here._replace(session="never"), Position("", "", 0),
              here._replace(revision=here.revision + 1000))  # fmt: skip
     for kind in (KIND, OTHER_KIND, ("no", "Kind")):
         for within in (EVERYTHING, Within(name_prefix="x")):
             for position in wrong:
                 error = await refused(HeadwayError, backend.watch(kind, within, position), f"resuming at {position}")
                 must(
-                    isinstance(error, StoreMismatch | HistoryGone) and str(error), f"resuming at {position}: {error!r}"
+                    isinstance(error, StoreMismatch | HistoryCompacted) and str(error),
+                    f"resuming at {position}: {error!r}",
                 )
 
 

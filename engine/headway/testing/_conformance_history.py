@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.errors import HistoryGone
+from headway.errors import HistoryCompacted
 from headway.resource import Bookmark, Position
 from headway.storage import Backend, StoreMismatch
 from headway.testing._conformance_tools import (
@@ -86,10 +86,10 @@ async def every_position_that_is_handed_out_can_be_resumed_after(backend: Backen
 
 
 async def a_position_above_the_head_is_refused(backend: Backend) -> None:
-    """A position that this store has not reached can't be resumed after: HistoryGone."""
+    """A position that this store has not reached can't be resumed after: HistoryCompacted."""
     here = await put(backend, thing("a"))
     above = here._replace(revision=here.revision + 1)
-    await refused(HistoryGone, backend.watch(KIND, EVERYTHING, above), "a position above the head")
+    await refused(HistoryCompacted, backend.watch(KIND, EVERYTHING, above), "a position above the head")
 
 
 async def a_position_of_another_store_is_refused(backend: Backend) -> None:
@@ -98,7 +98,7 @@ async def a_position_of_another_store_is_refused(backend: Backend) -> None:
     for revision in (0, here.revision, here.revision + 1):
         other = here._replace(store_id="another", revision=revision)
         await refused(StoreMismatch, backend.watch(KIND, EVERYTHING, other), "another store's position")
-        unknown = here._replace(incarnation="unknown", revision=revision)
+        unknown = here._replace(session="unknown", revision=revision)
         await refused(StoreMismatch, backend.watch(KIND, EVERYTHING, unknown), "an unknown incarnation's position")
 
 
@@ -111,35 +111,35 @@ async def the_newest_history_is_kept(backend: Backend) -> None:
 
 
 async def history_is_bounded(backend: Backend) -> None:
-    """What is no longer kept can't be resumed after: HistoryGone, and a new watch begins with a snapshot."""
+    """What is no longer kept can't be resumed after: HistoryCompacted, and a new watch begins with a snapshot."""
     positions = [await put(backend, thing(f"n{index}")) for index in range(SHORT_HISTORY * 3)]
     for position in positions[:SHORT_HISTORY]:
-        await refused(HistoryGone, backend.watch(KIND, EVERYTHING, position), "a position whose history is gone")
+        await refused(HistoryCompacted, backend.watch(KIND, EVERYTHING, position), "a position whose history is gone")
     reader = await reading(backend)
     await reader.until_snapshot()
     must(len(reader.held) == len(positions), "a snapshot lacks what history no longer has")
 
 
 async def a_slow_watcher_blocks_no_writer_and_is_told(backend: Backend) -> None:
-    """Writers go on whatever a watcher does; one too far behind gets HistoryGone, never a gap."""
+    """Writers go on whatever a watcher does; one too far behind gets HistoryCompacted, never a gap."""
     slow = await reading(backend)
     await slow.until_snapshot()
     for index in range(SHORT_HISTORY * 3):
         await put(backend, thing(f"n{index}"))
-    await refused(HistoryGone, slow.next(), "a watcher that is too far behind")
+    await refused(HistoryCompacted, slow.next(), "a watcher that is too far behind")
     must(slow.changes == [], "a watcher that is too far behind was told a part")
-    await refused(HistoryGone, slow.next(), "the same watcher, asked again")
+    await refused(HistoryCompacted, slow.next(), "the same watcher, asked again")
 
 
 async def a_watcher_that_begins_slowly_has_no_gap(backend: Backend) -> None:
-    """One that takes its snapshot only after much has happened gets it whole, then HistoryGone or every change."""
+    """One that takes its snapshot only after much has happened gets it whole, then HistoryCompacted or every change."""
     facts = [(await put(backend, thing(f"n{index}"))).revision for index in range(3)]
     slow = await reading(backend)
     for index in range(SHORT_HISTORY * 3):
         await put(backend, thing(f"late{index}"))
     at = await slow.until_snapshot()
     must(len(slow.held) == len(facts) and at.revision == facts[-1], "a snapshot was changed by what came after it")
-    await refused(HistoryGone, slow.next(), "a watcher whose tail is gone")
+    await refused(HistoryCompacted, slow.next(), "a watcher whose tail is gone")
 
 
 async def a_watcher_that_keeps_up_loses_nothing(backend: Backend) -> None:
@@ -163,7 +163,7 @@ async def a_commit_larger_than_history_is_whole(backend: Backend) -> None:
     at = await backend.commit([putting(thing(f"n{index}")) for index in range(SHORT_HISTORY * 2)])
     try:
         await reader.until(at.revision)
-    except HistoryGone:
+    except HistoryCompacted:
         fail("a watcher at the head was told that it is too far behind, after one commit")
     must(len(reader.changes) == SHORT_HISTORY * 2, "a part of a large commit is missing")
 

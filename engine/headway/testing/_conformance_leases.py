@@ -137,7 +137,7 @@ async def _must_be_over(backend: Backend, term: int, how: str) -> None:
         FenceLowered, backend.commit([], Fence("c", "", term, 9)), f"a commit of nothing in a term that {how}"
     )
     await refused(FenceLowered, backend.raise_fence("c", "", term, 9), f"a raise in a term that {how}")
-    await refused(FenceLowered, backend.record_settled(Fence("c", "", term, 9), 1), f"settling in a term that {how}")
+    await refused(FenceLowered, backend.record_checkpoint(Fence("c", "", term, 9), 1), f"settling in a term that {how}")
     must(await names(backend) == before, f"a write of a term that {how} was stored")
 
 
@@ -191,7 +191,7 @@ async def a_raise_is_in_the_term_of_its_lease(backend: Backend) -> None:
     for number in (1, 2, 5):
         raised = await backend.raise_fence("c", "", term, number)
         must(raised.fence == Fence("c", "", term, number), "a fence was stored otherwise than given")
-    must(raised.settled > 0, "a lease's fence has nothing settled")
+    must(raised.checkpoint > 0, "a lease's fence has nothing settled")
     must((await backend.raise_fence("c", "m", 0, 0)).fence.term == 1, "a lease has raised another member's fence")
     await backend.release_lease("c", "a", term)
     must((await backend.raise_fence("c", "", 0, 0)).fence.term > term, "a run without a lease has no higher term")

@@ -104,7 +104,7 @@ async def revisions_go_on_after_reopening(store: Reopened) -> None:
         async with store.open() as backend:
             here = backend.position
             must(here.store_id == last.store_id, "a store has another id when it is opened again")
-            must(here.incarnation != last.incarnation, "two openings of a store are one incarnation")
+            must(here.session != last.session, "two openings of a store are one incarnation")
             must(here.revision >= last.revision, "a store stands lower when it is opened again")
             last = await put(backend, thing(f"n{here.revision}"))
             must(last.revision > here.revision, "a revision was given out twice")
@@ -135,13 +135,13 @@ async def fences_outlive_a_reopening(store: Reopened) -> None:
     """What a raised fence refused it refuses afterwards, and what was settled is known."""
     async with store.open() as backend:
         raised = await backend.raise_fence("c", "m", 3, 4)
-        await backend.record_settled(raised.fence, raised.settled + 7)
+        await backend.record_checkpoint(raised.fence, raised.checkpoint + 7)
     async with store.open() as backend:
         await refused(FenceLowered, put(backend, thing("late"), fence=Fence("c", "m", 3, 3)), "a write below its fence")
         await refused(FenceLowered, backend.raise_fence("c", "m", 3, 4), "raising a fence to where it stands")
         again = await backend.raise_fence("c", "m", 0, 0)
         must(again.fence.term == 4, "a fence's next term is not one above the one before the reopening")
-        must(again.settled == raised.settled + 7, "what was settled is forgotten after reopening")
+        must(again.checkpoint == raised.checkpoint + 7, "what was settled is forgotten after reopening")
 
 
 async def a_lease_counts_as_held_after_reopening(store: Reopened) -> None:

@@ -18,7 +18,7 @@ from grpclib import GRPCError
 from headway.client import Client
 from headway.controller import App, Definition, Reason, Request, RequeueAfter, Runtime, reconciling
 from headway.engine import Engine, open_engine
-from headway.errors import DeclarationError, InvalidArgument, NonsenseResult
+from headway.errors import DeclarationError, InvalidArgument, InvalidResult
 from headway.events import MappingFailed, Report, RunEnded, RunStarted, hears_successes
 from headway.mapper import ask, ids_of
 from headway.observe import log_report
@@ -128,7 +128,7 @@ class OneShot:
         with reconciling(wanted.key), self._recorder.recorded() as written, trio.fail_after(definition.deadline):
             result: object = await definition.reconcile(runtime, request)
         if result is not None and not isinstance(result, RequeueAfter):
-            raise NonsenseResult(
+            raise InvalidResult(
                 f"{definition.name} returned {result!r}: return None, or headway.requeue_after(seconds)"
             )
         return Shot(None if result is None else result.seconds, tuple(written))
@@ -173,7 +173,7 @@ async def one_shot(
     controller: str,
     *,
     store: str | AbstractAsyncContextManager[Backend] = "memory:",
-    through: Callable[[Channel], Channel] | None = None,
+    wrap_channel: Callable[[Channel], Channel] | None = None,
     report: Report | None = None,
 ) -> AsyncIterator[OneShot]:
     """``async with headway.testing.one_shot(app, "accounts") as shot: ...``
@@ -184,7 +184,7 @@ async def one_shot(
         app: whose types there are.
         controller: the name of the one controller.
         store: as of `headway.open_engine`.
-        through: a channel of yours between the controller and the store, such as a `ScriptedChannel`'s ``over``.
+        wrap_channel: a channel of yours between the controller and the store, such as a `ScriptedChannel`'s ``over``.
         report: hears what the engine reports; logged, unless given, as by `headway.open_engine`.
 
     Who changes what it is given to read (a mapper, a predicate, the function of an index or a projection) has
@@ -209,10 +209,10 @@ async def one_shot(
     }
 
     def over(channel: Channel) -> Channel:
-        return recorder.over(channel if through is None else through(channel))
+        return recorder.over(channel if wrap_channel is None else wrap_channel(channel))
 
     settling = _Settling(controller, log_report() if report is None else report)
-    async with open_engine(store, alone, report=settling, through=over, check_isolation=True) as engine:
+    async with open_engine(store, alone, report=settling, wrap_channel=over, check_isolation=True) as engine:
         await settling.wait(engine)
         # What was stored before is no change that the test has made.
         asked.requests.clear()
@@ -245,7 +245,7 @@ class _Settling:
         """Wait until the controller owes nothing. Raises why it never will."""
         self._error = None
         with trio.CancelScope() as self._waiting:
-            await engine.wait_settled()
+            await engine.wait_idle()
         if self._error is not None:
             raise self._error
 
@@ -276,8 +276,8 @@ class _Recorder:
         self._written: list[Written] | None = None
 
     @property
-    def settles_writes(self) -> bool:
-        return self._inner.settles_writes
+    def knows_outcomes(self) -> bool:
+        return self._inner.knows_outcomes
 
     def over(self, inner: Channel) -> Channel:
         self._inner = inner

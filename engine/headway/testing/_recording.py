@@ -38,7 +38,7 @@ class RecordingChannel:
 
         history = History()
         channel = RecordingChannel("web-1", history.add)
-        async with open_engine("sqlite:staff.db", app, through=channel.over) as engine: ...
+        async with open_engine("sqlite:staff.db", app, wrap_channel=channel.over) as engine: ...
 
     Args:
         who: a name for this life of this process, which no other has.
@@ -60,9 +60,9 @@ class RecordingChannel:
         return self
 
     @property
-    def settles_writes(self) -> bool:
+    def knows_outcomes(self) -> bool:
         """As the channel that this one is over."""
-        return self._inner.settles_writes
+        return self._inner.knows_outcomes
 
     async def unary(
         self, path: str, request: Any, reply_type: type[Reply], *, metadata: Metadata | None = None
@@ -79,7 +79,7 @@ class RecordingChannel:
             reply: Any = await self._inner.unary(path, request, reply_type, metadata=metadata)
         except GRPCError as error:
             if method != "Read":
-                refusal = client_error(error, write=True, settles_writes=self._inner.settles_writes)
+                refusal = client_error(error, write=True, knows_outcomes=self._inner.knows_outcomes)
                 outcome = "unknown" if isinstance(refusal, OutcomeUnknown) else "refused"
                 self._wrote(id, request, sent, outcome, digest, None)
             raise

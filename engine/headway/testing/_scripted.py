@@ -4,7 +4,7 @@ It stands between an engine and a channel to a store in the process. What goes t
 is told otherwise, by method calls; nothing in it is random and nothing depends on time.
 
     channel = ScriptedChannel()
-    async with open_engine("memory:", app, through=channel.over) as engine:
+    async with open_engine("memory:", app, wrap_channel=channel.over) as engine:
         channel.hold(ACCOUNT)        # accounts lag from here on
         channel.writes(Fault.LOST)   # the controllers' next write happens, and its answer gets lost
 """
@@ -76,7 +76,7 @@ class ScriptedChannel:
         opened: the kind of every stream, and whether it was asked to resume, in order.
     """
 
-    settles_writes = False
+    knows_outcomes = False
 
     _inner: Channel
 

@@ -128,7 +128,9 @@ def a_key_for_each_event(staff: Staff, right: bool) -> None:
     def everything(*_: object) -> list[headway.ResourceId]:
         return [staff.team.id("everything" if right else f"event-{random.getrandbits(40):x}")]
 
-    @staff.app.controller(manages=staff.team, watches={staff.team: everything, staff.account: everything})
+    @staff.app.controller(
+        manages=staff.team, watches=[headway.watch(staff.team, everything), headway.watch(staff.account, everything)]
+    )
     async def accounts(rt: headway.Runtime, _: Request) -> None:
         for team in rt.cache.list(staff.team):
             async with rt.outputs(staff.account, owner=team) as wanted:

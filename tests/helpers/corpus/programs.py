@@ -24,7 +24,7 @@ def program(reconcile: Callable[..., Any], **settings: Any) -> Callable[[simulat
         app = headway.App("staff")
         team, account = app.type("staff", "v1", "Team", Team), app.type("staff", "v1", "Account", Account)
 
-        @app.controller(manages=team, watches={account: headway.map_owner()}, **settings)
+        @app.controller(manages=team, watches=[headway.watch(account, headway.mappers.owner())], **settings)
         async def accounts(rt: headway.Runtime, request: headway.Request[Team]) -> headway.RequeueAfter | None:
             result: headway.RequeueAfter | None = await reconcile(rt, request, account, process)
             return result

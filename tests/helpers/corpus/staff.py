@@ -149,69 +149,69 @@ async def _team(world: simulation.World, members: list[str], note: str = "", nam
 
 async def one_team(world: simulation.World) -> None:
     await _team(world, ["ada"], "x")
-    await world.settled()
+    await world.wait_idle()
 
 
 async def members_change(world: simulation.World) -> None:
     await _team(world, ["ada", "grace"])
-    await world.settled()
+    await world.wait_idle()
     await _team(world, ["grace", "katherine"])
-    await world.settled()
+    await world.wait_idle()
 
 
 async def note_changes(world: simulation.World) -> None:
     for note in ("x", "y"):
         await _team(world, ["ada"], note)
-        await world.settled()
+        await world.wait_idle()
 
 
 async def note_changes_soon(world: simulation.World) -> None:
     await _team(world, ["ada"], "x")
     await world.sleep(30)
     await _team(world, ["ada"], "y")
-    await world.settled()
+    await world.wait_idle()
 
 
 async def come_and_go(world: simulation.World) -> None:
     await _team(world, ["ada"], "x")
-    await world.settled()
+    await world.wait_idle()
     await world.client.delete(world.type("Team").id("core"))
-    await world.settled()
+    await world.wait_idle()
 
 
 async def come_and_go_at_once(world: simulation.World) -> None:
     await _team(world, ["ada"], "x")
     await world.sleep(0.5)
     await world.client.delete(world.type("Team").id("core"))
-    await world.settled()
+    await world.wait_idle()
 
 
 async def come_again(world: simulation.World) -> None:
     await _team(world, ["ada"], "x")
-    await world.settled()
+    await world.wait_idle()
     await world.client.delete(world.type("Team").id("core"))
     await world.sleep(1)
     await _team(world, ["ada"], "z")
-    await world.settled()
+    await world.wait_idle()
 
 
 async def another_comes_soon(world: simulation.World) -> None:
     await _team(world, ["ada"], name="core")
     await world.sleep(2)
     await _team(world, ["grace"], name="tools")
-    await world.settled()
+    await world.wait_idle()
 
 
 async def two_changes_at_once(world: simulation.World) -> None:
     await _team(world, ["ada"], "x")
     await world.sleep(2)
     await _team(world, ["ada", "grace"], "x")
-    await world.settled()
+    await world.wait_idle()
 
 
 def owned(staff: Staff) -> Any:
     """The usual watch."""
-    return {staff.account: headway.map_owner()}
+    return [headway.watch(staff.account, headway.mappers.owner())]
 
 
 def nobody(*_: object) -> Iterable[headway.ResourceId]:
@@ -221,4 +221,4 @@ def nobody(*_: object) -> Iterable[headway.ResourceId]:
 
 def cached(staff: Staff) -> Any:
     """A watch that wakes nobody."""
-    return {staff.account: nobody}
+    return [headway.watch(staff.account, nobody)]

@@ -15,23 +15,23 @@ from headway.errors import StoreUnusable
 from headway.resource import Key, Kind, Position, pb
 from headway.storage._backend import (
     Backend,
-    Believes,
     Fence,
     Operation,
+    OptimisticReads,
     Raised,
     Shared,
     Within,
     refuse_repeated_keys,
 )
-from headway.storage._besides import ListsFences, Probed
 from headway.storage._etcd import _commit, _lease
 from headway.storage._etcd._address import EtcdAddress, etcd_address
 from headway.storage._etcd._client import open_client
 from headway.storage._etcd._follow import Follower
-from headway.storage._etcd._founding import begin_incarnation
+from headway.storage._etcd._founding import begin_session
 from headway.storage._etcd._layout import Layout
 from headway.storage._etcd._opened import Opened, closed
 from headway.storage._leases import Acquired, HeldLease
+from headway.storage._optional import ListsFences, Probed
 from headway.storage._resume import check_resumable
 from headway.storage._tables_read import list_owned, list_within
 from headway.storage._tail import CutSnapshot, LogWatch
@@ -130,7 +130,7 @@ class EtcdBackend:
         return opened.mirror.tables.get(kind, key), opened.mirror.position
 
     async def read_believed(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """See `Believes`: what the mirror has, without a word to etcd."""
+        """See `OptimisticReads`: what the mirror has, without a word to etcd."""
         mirror = self._use().mirror
         return mirror.tables.get(kind, key), mirror.position
 
@@ -176,12 +176,12 @@ class EtcdBackend:
         with _commit.whole(opened):
             return await _commit.raise_fence(opened, controller, member, term, number)
 
-    async def record_settled(self, fence: Fence, revision: int) -> None:
-        """See `Backend.record_settled`."""
+    async def record_checkpoint(self, fence: Fence, revision: int) -> None:
+        """See `Backend.record_checkpoint`."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         with _commit.whole(opened):
-            await _commit.record_settled(opened, fence, revision)
+            await _commit.record_checkpoint(opened, fence, revision)
 
     async def probe(self) -> None:
         """See `Probed.probe`."""
@@ -244,7 +244,7 @@ async def _opened(
     try:
         async with open_client(address, tls) as client, trio.open_nursery() as nursery:
             follower = Follower(client, layout, counts, max_changes=max_changes, max_age=max_age)
-            await begin_incarnation(client, layout)
+            await begin_session(client, layout)
             mirror, revision = await follower.begin()
             opened = Opened(nursery, client, layout, mirror, counts, follower.suspect, max_txn_ops)
             nursery.start_soon(follower.run, opened, revision + 1, name="etcd: follow the store")
@@ -262,5 +262,5 @@ async def _opened(
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-def _meets_the_protocol() -> tuple[Backend, Shared, Believes, ListsFences, Probed]:
+def _meets_the_protocol() -> tuple[Backend, Shared, OptimisticReads, ListsFences, Probed]:
     return EtcdBackend(""), EtcdBackend(""), EtcdBackend(""), EtcdBackend(""), EtcdBackend("")

@@ -21,7 +21,7 @@ from headway.storage._decide import decide
 from headway.storage._errors import FenceLowered, StorageError
 from headway.storage._etcd._client import CALL_TIMEOUT
 from headway.storage._etcd._opened import Opened
-from headway.storage._etcd._records import fence_value, settled_from, settled_value
+from headway.storage._etcd._records import checkpoint_from, checkpoint_value, fence_value
 from headway.storage._etcd._transaction import Draft, putting
 from headway.storage._leases import check_raise, lease_of
 
@@ -130,14 +130,14 @@ async def raise_fence(opened: Opened, controller: str, member: str, term: int, n
 
     def done(reply: TxnResponse, revision: int) -> Raised:
         noted = reply.responses[-1].response_range
-        settled = settled_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
+        settled = checkpoint_from(noted.kvs[0]) if noted is not None and noted.kvs else since or revision
         return Raised(fence, opened.at(revision), settled)
 
     return await decided(opened, propose, done, _never)
 
 
-async def record_settled(opened: Opened, fence: Fence, revision: int) -> None:
-    """See `Backend.record_settled`."""
+async def record_checkpoint(opened: Opened, fence: Fence, revision: int) -> None:
+    """See `Backend.record_checkpoint`."""
     if not 0 <= revision <= HIGHEST:
         raise InvalidArgument(f"the revision {revision} is not between 0 and {HIGHEST}, the highest that is stored")
 
@@ -145,7 +145,7 @@ async def record_settled(opened: Opened, fence: Fence, revision: int) -> None:
         stored = opened.mirror.check_fence(fence)
         draft = opened.draft()
         draft.believe_fence(fence.controller, fence.member, stored)
-        draft.note(opened.layout.settled(fence.controller, fence.member), settled_value(revision))
+        draft.note(opened.layout.settled(fence.controller, fence.member), checkpoint_value(revision))
         return draft
 
     await decided(opened, propose, lambda *_: None, _never)

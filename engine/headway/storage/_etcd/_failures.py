@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import HeadwayError, HistoryGone, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
+from headway.errors import HeadwayError, HistoryCompacted, InvalidArgument, OutcomeUnknown, StoreUnusable, Unavailable
 from headway.rpc import NotBegun
 
 # etcd says these before it begins, or when it has seen that it won't do it. What else a write fails with may hide that
@@ -75,7 +75,7 @@ def failure(error: GRPCError, where: str, *, writes: bool) -> HeadwayError:
             "store's url must have a max_txn_ops of at most etcd's --max-txn-ops, which is 128 by default"
         )
     if error.status is Status.OUT_OF_RANGE and _COMPACTED in text:
-        return HistoryGone(f"etcd at {where} doesn't have that any more: {text}")
+        return HistoryCompacted(f"etcd at {where} doesn't have that any more: {text}")
     if writes and not nothing_was_done(error):
         return OutcomeUnknown(f"etcd at {where} failed while a commit was made, which may have happened: {text}")
     if error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):

@@ -10,12 +10,12 @@ import trio
 
 from headway._gen.etcdserverpb import WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse
 from headway._gen.mvccpb import KeyValue
-from headway.errors import EngineBug, HeadwayError, HistoryGone, StoreUnusable
+from headway.errors import EngineBug, HeadwayError, HistoryCompacted, StoreUnusable
 from headway.rpc import Duplex, Lagging
 from headway.storage._errors import StoreMismatch
 from headway.storage._etcd._client import EtcdClient
 from headway.storage._etcd._failures import Unreadable, understood
-from headway.storage._etcd._founding import begin_incarnation
+from headway.storage._etcd._founding import begin_session
 from headway.storage._etcd._layout import LEASE, Layout
 from headway.storage._etcd._mirror import Lost, Mirror, OtherHistory
 from headway.storage._etcd._opened import Opened
@@ -190,12 +190,12 @@ class Follower:
         self._counts["snapshots"] += 1
         why = self._suspicion
         gone = f"the store was read anew at revision {mirror.head.revision}: {why}"
-        opened.replace(mirror, lambda: HistoryGone(gone), same_history=True)
+        opened.replace(mirror, lambda: HistoryCompacted(gone), same_history=True)
         return revision + 1
 
     async def _begin_anew(self, opened: Opened) -> int:
         """Begin with what is there, as another store is begun with."""
-        await begin_incarnation(self._client, self._layout)
+        await begin_session(self._client, self._layout)
         mirror, revision = await self.load()
         text = f"what is in etcd at {self._client.where} is not what was there: {self._suspicion}"
         opened.replace(mirror, lambda: StoreMismatch(text), same_history=False)

@@ -23,7 +23,7 @@ async def is_founded(address: EtcdAddress) -> bool:
         return (await read_standing(client, Layout(address.prefix))).store_id is not None
 
 
-async def begin_incarnation(client: EtcdClient, layout: Layout) -> None:
+async def begin_session(client: EtcdClient, layout: Layout) -> None:
     """Rewrite the anchor by a commit. A store that has no id gets one, at random, for ever."""
     incarnation = uuid.uuid4().hex
     gives_up_at = trio.current_time() + 3 * CALL_TIMEOUT

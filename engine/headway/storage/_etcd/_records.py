@@ -16,7 +16,7 @@ from typing import NamedTuple
 from headway._gen.mvccpb import KeyValue
 from headway.storage._leases import Lease
 
-KNOWN_INCARNATIONS = 256
+KNOWN_SESSIONS = 256
 """How many former incarnations an anchor names; a position of an older one can't be resumed after."""
 
 
@@ -113,12 +113,12 @@ def fence_from(kv: KeyValue) -> StoredFence:
     return StoredFence(int(term), int(number), bool(leased), raised, since)
 
 
-def settled_value(revision: int) -> bytes:
+def checkpoint_value(revision: int) -> bytes:
     """What is noted beside a fence; of two of them the one of the higher revision is the greater."""
     return revision.to_bytes(8)
 
 
-def settled_from(kv: KeyValue) -> int:
+def checkpoint_from(kv: KeyValue) -> int:
     """The revision that is noted beside a fence."""
     return int.from_bytes(kv.value)
 
@@ -164,7 +164,7 @@ class Timeline(NamedTuple):
     @property
     def oldest(self) -> int:
         """The first revision of the oldest incarnation that isn't forgotten; 0: none has been."""
-        return self.eras[0][0] if len(self.eras) > KNOWN_INCARNATIONS else 0
+        return self.eras[0][0] if len(self.eras) > KNOWN_SESSIONS else 0
 
     def lefts(self) -> Mapping[str, int | None]:
         """Every incarnation that is known, with the last revision it can have; None: it is the present one."""
@@ -174,7 +174,7 @@ class Timeline(NamedTuple):
 
 def anchor_value(incarnation: str, former: Timeline | None) -> bytes:
     """What an engine that begins a new incarnation puts at the anchor: its first revision is the anchor's own."""
-    eras = former.eras[-KNOWN_INCARNATIONS:] if former is not None else ()
+    eras = former.eras[-KNOWN_SESSIONS:] if former is not None else ()
     return json.dumps(
         {"incarnation": incarnation, "former": [(etcd_revision(first), id) for first, id in eras]}
     ).encode()

@@ -20,9 +20,9 @@ def check_same_history(seen: Position, store_id: str | None, timeline: Timeline 
         raise OtherHistory("the store's anchor or its head is gone")
     if head.revision < seen.revision:
         raise OtherHistory(f"the store stands at revision {head.revision} and has been at {seen.revision}")
-    left = timeline.lefts().get(seen.incarnation, timeline.oldest - 1)
+    left = timeline.lefts().get(seen.session, timeline.oldest - 1)
     if left is not None and seen.revision > left:
-        raise OtherHistory(f"revision {seen.revision} of incarnation {seen.incarnation} is not in this history")
+        raise OtherHistory(f"revision {seen.revision} of incarnation {seen.session} is not in this history")
 
 
 def check_standing(mirror: Mirror, head: Head) -> bool:

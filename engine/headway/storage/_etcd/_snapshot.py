@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headway._gen.etcdserverpb import RangeRequest, RequestOp, TxnRequest
 from headway._gen.mvccpb import KeyValue
-from headway.errors import HistoryGone, StoreUnusable
+from headway.errors import HistoryCompacted, StoreUnusable
 from headway.storage._etcd._client import EtcdClient
 from headway.storage._etcd._failures import understood
 from headway.storage._etcd._layout import FENCE, LEASE, RESOURCE, KeyRange, Layout
@@ -40,7 +40,7 @@ class Standing(NamedTuple):
 
 
 async def read_standing(client: EtcdClient, layout: Layout, revision: int = 0) -> Standing:
-    """Where the store stands, or stood at a revision, by a linearizable read. Raises HistoryGone."""
+    """Where the store stands, or stood at a revision, by a linearizable read. Raises HistoryCompacted."""
     keys = (layout.store, layout.anchor, layout.head)
     reads = [RequestOp(request_range=RangeRequest(key=key, revision=revision)) for key in keys]
     reply = await client.read(TxnRequest(success=reads))
@@ -68,7 +68,7 @@ async def load_mirror(
 ) -> tuple[Mirror, int]:
     """A mirror of what is there now, or was at a revision, and the revision of etcd that it was read at.
 
-    Raises StoreUnusable when that is no store of Headway's, or none any more, and HistoryGone.
+    Raises StoreUnusable when that is no store of Headway's, or none any more, and HistoryCompacted.
     """
     standing = await read_standing(client, layout, revision)
     if standing.store_id is None or standing.timeline is None or standing.head is None:
@@ -96,7 +96,7 @@ async def earliest(client: EtcdClient, layout: Layout, now: Standing, transactio
     async def reaches(revision: int) -> bool:
         try:
             reply = await client.range(RangeRequest(key=layout.head, revision=revision, keys_only=True))
-        except HistoryGone:
+        except HistoryCompacted:
             return False
         return bool(reply.kvs) and reply.kvs[0].version >= wanted
 

@@ -82,7 +82,7 @@ def explore(
     Args:
         app: the program, or a function that makes it anew for each life of a process: what a process keeps in its
             memory is lost with it. It is given the `Process`.
-        scenario: what users do: ``async def scenario(world)``, with ``world.client`` and ``world.settled()``.
+        scenario: what users do: ``async def scenario(world)``, with ``world.client`` and ``world.wait_idle()``.
         processes: how many run the program.
         outside: makes the world outside, for each run: an object whose async methods reconcilers reach by
             ``process.outside``, as steps. Its ``state()``, or else its attributes, must be in the end as without

@@ -42,7 +42,7 @@ _READS = {"Read": "read", "List": "list", "ListByOwner": "list what belongs to"}
 class Link(Wire):
     """Meets `Channel`, as one over a network does: a call that fails may have happened."""
 
-    settles_writes = False
+    knows_outcomes = False
 
     def __init__(self, world: World, process: Process, server: Channel) -> None:
         super().__init__()

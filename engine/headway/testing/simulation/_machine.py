@@ -53,7 +53,7 @@ class Machine(LiveRun, RuleBasedStateMachine):
 
     Attributes:
         app: as of `explore`, and so are ``processes``, ``outside``, ``holds``, ``always`` and ``quiet``.
-        world: with ``client`` and ``settled()``.
+        world: with ``client`` and ``wait_idle()``.
     """
 
     app: ClassVar[Any] = None

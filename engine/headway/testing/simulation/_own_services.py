@@ -25,7 +25,7 @@ class OwnServices:
         is_up: False while the store can't be reached.
     """
 
-    settles_writes = False
+    knows_outcomes = False
 
     def __init__(self, world: World, registry: Registry, is_up: Callable[[], bool]) -> None:
         self._world = world

@@ -27,7 +27,7 @@ class PatientClient:
 
         async def change(*arguments: Any, **named: Any) -> Any:
             await self._world.sleep(_WAIT)
-            await self._world.settled()
+            await self._world.wait_idle()
             return await found(*arguments, **named)
 
         return change

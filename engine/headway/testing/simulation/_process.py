@@ -30,7 +30,7 @@ _TOLD = (
     events.RunStarted,
     events.RunEnded,
     events.WriteUnknown,
-    events.WriteSettled,
+    events.WriteResolved,
     events.SelfTriggered,
     events.StaleRefused,
     events.DeletionsUnknown,
@@ -133,7 +133,7 @@ class Process:
             self._running = trio.Event()
         self._waiting.cancel()
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until it runs and owes nothing."""
         while True:
             await self._running.wait()
@@ -141,7 +141,7 @@ class Process:
             # Cancelled by the life's end: what waits for a dead engine waits for ever.
             with trio.CancelScope() as self._waiting:
                 try:
-                    await self.engine.wait_settled()
+                    await self.engine.wait_idle()
                 except RemoteError:
                     # What is asked goes over the link, too.
                     await trio.sleep(1)

@@ -97,7 +97,7 @@ async def _live(world: World, setting: Setting, findings: list[Finding]) -> None
 async def _phases(world: World, setting: Setting, findings: list[Finding]) -> None:
     await setting.scenario(world)
     # What it has begun and not waited for is part of it.
-    await world.settled()
+    await world.wait_idle()
     await end(world, setting, findings)
 
 
@@ -105,12 +105,12 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     """When users have done all they do: let everything heal, and add what is wrong then. Raises `GivenUp`."""
     world.note("the scenario is over; no faults from now on")
     world.heal()
-    await world.settled()
+    await world.wait_idle()
     await _hold_invariants(world, setting, findings)
     writes, outside = len(_of_controllers(world)), _outside(world)
     if setting.quiet is not None:
         await world.sleep(setting.quiet)
-        await world.settled()
+        await world.wait_idle()
         when = (
             f"within {setting.quiet:.0f} s in which nothing happened (let the scenario sleep so long as a requeue or a "
             "timer has something to do; quiet=None where it always has)"
@@ -121,7 +121,7 @@ async def end(world: World, setting: Setting, findings: list[Finding]) -> None:
     waiting = world.scheduled() if setting.quiet is not None else set()
     for process in world.processes:
         process.kill()
-    await world.settled()
+    await world.wait_idle()
     _none_since(world, writes, findings, "again", "after a new start, when there was nothing to do")
     findings += oracles.left_in_the_queue(waiting, world.scheduled(), world.store.now)
     if (now := _outside(world)) != outside:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Server:
     """Meets `Channel`: the services, wherever they run just now."""
 
-    settles_writes = False
+    knows_outcomes = False
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -43,7 +43,7 @@ class Server:
         while True:
             self._scope = trio.CancelScope()
             with self._scope:
-                async with open_engine(world.store, types, report=ignore, through=self._take) as self._engine:
+                async with open_engine(world.store, types, report=ignore, wrap_channel=self._take) as self._engine:
                     client = self._engine.client
                     world.client = cast("Client", PatientClient(client, world)) if world.patient else client
                     self._up.set()
@@ -82,13 +82,13 @@ class Server:
             await self._up.wait()
         return engine
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until its own controllers owe nothing."""
         while True:
             engine = await self._is_up()
             # Cancelled by a restart: what waits for an engine that has ended waits for ever.
             with trio.CancelScope() as self._waiting:
-                await engine.wait_settled()
+                await engine.wait_idle()
             if engine is self._engine:
                 return
 

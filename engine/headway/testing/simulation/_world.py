@@ -98,7 +98,7 @@ class World:
 
     # --- for scenarios ---
 
-    async def settled(self, within: float = 1800.0) -> None:
+    async def wait_idle(self, within: float = 1800.0) -> None:
         """Wait until nothing is on its way and no controller owes anything. Raises `GivenUp` after so many seconds.
 
         Not for calls that arrive last, which are tried when the scenario is over.
@@ -109,8 +109,8 @@ class World:
                 while self._pending:
                     await self._nothing_pending.wait()
                 for process in self.processes:
-                    await process.settled()
-                await self._server.settled()
+                    await process.wait_idle()
+                await self._server.wait_idle()
                 now = [process.life for process in self.processes]
                 if (self._pending, self.store.position, now) == (0, revision, lives):
                     return
@@ -120,7 +120,7 @@ class World:
             for status in process.status()
             if not status.settled
         )
-        raise GivenUp(f"it has not settled within {within:.0f} s: {owing or 'no process runs'}")
+        raise GivenUp(f"it is not idle after {within:.0f} s: {owing or 'no process runs'}")
 
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
@@ -298,7 +298,7 @@ class World:
         self.after(seconds, link.mend)
 
     def after(self, seconds: float, then: Callable[[], None]) -> None:
-        """Do it after so many seconds, until which nothing counts as settled."""
+        """Do it after so many seconds, until which the world is not idle."""
 
         async def wait() -> None:
             await trio.sleep(seconds)

@@ -107,7 +107,7 @@ class StreamMachine:
         return item
 
     def _check_store(self, position: Position) -> None:
-        if not position.store_id or (not position.revision and not position.incarnation):
+        if not position.store_id or (not position.revision and not position.session):
             raise StreamBroken("the server's stream has no positions: it is not a Headway server")
         if self._store_id and position.store_id != self._store_id:
             raise StoreChanged(f"the stream is of store {position.store_id}, not of {self._store_id}")

@@ -13,11 +13,11 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
-from headway.errors import StoreChanged, StoreWentBack, Unavailable
+from headway.cache._stream import FalseBookmark, StreamBroken, StreamMachine
+from headway.errors import StoreChanged, StoreRolledBack, Unavailable
 from headway.events import BookmarkRefused, Report, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import Position, ResourceType, Scope, SnapshotChunk, StreamItem, pb
 from headway.rpc import Channel, Lagging
-from headway.watch._machine import FalseBookmark, StreamBroken, StreamMachine
 
 WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
@@ -109,7 +109,7 @@ class Follower:
         channel: where the streams come from; each new stream may come from another server.
         report: hears of streams that open, end and lag.
         linearizable: reads the position at which the store really stands; raises Unavailable when it can't, and
-            StoreWentBack when it has never stood at the one that it is given, if it is given any.
+            StoreRolledBack when it has never stood at the one that it is given, if it is given any.
         lag_limit: seconds that a stream may stand below the sink's frontier, or say nothing while the store goes on,
             before it is closed.
     """
@@ -138,7 +138,7 @@ class Follower:
         self._refused = False
 
     async def run(self) -> None:
-        """Follow until cancelled. Raises StoreChanged or StoreWentBack, after which the sink's data is void."""
+        """Follow until cancelled. Raises StoreChanged or StoreRolledBack, after which the sink's data is void."""
         while True:
             self._denied = False
             why = await self._one_stream()
@@ -159,7 +159,7 @@ class Follower:
         sink.restart()
         try:
             # In the process a bookmark costs next to nothing, and nobody has to wait for it.
-            interval = 0 if self._channel.settles_writes else _BOOKMARK_INTERVAL_MS
+            interval = 0 if self._channel.knows_outcomes else _BOOKMARK_INTERVAL_MS
             # A snapshot, too, is taken only of a store that has all that is held in its history.
             request = watch_request(self._type, resume_after, interval, sink.known)
             async with self._channel.stream(WATCH_LIST, request) as items:
@@ -196,7 +196,7 @@ class Follower:
         process no stream lags.
         """
         patience = trio.CancelScope()
-        if self._channel.settles_writes:
+        if self._channel.knows_outcomes:
             yield patience
             return
         raised: BaseException | None = None
@@ -270,7 +270,7 @@ class Follower:
                 if here.store_id != known.store_id:
                     raise StoreChanged(f"the store is {here.store_id}, not {known.store_id} any more")
                 if here.revision < known.revision:
-                    raise StoreWentBack(
+                    raise StoreRolledBack(
                         f"store {here.store_id} stands at revision {here.revision}, "
                         f"and has told changes up to {known.revision} before"
                     )

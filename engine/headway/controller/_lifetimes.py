@@ -19,7 +19,7 @@ class _Scope(NamedTuple):
     scope: trio.CancelScope
 
 
-class Lives:
+class Lifetimes:
     """The scopes of one run."""
 
     def __init__(self, cache: CacheReader, types: Iterable[CachedType[Any]]) -> None:

@@ -15,11 +15,11 @@ import trio
 
 from headway._bounded_report import BoundedReport
 from headway.cache._cached_type import CachedType
-from headway.cache._gate import Applied, Gate
 from headway.cache._indexes import Index, IndexTable, OnFailure
 from headway.cache._isolation import Isolation
 from headway.cache._projection import UNDECODABLE, Projection
 from headway.cache._subscription import Subscription
+from headway.cache._type_store import Applied, TypeStore
 from headway.cache._undecodable import Undecodable
 from headway.errors import HeadwayError, PermissionDenied, StoreChanged
 from headway.events import BookmarkRefused, ProjectionFailed, Report, StaleRefused
@@ -36,7 +36,7 @@ from headway.resource import (
 )
 
 
-class SharedType:
+class Informer:
     """Meets `watch.Sink`: the store of one type, fed by its follower, shared by all runs of the process.
 
     Attributes:
@@ -47,7 +47,7 @@ class SharedType:
 
     def __init__(self, type: CachedType[Any], report: Report, isolation: Isolation | None = None) -> None:
         self.type = type
-        self.gate = Gate()
+        self.gate = TypeStore()
         self.heard = 0
         self.cut_off: tuple[str, float] | None = None
         self._projection = type if isinstance(type, Projection) else None
@@ -139,7 +139,7 @@ class SharedType:
         return self._failure is not None
 
     def check(self) -> None:
-        """Raise StoreWentBack if the store went back, PermissionDenied if the server has refused the last stream."""
+        """Raise StoreRolledBack if the store went back, PermissionDenied if the server has refused the last stream."""
         if self._failure is not None:
             raise self._failure
         if self._denied:
@@ -175,7 +175,7 @@ class SharedType:
     async def wait_complete(self, revision: int) -> int:
         """Wait until the store is primed and complete up to ``revision``; returns its frontier.
 
-        Raises StoreChanged, StoreWentBack or PermissionDenied when that can't be.
+        Raises StoreChanged, StoreRolledBack or PermissionDenied when that can't be.
         """
         await trio.lowlevel.checkpoint()
         gate = self.gate
@@ -205,7 +205,7 @@ class SharedType:
     def void(self, error: HeadwayError, *, replaced: bool) -> None:
         """The data is void; every run that subscribes must end. ``replaced``: begin anew with the other store."""
         if replaced:
-            self.gate = Gate()
+            self.gate = TypeStore()
             self._undecodable = Undecodable(self.type, self.bounded)
             self._distrusted = False
             self._failure = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headway.cache import FalseBookmark, StreamBroken, StreamMachine
 from headway.errors import StoreChanged
 from headway.resource import Position, StreamItem
-from headway.watch import FalseBookmark, StreamBroken, StreamMachine
 from tests.helpers.resources import (
     OTHER_STORE,
     STORE,
@@ -216,4 +216,4 @@ def test_a_stream_that_resumes_elsewhere_is_broken(revision: int) -> None:
 def test_a_stream_without_positions_is_broken(position: Position) -> None:
     """Its server is one of the origin's, which can't say how far it has told."""
     with pytest.raises(StreamBroken, match="not a Headway server"):
-        StreamMachine().feed(end(position.revision, position.store_id, position.incarnation))
+        StreamMachine().feed(end(position.revision, position.store_id, position.session))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headway.errors import HeadwayError, StoreChanged, StoreWentBack
+from headway.cache import watch_request
+from headway.errors import HeadwayError, StoreChanged, StoreRolledBack
 from headway.events import BookmarkRefused, StreamEnded, StreamLagging, StreamOpened
 from headway.resource import ResourceType, Scope
 from headway.rpc import Lagging
-from headway.watch import watch_request
 from tests.helpers.following import DOWN, GONE, LAG_LIMIT, Following, down
 from tests.helpers.resources import (
     TEAM,
@@ -181,7 +181,7 @@ def test_a_stream_that_catches_up_within_the_limit_is_kept() -> None:
 def test_a_stream_that_is_silent_while_the_store_goes_on_lags(stands_at: int, in_the_process: bool, left: bool) -> None:
     """Though nothing that is held tells so. One of a store that stands still is quiet, and stays."""
     following = Following([end(10), SILENCE], store=at(stands_at))
-    following.channel.settles_writes = in_the_process
+    following.channel.knows_outcomes = in_the_process
     # What is said after the patrol has begun counts for the first half.
     following.follow(LAG_LIMIT * 1.5 + 5)
     assert any(isinstance(event, StreamLagging) for event in following.heard) is left
@@ -208,7 +208,7 @@ def test_bookmarks_are_spaced_over_a_network_alone() -> None:
     """There a burst of commits would else be as many messages to every watch of another type."""
     for in_the_process, interval in ((True, 0), (False, 50)):
         following = Following([SILENCE])
-        following.channel.settles_writes = in_the_process
+        following.channel.knows_outcomes = in_the_process
         following.follow(1.0)
         assert [opening.interval for opening in following.channel.openings] == [interval]
 
@@ -233,4 +233,4 @@ def test_a_request_is_for_everything_of_the_type(scope: Scope, partition: str, n
 def test_what_ends_runs_is_for_everybody_to_catch() -> None:
     """Both errors are the engine's own."""
     assert issubclass(StoreChanged, HeadwayError)
-    assert issubclass(StoreWentBack, HeadwayError)
+    assert issubclass(StoreRolledBack, HeadwayError)

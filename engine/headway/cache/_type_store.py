@@ -95,7 +95,7 @@ class Refusals:
     snapshots: int = 0
 
 
-class Gate:
+class TypeStore:
     """The entries of one type, from one store.
 
     Attributes:
@@ -288,7 +288,7 @@ class Gate:
 
     def _raise_to(self, position: Position) -> None:
         if position.revision >= self.frontier:
-            self.incarnation, self.versions = position.incarnation, position.versions
+            self.incarnation, self.versions = position.session, position.versions
             self._raise_frontier(position.revision)
 
     def _raise_frontier(self, revision: int) -> None:

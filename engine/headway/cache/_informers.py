@@ -10,15 +10,15 @@ import trio
 from grpclib import GRPCError
 from grpclib.const import Status
 
+from headway.cache import Follower
 from headway.cache._cached_type import CachedType
+from headway.cache._informer import Informer
 from headway.cache._isolation import Isolation
 from headway.cache._projection import Projection, stored_type
-from headway.cache._shared import SharedType
-from headway.errors import PermissionDenied, StoreChanged, StoreWentBack, Unavailable
+from headway.errors import PermissionDenied, StoreChanged, StoreRolledBack, Unavailable
 from headway.events import Report, StreamEnded
 from headway.resource import Position, TypeName, pb, position
 from headway.rpc import Channel
-from headway.watch import Follower
 
 _LIST_BY_OWNER = "/headway.resource.v1.ResourceService/ListByOwner"
 _WENT_BACK_WAIT = 5.0
@@ -28,7 +28,7 @@ class PositionDenied(PermissionDenied, Unavailable):
     """The caller may not ask where the store stands. A stream goes on without knowing it."""
 
 
-class Hub:
+class Informers:
     """Opens and holds shared types.
 
     Args:
@@ -53,23 +53,23 @@ class Hub:
         self._lag_limit = lag_limit
         self.isolation = isolation
         # By type, and by projection of it; None: the whole.
-        self._shared: dict[TypeName, dict[Projection[Any] | None, SharedType]] = {}
+        self._shared: dict[TypeName, dict[Projection[Any] | None, Informer]] = {}
         # What the task of each is doing: following, or waiting because the store went back.
-        self._following: dict[SharedType, trio.CancelScope] = {}
+        self._following: dict[Informer, trio.CancelScope] = {}
 
-    def shared(self, type: CachedType[Any]) -> SharedType:
+    def shared(self, type: CachedType[Any]) -> Informer:
         """The store and stream of a type, or of a projection, opened now if nobody has before."""
         of_type = self._shared.setdefault(type.name, {})
         projection = type if isinstance(type, Projection) else None
         shared = of_type.get(projection)
         if shared is None:
-            shared = of_type[projection] = SharedType(type, self._report, self.isolation)
+            shared = of_type[projection] = Informer(type, self._report, self.isolation)
             form = "" if projection is None else f" as {projection.payload.__name__}"
             self._nursery.start_soon(shared.bounded.report_rest, name=f"reporting payloads of {type.name}{form}")
             self._nursery.start_soon(self._follow, shared, name=f"the stream of {type.name}{form}")
         return shared
 
-    def known(self, type: CachedType[Any]) -> Collection[SharedType]:
+    def known(self, type: CachedType[Any]) -> Collection[Informer]:
         """The stores of a type that are open: that of the whole, and those of its projections."""
         return self._shared.get(type.name, {}).values()
 
@@ -89,7 +89,7 @@ class Hub:
             scope.cancel()
         return True
 
-    async def _follow(self, shared: SharedType) -> None:
+    async def _follow(self, shared: Informer) -> None:
         while True:
             error = StoreChanged(
                 f"what was held of {shared.type.name} was given up: the store has been accepted as it is"
@@ -99,7 +99,7 @@ class Hub:
             self._report(StreamEnded(shared.type.name, str(error), 0))
             shared.void(error, replaced=True)
 
-    async def _follow_one_store(self, shared: SharedType) -> StoreChanged:
+    async def _follow_one_store(self, shared: Informer) -> StoreChanged:
         """Returns when the store is another one."""
         type, lag_limit = shared.type, self._lag_limit
         linearizable = partial(self.linearizable, type)
@@ -108,7 +108,7 @@ class Hub:
             await follower.run()
         except StoreChanged as error:
             return error
-        except StoreWentBack as error:
+        except StoreRolledBack as error:
             self._report(StreamEnded(type.name, str(error), 0))
             shared.void(error, replaced=False)
         # Only an operator, or another id, can mend this: a store that grows past where it stood has another history.
@@ -126,7 +126,7 @@ class Hub:
     async def linearizable(self, type: CachedType[Any], known: Position | None = None) -> Position:
         """Where the store really stands, by a read that every acknowledged commit is in.
 
-        Raises StoreWentBack when it has never stood at ``known``, Unavailable when it can't be asked, PositionDenied
+        Raises StoreRolledBack when it has never stood at ``known``, Unavailable when it can't be asked, PositionDenied
         when a right is missing.
         """
         nobody = pb.Id(
@@ -141,7 +141,7 @@ class Hub:
             )
         except GRPCError as error:
             if known is not None and error.status is Status.DATA_LOSS:
-                raise StoreWentBack(f"store {known.store_id} has lost what it had told: {error.message}") from error
+                raise StoreRolledBack(f"store {known.store_id} has lost what it had told: {error.message}") from error
             if error.status is Status.PERMISSION_DENIED:
                 raise PositionDenied(
                     f"{error.message}; a worker learns where the store stands by asking for what {nobody.name!r} owns"

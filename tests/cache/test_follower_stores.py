@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.errors import StoreChanged, StoreWentBack, Unavailable
+from headway.errors import StoreChanged, StoreRolledBack, Unavailable
 from headway.events import StreamEnded
 from headway.resource import Position
 from tests.helpers.following import GONE, NOT_OURS, Following
@@ -25,7 +25,7 @@ from tests.helpers.scripted_channel import SILENCE, Line, Pause
 def test_a_store_below_the_frontier_went_back() -> None:
     """When a read that every acknowledged commit is in answers so, the run has to end, by that name."""
     following = Following([end(10)], [SILENCE], store=at(9))
-    with pytest.raises(StoreWentBack, match=r"9.*10"):
+    with pytest.raises(StoreRolledBack, match=r"9.*10"):
         following.follow()
 
 
@@ -39,7 +39,7 @@ def test_a_store_at_the_frontier_did_not_go_back() -> None:
 def test_a_store_that_doesnt_know_the_position_and_stands_below_it_went_back() -> None:
     """It is asked at once, before it has grown past the place where it was left."""
     following = Following([end(10)], [NOT_OURS], store=at(9))
-    with pytest.raises(StoreWentBack):
+    with pytest.raises(StoreRolledBack):
         following.follow(1)
 
 
@@ -57,8 +57,8 @@ def test_a_server_that_doesnt_know_the_position_is_no_proof_against_the_store() 
 def test_a_store_that_has_grown_past_what_it_has_lost_went_back(in_the_process: bool) -> None:
     """Although it stands above the frontier: it says itself that it has never been there. Nothing of it is taken."""
     following = Following([end(10)], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
-    following.channel.settles_writes = in_the_process
-    with pytest.raises(StoreWentBack, match="it has lost"):
+    following.channel.knows_outcomes = in_the_process
+    with pytest.raises(StoreRolledBack, match="it has lost"):
         following.follow(20)
     assert following.shared.frontier == 10
 
@@ -67,7 +67,7 @@ def test_a_store_that_has_lost_what_it_had_acknowledged_went_back() -> None:
     """A write's reply is held too, though no stream has come as far: the next stream asks for it."""
     following = Following([end(10), Pause(1)], [NOT_OURS], [end(1000), SILENCE], lost=at(15))
     following.answer_after_first_opening = at(15)
-    with pytest.raises(StoreWentBack, match="it has lost"):
+    with pytest.raises(StoreRolledBack, match="it has lost"):
         following.follow(20)
     assert (following.resumed, following.known) == ([None, 10], [None, 15])
 
@@ -76,14 +76,14 @@ def test_a_store_below_what_it_had_acknowledged_went_back() -> None:
     """Wherever the streams have come to."""
     following = Following([end(10)], [NOT_OURS], store=at(14))
     following.answer_after_first_opening = at(15)
-    with pytest.raises(StoreWentBack, match=r"14.*15"):
+    with pytest.raises(StoreRolledBack, match=r"14.*15"):
         following.follow(20)
 
 
 def test_a_snapshot_is_taken_only_of_a_store_that_has_what_is_held() -> None:
     """History may be gone together with what it was the history of: what is held is asked for besides."""
     following = Following([end(10)], [GONE], [NOT_OURS], [end(1000), SILENCE], lost=at(10))
-    with pytest.raises(StoreWentBack):
+    with pytest.raises(StoreRolledBack):
         following.follow(20)
     assert (following.resumed, following.known) == ([None, 10, None], [None, None, 10])
 
