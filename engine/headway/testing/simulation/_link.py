@@ -71,7 +71,7 @@ class Link(Wire):
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
-        """See `Channel`."""
+        """Make a call, as a numbered step if a reconciler makes it."""
         method = path.rpartition("/")[2]
         reconcile = RECONCILE.get()
         sent: Any = request
@@ -213,7 +213,7 @@ class Link(Wire):
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `Channel`."""
+        """Open a stream over the wire, and record the items that the process receives."""
         sent: Any = request
         kind = (sent.type.group, sent.type.kind) if path.endswith("/WatchList") else ("", "")
         return WireStream(self, self._over.stream(path, request, metadata=metadata), partial(self.heard, kind))

@@ -49,11 +49,11 @@ class OwnServices:
     async def unary(
         self, path: str, request: object, reply_type: type[Any], *, metadata: Metadata | None = None
     ) -> Any:
-        """See `Channel`."""
+        """Call the process's own services."""
         return await self._over_the_store().unary(path, request, reply_type, metadata=metadata)
 
     def stream(
         self, path: str, request: object, *, metadata: Metadata | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """See `Channel`."""
+        """Open a stream from the process's own services."""
         return self._over_the_store().stream(path, request, metadata=metadata)
