@@ -16,7 +16,7 @@ Times = tuple[float, float]
 
 
 class Told(NamedTuple):
-    """One resource, as delivered by a watch or a reply.
+    """A resource, as delivered by a watch or a reply.
 
     Attributes:
         revision: the revision of the change; for a resource in a snapshot, its version.
@@ -117,8 +117,8 @@ class CacheSeen(NamedTuple):
     """The contents of a cache for one kind: the version of each key.
 
     Attributes:
-        cache: a name for one life of one cache. What is seen under that name may never go back.
-        revision: the frontier of the cache: the revision up to which it is complete.
+        cache: a unique name for one life of one cache. Within that life, no key may go back.
+        revision: the frontier: the cache is complete up to this revision.
     """
 
     cache: str
@@ -153,8 +153,8 @@ class ReconcileDone(NamedTuple):
 class DeletionsMissed(NamedTuple):
     """A run reported that it cannot know all deletions of a kind (`DeletionsUnknown`).
 
-    It may have missed deletions after the revision ``after`` and up to ``upto``, the latest at which the run can have
-    begun.
+    It may have missed deletions after the revision ``after`` and up to ``upto``. The run began at ``upto`` at the
+    latest.
     """
 
     who: str

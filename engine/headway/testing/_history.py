@@ -43,8 +43,8 @@ HISTORY_RULES: Mapping[str, str] = MappingProxyType(
 class History:
     """The facts of any number of processes about one store.
 
-    Facts of different processes may be added in any order; each process's own facts must keep theirs. Call
-    ``history.check()`` after a test in which processes wrote, watched and were killed. See `RecordingChannel`.
+    Add each process's facts in the order of their occurrence; the order between processes does not matter. Call
+    ``history.check()`` after a test with processes that wrote, watched and were killed. See `RecordingChannel`.
     """
 
     def __init__(self, facts: Iterable[Fact] = ()) -> None:

@@ -15,7 +15,7 @@ class WatchJudge:
     It first checks the watch by itself as facts come in, and then compares it with the truth.
 
     Attributes:
-        upto: the revision up to which the watch claims to have delivered everything; None before its first claim.
+        upto: the last revision that the watch claims to have delivered completely; None before its first claim.
         store_ids: the store ids of its positions.
     """
 

@@ -1,4 +1,4 @@
-"""One controller whose reconciler and mappers a test calls by hand.
+"""A controller whose reconciler and mappers a test calls by hand.
 
 The store, the service, the cache with its gate, the mapping and the fenced client are the ones of production. Only the
 workers are missing: nothing is reconciled except by `OneShot.reconcile`. So a reconcile sees exactly what it would see
@@ -54,7 +54,7 @@ class Shot:
     """The result of one reconcile.
 
     Attributes:
-        requeue_after: seconds after which it asks to run again; None if it does not ask.
+        requeue_after: the requested seconds until the next run; None if none was requested.
         written: the writes that it sent, in order.
     """
 
@@ -149,7 +149,7 @@ class OneShot:
     async def mapped(
         self, type: ResourceType[T], *, old: Resource[T] | None = None, new: Resource[T] | None = None
     ) -> list[ResourceId]:
-        """Return the ids of the managed resources to which the mapper maps a change of a watched type, once each.
+        """Call the mapper of a watched type for a change, and return the ids of the managed resources, once each.
 
         Pass the old state, the new one or both. Predicates are not applied. An exception of the mapper propagates.
 

@@ -15,7 +15,7 @@ Strategy = st.SearchStrategy[Any]
 Values = Mapping[type[Any], Strategy]
 
 # Often equal, so that two payloads have something in common, and otherwise anything: letters of every length in UTF-8,
-# and characters at which some code splits, trims or ends a text.
+# separators, spaces, and characters that may end a text.
 _LETTERS = st.sampled_from("aB0 .,:;-_/\n\0éß漢😀")
 _TEXTS = st.sampled_from(["", "a", "b"]) | st.text(_LETTERS, max_size=4)
 _BYTES = st.sampled_from([b"", b"a"]) | st.binary(max_size=4)

@@ -56,7 +56,7 @@ class Call(NamedTuple):
     Attributes:
         method: the method's name, such as ``Write`` or ``Raise``.
         reply: the store's reply; None if the call was not done, or was rejected.
-        error: the error with which the store rejected it.
+        error: the store's error if it rejected the call.
         known: true if the caller learned the result.
     """
 

@@ -1,4 +1,4 @@
-"""One WatchList stream that follows the script of its type.
+"""A WatchList stream that follows the script of its type.
 
 An older snapshot is not a recording. The stream asks the store for everything since its beginning, gathers the changes
 up to the wanted revision into a snapshot, and passes on the changes after it. So it needs a store with its whole

@@ -70,7 +70,7 @@ Always = Callable[[Stored], None]
 def always_held(
     commits: Sequence[Committed], types: Iterable[ResourceType[Any]], always: Sequence[Always]
 ) -> list[Finding]:
-    """Return a finding for each check that fails, about the first revision at which it does."""
+    """Return a finding for each check that fails, about its first failure."""
     left = list(always)
     now: dict[tuple[Kind, Key], pb.Resource] = {}
     findings: list[Finding] = []

@@ -29,7 +29,7 @@ _REFERENCES = 3
 
 
 class Refuted(AssertionError):
-    """A run has failed. The message tells what happened in it.
+    """A failed run. The message is the story of what happened in it.
 
     Attributes:
         plan: the faults of the run.
@@ -184,7 +184,7 @@ def explore(
 def explored(app: App | MakeApp, **settings: Unpack[ExploreSettings]) -> Callable[[Scenario], Callable[[], None]]:
     """Turn an async scenario into a test function: ``@simulation.explored(app)``. Takes the settings of `explore`.
 
-    The test prints what was tried (``pytest -rP`` shows it), and warns if there was no time for all of it.
+    The test prints what was tried (``pytest -rP`` shows it), and warns if the time ran out before all of it was tried.
     """
 
     def make(scenario: Scenario) -> Callable[[], None]:
@@ -246,7 +246,7 @@ def _reference(setting: Setting, seed: int) -> Result:
 
 
 def _patient(setting: Setting) -> list[Result]:
-    """Return a run without faults in which users wait before each change, or nothing if the scenario fails that way."""
+    """Return a run without faults whose users wait before each change, or nothing if the scenario fails that way."""
     try:
         result = run(setting, Plan(), patient=True)
     except Exception:  # noqa: BLE001  # a scenario that goes by the clock may raise anything when it runs late

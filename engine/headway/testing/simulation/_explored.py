@@ -14,8 +14,8 @@ class Explored:
     """The result of an exploration that found nothing wrong.
 
     Attributes:
-        plans: every plan that there was to try.
-        runs: the plans that were run. A missing one is in ``spoilt``, or there was no time for it.
+        plans: every possible plan.
+        runs: the plans that were run. A missing plan is in ``spoilt``, or the time ran out before it.
         struck: the faults that struck, over all runs. In a plan of two, the second may no longer find a target.
         unmet: the plans with a fault that never struck, because the run did not get to its place.
         left_out: the faults that were not even planned, by reason.

@@ -1,8 +1,8 @@
 """The faults, by name and place, and plans of them. A plan prints as the line that repeats it. Pure.
 
 A step is a call made by a reconciler: a write, a read of the store or a call of the outside world. Steps are numbered
-from 1 in the order in which they begin, over all processes. A revision is the number of a commit. A checkpoint is a
-Trio checkpoint of a process, in its reconcilers or in Headway itself.
+from 1, over all processes, in the order of their starts. A revision is the number of a commit. A checkpoint is a Trio
+checkpoint of a process, in its reconcilers or in Headway itself.
 
 Up to the first fault of its plan, a run is identical to the one without faults, step by step and revision by revision.
 So a number from the one means the same in the other.
@@ -21,7 +21,7 @@ from headway.resource import did_you_mean
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault."""
+    """A fault: one thing that goes wrong in a run."""
 
     name: ClassVar[str]
 

@@ -47,10 +47,10 @@ _STEP_FAULTS = (
 
 
 class Machine(LiveRun, RuleBasedStateMachine):
-    """A state machine with rules for faults, to which a subclass adds what users do.
+    """A state machine with rules for faults. A subclass adds rules for what users do.
 
-    When a machine ends, all faults heal. Then the checks that `explore` makes at the end of a run must hold. There is
-    no run without faults to compare with, so say in ``holds`` what the end state must be.
+    When a machine ends, all faults heal. Then the final checks of `explore` must hold. There is no run without faults
+    to compare with, so check the end state in ``holds``.
 
     Attributes:
         app: as for `explore`, like ``processes``, ``outside``, ``holds``, ``always`` and ``quiet``.

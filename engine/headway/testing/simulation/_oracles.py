@@ -1,8 +1,8 @@
 """The oracles: they find what is wrong with a run without knowing what the reconcilers are for. Pure.
 
-The runs without faults are the reference. With faults, the end state must be the same, with as many creations and
-deletions. Runs without faults may differ from each other, because Trio varies the order of tasks or because something
-is different each time. Then each of their results is right, and only what they all agree on is compared.
+The runs without faults are the reference. With faults, the end state must be the same, and no resource may be created
+or deleted more often. Runs without faults may differ from each other, because Trio varies the order of tasks or because
+something is different each time. Then each of their results is right, and only what they all agree on is compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Scheduled = tuple[str, Kind, Key]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a run."""
+    """A thing that is wrong with a run."""
 
     oracle: str
     text: str
@@ -94,7 +94,7 @@ def described(resource: pb.Resource, payload: object) -> str:
 def reads_went_back(trace: Trace) -> list[Finding]:
     """Check that no controller reads an older state of a resource than it has read or written before.
 
-    Absence counts as a state, too: it begins at the revision at which the resource was deleted, if it existed before.
+    Absence counts as a state, too, from the revision of the deletion on, if the resource existed before.
     """
     # Sorted by the time of the read, not by the end of the reconcile: several reconciles may run at once.
     ended = [entry.began for entry in trace.entries if isinstance(entry, Reconciled)]
@@ -118,7 +118,7 @@ def reads_went_back(trace: Trace) -> list[Finding]:
 
 
 class _History:
-    """The revisions at which each resource existed."""
+    """The history of each resource: when it existed and when it was absent."""
 
     def __init__(self, trace: Trace) -> None:
         # A restored store loses resources without a deletion in the trace: after a restore, any resource may be absent.
@@ -132,10 +132,10 @@ class _History:
                 self._restored = min(self._restored, at)
 
     def gone(self, kind: Kind, key: Key, before: int, when: int) -> int | None:
-        """Return the first revision from ``before`` on at which a resource was absent.
+        """Return the revision of a resource's absence: ``before`` or the first one after it.
 
-        Only entries of the trace before position ``when`` count. Returns 0 if the resource never existed, and None if
-        it was not absent at any of these revisions.
+        Only entries of the trace before position ``when`` count. Returns 0 if the resource may be absent without a
+        deletion, because it did not exist yet or the store was restored. Returns None if it existed from ``before`` on.
         """
         if not before or when > self._restored:
             return 0
@@ -265,7 +265,7 @@ def _differs(texts: Sequence[str | None]) -> bool:
 
 
 def _alike(got: str, right: Sequence[str | None]) -> bool:
-    """Return True if a text agrees with all the others in every word on which these agree."""
+    """Return True if a text has every word that all the others have in common."""
     mine, *others = [_WORDS.findall(each) for each in (got, *right) if each is not None]
     if any(len(each) != len(mine) for each in others):
         return True
@@ -326,7 +326,8 @@ def _times(count: int) -> str:
 def _queue(result: Result, references: Sequence[Result]) -> list[Finding]:
     """Check that no more keys of resources that never existed enter a queue than without faults.
 
-    A fixed set of names merges into as many keys, however often it changes. Names that are new each time never merge.
+    Keys with a fixed set of names merge in the queue, however often they are added. Names that are new each time never
+    merge.
     """
     right = [_never_there(each.trace) for each in references]
     findings: list[Finding] = []

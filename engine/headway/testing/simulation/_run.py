@@ -1,4 +1,4 @@
-"""One run of a scenario under one plan, from an empty store to its end."""
+"""A run of a scenario under one plan, from an empty store to its end."""
 
 from __future__ import annotations
 

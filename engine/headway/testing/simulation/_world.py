@@ -333,7 +333,7 @@ class World:
             if wish is None:
                 await self.client.delete(type.id(key[2], partition=key[0], namespace=key[1]))
                 continue
-            # In the version in which it was stored, if the program knows that version.
+            # In its stored version, if the program knows that version.
             stored_as = type_name(wish.id.type if wish.id is not None else None)
             await self.client.apply((self.types.find(stored_as) or type).view(asked_again(wish)))
 
