@@ -51,7 +51,7 @@ def test_a_scenario_in_which_nothing_happens_is_refused() -> None:
     async def nothing(world: simulation.World) -> None:
         await world.wait_idle()
 
-    with pytest.raises(headway.errors.DeclarationError, match="makes no controller do anything"):
+    with pytest.raises(headway.errors.DeclarationError, match="gives no controller anything to do"):
         simulation.explore(twice, nothing, outside=Cloud)
 
 

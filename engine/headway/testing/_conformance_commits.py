@@ -153,7 +153,7 @@ async def revisions_rise_and_are_never_given_out_twice(backend: Backend) -> None
         await remove(backend, resource, str(at.revision))
         revisions.append((await backend.raise_fence("c", "m", 0, 0)).position.revision)
     for earlier, later in pairwise(revisions):
-        must(earlier < later, f"revision {later} was given out after {earlier}")
+        must(earlier < later, f"revision {later} was assigned after {earlier}")
     must(backend.position.revision == revisions[-1], "the store's position is not its last commit")
 
 
@@ -292,7 +292,7 @@ async def writers_at_once_have_a_revision_each(backend: Backend) -> None:
     async with trio.open_nursery() as nursery:
         for index in range(40):
             nursery.start_soon(write, f"n{index}")
-    must(len(set(revisions.values())) == 40, "two commits were given the same revision")
+    must(len(set(revisions.values())) == 40, "two commits have the same revision")
     found, _ = await backend.list(KIND, EVERYTHING)
     versions = {key[2]: int(version) for key, (_, version) in held(found).items()}
     must(versions == revisions, "the stored versions are not the writers' revisions")

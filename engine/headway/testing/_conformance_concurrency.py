@@ -120,7 +120,7 @@ async def a_watch_resumes_after_every_revision_while_others_write(backend: Backe
             reader = await reading(backend, after=after)
             readers.append((after, reader))
             await reader.next()
-            must(reader.bookmarks[:1] and reader.bookmarks[0].position == after, "a watch resumed elsewhere")
+            must(reader.bookmarks[:1] and reader.bookmarks[0].position == after, "a watch resumed at another position")
 
     async with truth.writing(backend) as lookers:
         lookers.start_soon(resume_often)

@@ -44,7 +44,7 @@ async def a_fence_that_is_not_above_is_refused(backend: Backend) -> None:
     """A raise to the same fence, a lower number or a lower term is FenceLowered and changes nothing."""
     raised = await backend.raise_fence("c", "m", 3, 4)
     for term, number in ((3, 4), (3, 3), (2, 9), (1, 0)):
-        await refused(FenceLowered, backend.raise_fence("c", "m", term, number), f"raising to {(term, number)}")
+        await refused(FenceLowered, backend.raise_fence("c", "m", term, number), f"a raise to {(term, number)}")
     must(backend.position == raised.position, "a rejected raise made a revision")
     await backend.raise_fence("c", "m", 3, 5)
     await backend.raise_fence("c", "m", 4, 0)

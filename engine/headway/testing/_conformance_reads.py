@@ -160,8 +160,8 @@ async def what_an_owner_owns_is_found_by_its_uid(backend: Backend) -> None:
     await put(backend, thing("b", owner_uid="o1", kind=OTHER_KIND, partition="p"))
     await put(backend, thing("c", owner_uid="o2"))
     await put(backend, thing("d"))
-    must(await _owned(backend, "o1") == ["a", "b"], "not exactly what an owner owns was found")
-    must(await _owned(backend, "o2") == ["c"], "not exactly what an owner owns was found")
+    must(await _owned(backend, "o1") == ["a", "b"], "list_by_owner() did not find what o1 owns")
+    must(await _owned(backend, "o2") == ["c"], "list_by_owner() did not find what o2 owns")
     for uid in ("o", "O1", ""):
         must(await _owned(backend, uid) == [], f"the uid {uid!r} owns something")
 
@@ -172,7 +172,7 @@ async def what_an_owner_owned_outlives_it(backend: Backend) -> None:
     first = await put(backend, resource := thing("a", owner_uid=uid_of(owner)))
     await put(backend, thing("b", owner_uid=uid_of(owner)))
     await remove(backend, owner, str(at.revision))
-    must(await _owned(backend, uid_of(owner)) == ["a", "b"], "the deletion of an owner hid what it owned")
+    must(await _owned(backend, uid_of(owner)) == ["a", "b"], "the deletion of an owner hid its resources")
     again = await put(backend, thing("a", "again", uid=uid_of(resource), owner_uid=uid_of(owner)), str(first.revision))
     must(await _owned(backend, uid_of(owner)) == ["a", "b"], "a write of an owned resource hid it or duplicated it")
     await remove(backend, resource, str(again.revision))

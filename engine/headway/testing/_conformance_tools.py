@@ -39,7 +39,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def must(condition: object, sentence: str) -> None:
-    """Raise AssertionError with a sentence unless the condition holds (also where ``assert`` is switched off)."""
+    """Raise AssertionError with a sentence unless the condition holds, even under ``python -O``."""
     if not condition:
         fail(sentence)
 
@@ -218,7 +218,7 @@ class Reader:
         must(self.frontier is None, "a chunk of a snapshot came after its end")
         for resource in item.resources:
             key = resource_key(resource)
-            must(key not in self.held, f"a snapshot named {key} twice")
+            must(key not in self.held, f"a snapshot has {key} twice")
             self.held[key] = (uid_of(resource), resource.version)
 
     def _hear_changes(self, item: Changes) -> None:

@@ -66,7 +66,10 @@ async def every_write_and_deletion_follows_once_in_order(backend: Backend) -> No
         (gone.revision, "a", True),
     ]
     must(told(reader.changes) == wanted, "the changes are not exactly the commits in their order")
-    must([text_of(each.resource) for each in reader.changes] == ["first", "second", "", "second"], "wrong contents")
+    must(
+        [text_of(each.resource) for each in reader.changes] == ["first", "second", "", "second"],
+        "the changes have wrong contents",
+    )
     must(reader.changes[-1].resource.version == str(second.revision), "a deletion does not have the last version")
 
 
@@ -133,7 +136,7 @@ async def a_commit_elsewhere_becomes_a_bookmark(backend: Backend) -> None:
         await reader.until(at[-1].revision)
         must(reader.changes == [], "a change of another kind was delivered")
         must(reader.bookmarks[-1].position == at[-1], "a bookmark is not at the last commit")
-        must(all(each.position in at for each in reader.bookmarks), "a bookmark is at no commit")
+        must(all(each.position in at for each in reader.bookmarks), "a bookmark is not at a commit")
     position = await put(backend, thing("a"))
     await readers[1].until(position.revision)
     must(
@@ -246,7 +249,7 @@ async def a_watch_may_be_closed_twice(backend: Backend) -> None:
     watch.close()
     watch.close()
     await reader.until((await put(backend, thing("a"))).revision)
-    must(len(reader.changes) == 1, "a closed watch closed another one")
+    must(len(reader.changes) == 1, "closing a watch closed another one")
 
 
 CHECKS = [

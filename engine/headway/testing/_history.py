@@ -20,7 +20,7 @@ HISTORY_RULES: Mapping[str, str] = MappingProxyType(
         "resumable": "a resumed watch delivers every change after its position, and none before it",
         "bookmarkable": "everything up to a bookmark is delivered before it",
         "snapshot": "a snapshot has what was stored at its revision, and nothing else",
-        "gapless": "nothing is left out between a snapshot and the first change after it",
+        "gapless": "no change is left out between a snapshot and the first change after it",
         "agreed": "all readers get the same for a revision",
         "one store": "all positions have the same store id",
         "witnessed": "for every kind that was written, some watch reaches the last acknowledged write",

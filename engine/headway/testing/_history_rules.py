@@ -151,7 +151,7 @@ def judge_terms(facts: Sequence[Fact], blame: Blame) -> None:
 
 def _hold(holders: dict[tuple[str, ...], str], term: tuple[str, ...], who: str, blame: Blame) -> None:
     if holders.setdefault(term, who) != who:
-        blame("one holder", f"{holders[term]} and {who} both had {' '.join(term)}")
+        blame("one holder", f"{holders[term]} and {who} both held {' '.join(term)}")
 
 
 def judge_reconciles(facts: Sequence[Fact], truth: Truth, owes: Owes, blame: Blame) -> None:

@@ -35,15 +35,15 @@ class Fault(enum.Enum):
     """The fate of one call."""
 
     NONE = "done and answered"
-    FAILED = "not done, answered by UNAVAILABLE"
-    BROKEN = "done, answered by UNAVAILABLE"
-    LOST = "done, answered by DEADLINE_EXCEEDED"
+    FAILED = "not done, answered with UNAVAILABLE"
+    BROKEN = "done, answered with UNAVAILABLE"
+    LOST = "done, answered with DEADLINE_EXCEEDED"
     SLOW = "done, answered when `answer_slow` is called"
     SILENT = "done, never answered"
-    LATE = "answered by DEADLINE_EXCEEDED, and done only when `run_late` is called"
-    LATE_BROKEN = "answered by UNAVAILABLE, and done only when `run_late` is called"
+    LATE = "answered with DEADLINE_EXCEEDED, and done only when `run_late` is called"
+    LATE_BROKEN = "answered with UNAVAILABLE, and done only when `run_late` is called"
     LATE_SILENT = "never answered, and done only when `run_late` is called"
-    CONFLICT = "not done, answered by ABORTED"
+    CONFLICT = "not done, answered with ABORTED"
 
 
 _LOST = {Fault.LOST: Status.DEADLINE_EXCEEDED, Fault.BROKEN: Status.UNAVAILABLE}

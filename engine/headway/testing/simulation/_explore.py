@@ -115,7 +115,7 @@ def explore(
 
     An exception of the scenario propagates, with the plan in a note.
     """
-    __tracebackhide__ = True  # pytest shows what calls this, and the story
+    __tracebackhide__ = True  # so that pytest shows the caller and the story
     began = time.monotonic()
     setting = Setting(
         app=app,
@@ -140,7 +140,7 @@ def explore(
         plans = [*(Plan(fault) for fault in singles), *pairs_of(singles, pairs)]
         if not first.trace.steps:
             raise DeclarationError(
-                "the scenario makes no controller do anything, so nothing can go wrong: let it write what they manage"
+                "the scenario gives no controller anything to do: let it write resources that they manage"
             )
     spoilt: dict[str, str] = {}
     runs: list[Plan] = []

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from headway.testing.simulation._world import World
 
 RECONCILE: ContextVar[Reconcile | None] = ContextVar("headway.simulation.reconcile", default=None)
-"""The reconcile that the current task works for. It is set around each reconcile; the tasks that it starts inherit it.
-"""
+"""The reconcile that the current task works for, set around each reconcile and inherited by the tasks it starts."""
 
 _WRITES = {"Write": "write", "WriteStatus": "write the status of", "Delete": "delete"}
 _READS = {"Read": "read", "List": "list", "ListByOwner": "list what belongs to"}

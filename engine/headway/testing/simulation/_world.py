@@ -276,7 +276,7 @@ class World:
                 became = "was done"
             except GRPCError as error:
                 became = f"was rejected: {error.message}"
-            except Exception as error:  # noqa: BLE001  # the outside world may raise anything, and no caller is left to get it
+            except Exception as error:  # noqa: BLE001  # the outside world may raise anything; no caller is left
                 became = f"failed: {error}"
             self.note(f"step {step.number} arrives late and {became}")
             self.end_pending()
