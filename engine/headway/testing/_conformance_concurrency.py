@@ -290,7 +290,7 @@ async def a_commit_is_never_seen_in_part(backend: Backend) -> None:
 
 async def pages_skip_nothing_that_stays(backend: Backend) -> None:
     """Pages read while others write contain every resource that stays exactly once, in order."""
-    # The resources that come and go are sorted before the others, to find pages made by counting.
+    # The resources that come and go are sorted before the others, so that paging by offset is found out.
     await fill(backend, 60, "z")
     stay = set(await names(backend))
     truth = Truth()

@@ -1,6 +1,4 @@
-"""Checks of history: resuming, positions that cannot be resumed from, the bound of history and slow watchers (promises
-5 and 6).
-"""
+"""Checks of history: resuming, compacted positions, the bound of history and slow watchers (promises 5 and 6)."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ async def nothing_of_a_term_lands_after_its_holder_has_taken_another(backend: Ba
 
 
 async def nothing_of_a_term_lands_after_its_release(backend: Backend) -> None:
-    """After a release, every write of the term is rejected, even if no other holder follows."""
+    """After a release, every write of the term is rejected, with or without a successor."""
     term = await _take(backend)
     await backend.raise_fence("c", "", term, 1)
     before = backend.position
@@ -189,7 +189,7 @@ async def nothing_of_a_term_lands_after_its_release(backend: Backend) -> None:
 
 
 async def nothing_of_a_term_lands_after_it_has_run_out(backend: Backend) -> None:
-    """After a lease expires, every write of its term is rejected, without a successor too. Other leases go on."""
+    """After a lease expires, every write of its term is rejected, with or without a successor. Other leases go on."""
     other = await _take(backend, "d", "b")
     term = await _take(backend, ttl=SHORT)
     await backend.raise_fence("c", "", term, 1)

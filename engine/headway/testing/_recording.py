@@ -34,7 +34,7 @@ Record = Callable[[Fact], object]
 
 
 class RecordingChannel:
-    """A `rpc.Channel` over another one that records its watches, writes and reads as facts.
+    """An `rpc.Channel` over another one that records its watches, writes and reads as facts.
 
         history = History()
         channel = RecordingChannel("web-1", history.add)

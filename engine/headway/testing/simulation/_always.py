@@ -38,7 +38,7 @@ class Stored:
 
 
 def shown_as(type: ResourceType[Any], stored: pb.Resource, types: Iterable[ResourceType[Any]]) -> pb.Resource:
-    """Return a stored resource as a version of its type.
+    """Return a stored resource in the version of this type.
 
     Without converters for its kind, the resource is returned as it is stored.
     """

@@ -219,8 +219,8 @@ def compared(
 ) -> list[Finding]:
     """Return what has ended differently than in every run without faults.
 
-    Faults delay: a change by a user may come before the controllers have acted on the one before. In the ``patient``
-    runs, also without faults, each change waits until all work is done. Their results and counts are right as well.
+    Faults delay: a user's change may come only after the controllers have acted on the one before. In the ``patient``
+    runs, which also have no faults, every change comes that late. Their results and counts are right as well.
     """
     loose = _loose(references)
     return [

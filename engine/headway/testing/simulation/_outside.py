@@ -1,4 +1,4 @@
-"""The outside world of a process: an object of the user's whose async methods are steps."""
+"""The outside world of a process: an object of the user, whose async methods are steps."""
 
 from __future__ import annotations
 

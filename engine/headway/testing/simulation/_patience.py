@@ -1,4 +1,4 @@
-"""A client for users who wait before each change until all work is done, so that no fault delays what they act on."""
+"""A client for users who wait before each change until all work is done. No fault can delay a change for longer."""
 
 from __future__ import annotations
 
