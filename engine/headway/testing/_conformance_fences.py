@@ -41,7 +41,9 @@ async def term_zero_raises_to_the_next_term(backend: Backend) -> None:
 
 
 async def a_fence_that_is_not_above_is_refused(backend: Backend) -> None:
-    """A raise to the same fence, a lower number or a lower term is FenceLowered and changes nothing."""
+    """A raise to the same fence, a lower number or a lower term is FenceLowered: it makes no revision and leaves the
+    fence as it is.
+    """
     raised = await backend.raise_fence("c", "m", 3, 4)
     for term, number in ((3, 4), (3, 3), (2, 9), (1, 0)):
         await refused(FenceLowered, backend.raise_fence("c", "m", term, number), f"a raise to {(term, number)}")
