@@ -193,7 +193,7 @@ _NO_HANDLER = Handler(_nobody, Cardinality.UNARY_UNARY, object, object)
 
 
 def _wrong_request(headers: dict[str, str]) -> str | None:
-    """Return the HTTP status with which to reject a request that is not gRPC, or None if it is gRPC."""
+    """Return the HTTP status for rejecting a request that is not gRPC, or None if it is gRPC."""
     if headers.get(":method") != "POST":
         return "405"
     if headers.get("content-type") not in _CONTENT_TYPES:

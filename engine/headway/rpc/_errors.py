@@ -1,4 +1,4 @@
-"""The errors of a channel, including those of calls that certainly had no effect.
+"""The errors of a channel. Some of them mean that the call certainly had no effect.
 
 After any other error the outcome of the call is unknown: the status may come from a proxy, or the reply may have been
 lost after the server had handled the call.

@@ -21,7 +21,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one end of a connection on its peers. Limits for which HTTP/2 has a setting are announced.
+    """The limits of one end of a connection on its peers. If HTTP/2 has a setting for a limit, it is announced.
 
     Sizes are in bytes, times in seconds.
 
@@ -49,8 +49,8 @@ class Limits:
         unsent: the bytes that may wait for a peer that doesn't read. Above it, the connection is aborted.
         handshake_timeout: the time for the TLS and HTTP/2 handshakes.
         request_timeout: the time from the start of a call until its request has arrived.
-        stall_timeout: the time after which a stream is ended if the peer reads nothing of what is sent on it.
-        keepalive_interval: the time without data from the peer after which it is pinged.
+        stall_timeout: a stream is ended if the peer reads nothing of what is sent on it for this time.
+        keepalive_interval: the peer is pinged after this time without data from it.
         keepalive_timeout: the time to answer a ping.
         resets: the rate at which a peer may reset a stream or make this end reset one. Each response that this end
             begins refunds one reset, so that watches may be opened and canceled freely.

@@ -13,7 +13,7 @@ _SECRETS = frozenset(("x-consul-token", "authorization", "token"))
 def plain_text_host(endpoints: Iterable[Address], tls: ssl.SSLContext | None) -> Address | None:
     """Return the first endpoint on another host that is reached over plain TCP, or None.
 
-    What is sent to such an endpoint can be read on the way. Unix sockets and loopback addresses are on this machine.
+    Anything sent to such an endpoint can be read on the way. Unix sockets and loopback addresses are on this machine.
     """
     if tls is not None:
         return None

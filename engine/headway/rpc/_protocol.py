@@ -246,7 +246,7 @@ class Http2Protocol(H2Protocol):
         if self.connection.is_closing():
             self._forget()
         else:
-            self._end("the unfinished requests take too much memory", ErrorCodes.ENHANCE_YOUR_CALM)
+            self._end("incomplete requests take too much memory", ErrorCodes.ENHANCE_YOUR_CALM)
 
     def _forget(self) -> None:
         """Discard incomplete frames and header blocks."""

@@ -221,7 +221,7 @@ class _Items:
 
 
 class _Duplex(_Items):
-    """A stream on which the client may send more requests."""
+    """A bidirectional stream: the client may send more requests."""
 
     _ends = False
 

@@ -30,7 +30,7 @@ _HTTP_STATUSES = {
     "504": Status.UNAVAILABLE,
 }
 
-# Statuses with which a web server answers without passing the call on. A proxy that passed it on answers with others.
+# HTTP statuses of a web server that has not passed the call on. A proxy that has passed it on answers with others.
 _PAGES = ("301", "302", "307", "308", "404", "405", "415", "505")
 
 _MOST_MILLISECONDS = 99_999
@@ -248,7 +248,7 @@ class RemoteCall:
         return NotBegun(status, message)
 
     async def _check_status(self) -> None:
-        """Raise the error with which the stream ended, unless its status is OK."""
+        """Raise the stream's final status as an error, unless it is OK."""
         headers = dict(self._stream.headers or ())
         trailers = dict(self._stream.trailers or headers)
         given = trailers.get("grpc-status")

@@ -1,4 +1,4 @@
-"""A gRPC server on Trio: TCP and Unix sockets, TLS, limits, and a shutdown from which clients can resume."""
+"""A gRPC server on Trio: TCP and Unix sockets, TLS, limits, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Server:
     """A listening server. Create it with `open_server`.
 
     Attributes:
-        addresses: the addresses on which it listens, with their actual ports.
+        addresses: the addresses that it listens on, with their actual ports.
     """
 
     def __init__(
@@ -316,8 +316,8 @@ async def open_server(
         async with open_server(services, ["127.0.0.1:0", "unix:/run/headway.sock"]) as server:
             print(server.addresses)
 
-    When the block ends, the server accepts no more calls. It ends the streams with UNAVAILABLE, from which a client
-    resumes, and gives the other calls ``grace`` seconds to finish.
+    When the block ends, the server accepts no more calls. It ends the streams with UNAVAILABLE, so that clients resume
+    them elsewhere, and gives the other calls ``grace`` seconds to finish.
 
     Args:
         services: the services to serve.
