@@ -352,5 +352,5 @@ async def test_fences_are_raised_and_settled_by_a_client_of_their_own(calls: Cal
         await lease.record_checkpoint(first.fence, 9)
     with pytest.raises(Unavailable, match="INTERNAL: why"):
         await LeaseClient(Failing(GRPCError(Status.INTERNAL, "why"))).raise_fence("painter", "here")
-    with pytest.raises(Unavailable, match="without a fence or a position"):
+    with pytest.raises(Unavailable, match="has no fence or no position"):
         await LeaseClient(Failing(None)).raise_fence("painter", "here")

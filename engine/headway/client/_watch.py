@@ -1,4 +1,4 @@
-"""The events of a watch, and the stream from which user code reads them."""
+"""The events of a watch, and the stream of them that user code reads."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Acknowledged(NamedTuple):
 
     Attributes:
         stored: the resource with this key at ``position``, or None if there is none.
-        position: the position of the store with which the server answered.
+        position: the store's position in the reply.
         status_key: the key of the status, if it was a WriteStatus.
         deleted: True if it was a Delete.
     """
