@@ -60,7 +60,7 @@ class HeldLease:
 
     @property
     def remaining(self) -> float:
-        """The seconds that the lease is certainly held without another renewal, or 0 if it is lost."""
+        """The number of seconds until `until`, or 0 if the lease is lost."""
         return max(0.0, self._term.until - trio.current_time()) if self.held else 0.0
 
     def _kept(self, sent_at: float) -> None:
@@ -87,7 +87,7 @@ async def hold_lease(
 
     If the lease is lost or can't be renewed in time, the block is canceled and LeaseLost is raised. The block then has
     a fifth of ``ttl`` to finish before another process can acquire the lease. If a garbage collection pause was longer
-    than a tenth of ``ttl``, the block has twice the pause, up to half of ``ttl``.
+    than a tenth of ``ttl``, the block has twice that pause instead, up to half of ``ttl``.
 
     While the server can't be reached, attempts to acquire the lease are repeated without a limit. Other errors, such as
     InvalidArgument and PermissionDenied, are raised immediately.

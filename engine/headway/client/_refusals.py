@@ -43,7 +43,7 @@ _KNOWN: dict[Status, type[HeadwayError]] = {
 def client_error(error: GRPCError, *, write: bool = False, knows_outcomes: bool = False) -> HeadwayError:
     """Return the typed error for a failed call.
 
-    A failed write raises OutcomeUnknown unless it certainly had no effect. It certainly had none in these cases:
+    For a write that is OutcomeUnknown, unless the write certainly had no effect. It had none in these cases:
 
     * The channel raised `rpc.NotBegun`, whatever the status.
     * The service gives the status only before it has done anything, for example INVALID_ARGUMENT.

@@ -14,11 +14,12 @@ class Holder(Protocol):
 
 
 class Budget:
-    """A limit on the bytes held by all holders together. It may be part of another budget, as a connection's is of
-    its server's.
+    """A limit on the bytes held by all holders together.
+
+    A budget may be part of another one: a connection's budget is part of its server's.
 
     Over the limit, the largest holder is refused, and among holders of similar size the oldest. Small requests
-    therefore succeed beside any number of large ones that never end.
+    therefore succeed even among any number of large requests that never end.
 
     Attributes:
         taken: the number of bytes held.

@@ -185,11 +185,11 @@ class Calls(AbstractHandler):
         return GRPCError(Status.CANCELLED, "the call was canceled")
 
 
-async def _nobody(_: Any) -> None:
-    """Fill in for a handler. It is never called."""
+async def _never_called(_: Any) -> None:
+    """Stand in for a missing handler."""
 
 
-_NO_HANDLER = Handler(_nobody, Cardinality.UNARY_UNARY, object, object)
+_NO_HANDLER = Handler(_never_called, Cardinality.UNARY_UNARY, object, object)
 
 
 def _wrong_request(headers: dict[str, str]) -> str | None:

@@ -21,7 +21,7 @@ class NotBegun(GRPCError):
 
 
 class ChannelClosed(NotBegun):
-    """The block that opened the channel has ended."""
+    """The channel is closed, because the block that opened it has ended."""
 
     def __init__(self) -> None:
         super().__init__(Status.UNAVAILABLE, "the block that opened this channel has ended")

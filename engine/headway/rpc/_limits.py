@@ -23,10 +23,10 @@ class Rate:
 class Limits:
     """The limits of one end of a connection on its peers. If HTTP/2 has a setting for a limit, it is announced.
 
-    Sizes are in bytes, times in seconds.
+    Each number is a maximum. Sizes are in bytes, times in seconds.
 
     Attributes:
-        message_size: the size of one received message. A larger one is rejected when its length has been read.
+        message_size: the size of one received message. A larger one is rejected as soon as its length has been read.
         requests_size: the size of incomplete requests on one connection. Above it, the largest is rejected. At least
             twice the ``message_size`` is used.
         server_requests_size: the memory for incomplete requests, frames and header blocks on all connections of a
@@ -111,7 +111,7 @@ class Allowance:
         """Spend one token, or ``cost`` tokens.
 
         Raises:
-            Flooded: fewer tokens are left. The message names ``what`` there was too much of.
+            Flooded: fewer tokens are left. The message is "too many" and ``what``.
         """
         left = self.left(now)
         self._at = now

@@ -202,7 +202,7 @@ class Http2Protocol(H2Protocol):
     def data_received(self, data: bytes) -> None:
         """Handle what has arrived, as far as one turn allows. A task continues with the rest."""
         if self.connection.is_closing():
-            self._read_in_vain(len(data))
+            self._discard(len(data))
             return
         if not self.connection.settings_received.is_set() and not self._may_send_more(len(data)):
             return
@@ -321,7 +321,7 @@ class Http2Protocol(H2Protocol):
             return False
         return True
 
-    def _read_in_vain(self, size: int) -> None:
+    def _discard(self, size: int) -> None:
         """Discard bytes that arrive after the close, because the peer may not know of it yet."""
         self._unheard += size
         if self._unheard > UNHEARD:

@@ -57,7 +57,7 @@ class _VisitorCalls(Calls):
         self._begun = begun
 
     def accept(self, stream: Stream, headers: Any, release_stream: Callable[[], None]) -> None:
-        """Note that the connection is in use, and answer the call."""
+        """Record that the connection is in use, and start the call."""
         self._begun()
         super().accept(stream, headers, release_stream)
 
@@ -88,7 +88,7 @@ class Server:
         self._least_budget = 2 * limits.message_size
         self._budget = Budget(max(int(limits.server_requests_size * _BYTES_ALONE), self._least_budget))
         self._admission = Admission(limits, free_descriptors())
-        # Set when a connection comes while none was in its handshake.
+        # Set when a connection arrives while no other one is in its handshake.
         self._knocked = trio.Event()
         self._buffer = bytearray(READ_AT_ONCE)
         self._memory = MemoryReturn(_WORTH)
@@ -102,7 +102,7 @@ class Server:
         return len(self._connections)
 
     def report(self, path: str, error: BaseException) -> None:
-        """Report a handler that raised something unexpected."""
+        """Report a handler that raised an unexpected exception."""
         self._report(path, error)
 
     def _failed(self, path: str, error: BaseException) -> None:
