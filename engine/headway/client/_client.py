@@ -92,7 +92,7 @@ class Client:
         namespace: str = "",
         min_revision: int = 0,
     ) -> Resource[T] | None:
-        """Return the stored resource, or None if it is not found. The arguments are those of `read`."""
+        """Return the stored resource, or None if it is not found. It takes the same arguments as `read`."""
         try:
             return await self.read(type, id, partition=partition, namespace=namespace, min_revision=min_revision)
         except NotFound:
@@ -273,7 +273,7 @@ class Client:
     ) -> Resource[T]:
         """Replace the status under ``key`` (usually the controller's name), and return the resource as stored.
 
-        An equal status makes no commit and no event. ``observed_generation`` defaults to that of ``resource``.
+        An equal status makes no commit and no event. ``observed_generation`` defaults to the resource's generation.
         Concurrent writes don't cause a Conflict. Raises NotFound if this incarnation has been deleted.
         """
         check_resource(resource)

@@ -39,6 +39,6 @@ async def _in_registered_version(client: Client, registry: Registry, message: pb
             try:
                 return await client.get(type, id._replace(type=type.name))
             except (InvalidArgument, PermissionDenied):
-                # There is no converter to that version, or the caller may not read it.
+                # The server can't convert to that version, or the caller may not read it.
                 continue
     return None

@@ -73,7 +73,7 @@ class PlainWrites:
         """Do nothing."""
 
     async def wait_shown(self, type: ResourceType[Any], revision: int) -> None:
-        """Return immediately, because there is no cache."""
+        """Return immediately. A plain client has no cache."""
 
     def unknown(self, error: OutcomeUnknown | None) -> None:
         """Do nothing. The caller gets the error."""

@@ -35,7 +35,7 @@ def peer_of(address: object) -> str:
 
 
 class Visitor:
-    """One connection, from its acceptance to its loss.
+    """A connection, from its acceptance to its loss.
 
     Attributes:
         peer: the peer, as returned by `peer_of`.

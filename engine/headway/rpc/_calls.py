@@ -28,7 +28,7 @@ STOPPING = "the server is stopping"
 
 
 class Call:
-    """One call in progress."""
+    """A call in progress."""
 
     __slots__ = ("error", "scope", "stream")
 

@@ -25,7 +25,7 @@ _SENT_AT_ONCE = 128 << 10
 
 
 class Http2Stream(Stream):
-    """One call on a connection. Its methods run in Trio tasks."""
+    """A call on a connection. Its methods run in Trio tasks."""
 
     buffer: Inbox  # type: ignore[assignment]  # grpclib's is asyncio's
     connection: Http2Connection

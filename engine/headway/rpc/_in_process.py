@@ -49,7 +49,7 @@ class InProcessChannel:
     Args:
         services: objects with grpclib's ``__mapping__``.
         report: called with the path and the error when a handler raises an unexpected exception.
-        lasting_leases: the value of the attribute of the same name, which `LeaseClient` reads.
+        lasting_leases: True if leases held through this channel don't expire. See `LeaseClient.lasting`.
     """
 
     knows_outcomes = True

@@ -1,4 +1,4 @@
-"""One client call, from its request to its status."""
+"""A client call, from its request to its status."""
 
 from __future__ import annotations
 
