@@ -1,4 +1,4 @@
-"""Find out why a store cannot be used now."""
+"""The reasons why an open store cannot be used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StoreProblem(enum.Enum):
 
     @property
     def mended_by_reopening(self) -> bool:
-        """True if a restart of the process may mend it. It never mends the others, and may lose what is known."""
+        """True if restarting the process may help. It never helps with other problems, and it may lose information."""
         return self is StoreProblem.UNUSABLE
 
 

@@ -24,9 +24,9 @@ class Table(Generic[K]):
 
     def __init__(self) -> None:
         self.resources: dict[K, pb.Resource] = {}
-        # Invariant: the keys of `resources`.
+        # Invariant: exactly the keys of `resources`.
         self._keys: SortedKeys[K] = SortedKeys()
-        # The cuts that may still be read. While there are none, an update need not look for the key's place.
+        # The cuts that may still be read. While none is open, an update need not look up the position of its key.
         self._cuts: set[weakref.ref[Cut]] = set()
 
     def put(self, key: K, resource: pb.Resource) -> pb.Resource | None:
@@ -47,7 +47,7 @@ class Table(Generic[K]):
         return self.resources.pop(key)
 
     def since(self, key: K, *, inclusive: bool) -> Iterator[K]:
-        """Iterate over the keys from this one on. The table need not have it. Don't continue after a change."""
+        """Iterate over the keys from ``key`` on. The table need not have it. Don't continue after a change."""
         return self._keys.since(key, inclusive=inclusive)
 
     def cut(self, first: K, is_behind: Callable[[K], bool], *, inclusive: bool = True) -> Cut:
