@@ -10,8 +10,8 @@ namespace, name). `headway.testing.check_backend` checks these promises:
 3. An acknowledged commit is as durable as the store (in memory: as long as the process lives).
 4. `commit` is canceled before it begins or not at all.
 5. A watch delivers a snapshot, the end of the snapshot with its revision, and then every later change exactly once.
-   Changes come in order of revision, and those of one commit together. A resumed watch delivers every change after a
-   position instead. No change is missing between snapshot and tail, no older change follows a newer one, and
+   Changes come in order of revision, and all changes of a commit together. A resumed watch instead delivers every
+   change after a position. No change is missing between snapshot and tail, no older change follows a newer one, and
    everything up to a bookmark has been delivered. A resource that is now stored as another version of its kind counts
    as two changes of one commit (`changes_of`): the old one is deleted, then the new one is stored.
 6. A slow watcher never blocks a writer. A watcher that needs changes which are no longer kept gets HistoryCompacted,
@@ -56,8 +56,8 @@ class Raised(NamedTuple):
     Attributes:
         fence: the fence as it is stored now.
         position: the position of the commit.
-        checkpoint: the revision recorded by `record_checkpoint`. Before the first record, it is the revision at which
-            the fence was first raised, because a controller owes nothing for earlier changes.
+        checkpoint: the revision recorded by `record_checkpoint`. Before the first record, it is the revision of the
+            fence's first raise, because a controller owes nothing for earlier changes.
     """
 
     fence: Fence
@@ -243,7 +243,7 @@ class Backend(Protocol):
         ...
 
     async def read(self, kind: Kind, key: Key) -> tuple[pb.Resource | None, Position]:
-        """Return the stored resource, or None, and a position at which it was stored so."""
+        """Return the stored resource, or None, and a position of the store when it was so."""
         ...
 
     async def list(
@@ -253,7 +253,7 @@ class Backend(Protocol):
 
         Args:
             after: return only resources behind this key. No resource need have it.
-            limit: return at most so many resources; 0 for all.
+            limit: the maximum number of resources to return. 0 for all.
         """
         ...
 
@@ -294,7 +294,7 @@ class Backend(Protocol):
         ...
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """Record the revision up to which the fence's controller owes nothing. Makes no revision.
+        """Record that the fence's controller owes nothing up to a revision. Makes no revision itself.
 
         A revision below the recorded one is ignored.
 

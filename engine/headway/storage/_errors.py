@@ -1,4 +1,4 @@
-"""The errors with which a store rejects a call."""
+"""The errors that a store raises to reject a call."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from headway.errors import HeadwayError
 
 
 class StorageError(HeadwayError):
-    """The base class of the errors with which a store rejects a commit or a watch. Nothing was changed."""
+    """The base class of the errors of a rejected commit or watch. Nothing was changed."""
 
 
 class VersionConflict(StorageError):
-    """The stored version is not the expected one, or a resource is stored or missing against the expectation."""
+    """The stored version is not the expected one. This includes a resource that is unexpectedly stored or missing."""
 
 
 class WrongUid(StorageError):

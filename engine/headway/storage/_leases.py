@@ -12,7 +12,7 @@ class Lease(NamedTuple):
     """A term of a lease.
 
     Attributes:
-        ttl: the seconds for which the lease is held after the term's beginning and after each renewal.
+        ttl: the seconds until the lease expires, counted from the beginning of the term and from each renewal.
         attempt: the attempt of the request that began the term. Once the term is in use, another request with this
             attempt is late.
         acquired_at: the time when the term began, in seconds since the epoch by the wall clock. It is only displayed.

@@ -6,8 +6,8 @@ Rules:
 2. A cursor stands after a revision, in one kind. `take` returns the later changes in order, only in whole commits, and
    moves the cursor. A snapshot at revision S followed by a cursor after S therefore has neither a gap nor a repeat,
    even if commits were appended between the two.
-3. History is bounded by count and by age. The oldest commits are dropped first, always as a whole. `floor` is the
-   revision up to which history is compacted. If many changes become too old at once, the next few commits drop them.
+3. History is bounded by count and by age. The oldest commits are dropped first, always as a whole. History up to
+   `floor` is compacted. If many changes become too old at once, the next few commits drop them.
    A cursor whose next change was dropped gets HistoryCompacted, from `take` or from `cursor`.
 4. A pin at revision R keeps everything after R until it is released or its time has passed.
 5. A session of the store begins at a mark. Changes taken together are all before a mark or all after it, and a cursor
@@ -93,14 +93,14 @@ class CommitLog:
     Args:
         head: the store's revision when the log begins. The log has no history before it.
         max_changes: the number of changes to keep.
-        max_age: the number of seconds for which changes are kept, by the clock of the times passed to `append`.
+        max_age: the maximum age of kept changes in seconds, by the clock of the times passed to `append`.
     """
 
     def __init__(self, head: int = 0, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
         self.head = head
         self.floor = head
-        # The revisions at which a session begins, in order. They have no changes. Invariant: at most the first is not
-        # above the floor. A cursor that has missed nothing may stand before it, if no change of its kind was dropped.
+        # The first revisions of sessions, in order. They have no changes. Invariant: at most the first is not above the
+        # floor. A cursor that has missed nothing may stand before it, if no change of its kind was dropped.
         self.marks: list[int] = []
         self._max_changes = max_changes
         self._max_age = max_age

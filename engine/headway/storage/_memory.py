@@ -38,7 +38,7 @@ class MemoryBackend:
 
     Args:
         max_changes: the number of changes of history to keep for watchers that resume.
-        max_age: the number of seconds for which history is kept.
+        max_age: the maximum age of the kept history in seconds.
     """
 
     def __init__(self, *, max_changes: int = 100_000, max_age: float = 3600.0) -> None:
@@ -163,7 +163,7 @@ class MemoryBackend:
         return Raised(Fence(controller, member, *wanted), self.position, checkpoint)
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """Record the revision up to which the fence's controller owes nothing."""
+        """Record that the fence's controller owes nothing up to a revision."""
         await trio.lowlevel.checkpoint()
         self._check_fence(fence)
         who = (fence.controller, fence.member)

@@ -17,11 +17,11 @@ def check_resumable(wanted: Position, here: Position, incarnations: Mapping[str,
     sessions. Then its session may have been forgotten.
 
     Args:
-        wanted: the position after which to resume.
+        wanted: the position to resume after.
         here: the store's current position.
         incarnations: the sessions of the store with the last revision of each, None for the current one. Forgotten
             sessions are missing.
-        oldest: the revision with which the oldest known session began. All sessions before it have been forgotten.
+        oldest: the first revision of the oldest known session. All sessions before it have been forgotten.
             0 if none has been.
 
     Raises:

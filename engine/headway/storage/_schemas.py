@@ -62,7 +62,7 @@ class SchemaPlan(NamedTuple):
     """The effect that opening a store would have.
 
     Attributes:
-        problems: the reasons for which opening would fail. Empty if it would succeed.
+        problems: the reasons why opening would fail. Empty if it would succeed.
         changes: the records that opening would write, by the names of their types.
     """
 

@@ -119,9 +119,9 @@ class SortedKeys(Generic[K]):
     def between(self, first: K, is_behind: Callable[[K], bool], *, inclusive: bool) -> tuple[list[Run[K]], int, int]:
         """Return the lists that have keys in a range, and two numbers.
 
-        The range begins at ``first`` and ends before the keys for which ``is_behind`` is true. The first number counts
-        the keys of the first list that are before the range. The second one counts the keys of the last list, from its
-        beginning, that are not behind the range.
+        The range begins at ``first`` and ends where ``is_behind`` becomes true. The first number counts the keys of
+        the first list that are before the range. The second one counts the keys of the last list, from its beginning,
+        that are not behind the range.
         """
         bisect = bisect_left if inclusive else bisect_right
         at = bisect(self._maxima, first)

@@ -51,7 +51,7 @@ class Table(Generic[K]):
         return self._keys.since(key, inclusive=inclusive)
 
     def cut(self, first: K, is_behind: Callable[[K], bool], *, inclusive: bool = True) -> Cut:
-        """Open a cut of the resources from a key on, up to the keys for which ``is_behind`` is true."""
+        """Open a cut of the resources from the key ``first`` on. It ends where ``is_behind`` becomes true."""
         runs, skip, stop = self._keys.between(first, is_behind, inclusive=inclusive)
         parts: list[Part[K]] = []
         for run in runs:

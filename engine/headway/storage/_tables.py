@@ -58,7 +58,7 @@ class ResourceTables:
         At most ``most`` resources are looked at and at most ``limit`` are returned.
 
         Returns:
-            The resources, and the key after which to continue, or None at the end or at the limit.
+            The resources, and the key to continue after, or None at the end or at the limit.
         """
         table = self._tables.get(kind)
         found: list[pb.Resource] = []

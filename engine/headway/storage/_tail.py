@@ -60,7 +60,7 @@ class CutSnapshot:
 
 
 class _Woken(outcome.Outcome[None]):
-    """The value with which a beat wakes tasks. One of Trio's own outcomes could be used for only one of them."""
+    """The outcome that a beat passes to the tasks it wakes. Trio's own outcomes can be used only once."""
 
     def unwrap(self) -> None:
         """Return None. It can be called more than once."""

@@ -1,6 +1,6 @@
 """The mark of a store that is the target of an unfinished copy. It must not be served until the copy is complete.
 
-An incomplete copy looks like a store in which the other resources were deleted, and controllers would act on that.
+Controllers would take the missing resources of an incomplete copy for deleted ones, and act on that.
 """
 
 from __future__ import annotations

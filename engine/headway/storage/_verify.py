@@ -29,7 +29,7 @@ class Verified:
 
     Attributes:
         position: the store's position when the verification began.
-        oldest: the lowest revision after which a watch can be resumed.
+        oldest: the lowest revision that a watch can resume after.
         resources: the number of resources by kind.
         problems: one sentence for each problem.
     """

@@ -23,7 +23,7 @@ from headway.resource import (
 from headway.storage._backend import Backend, Watch, Within
 
 PATIENCE = 30.0
-"""The seconds after which a watch that owes an item counts as having lost it."""
+"""The seconds to wait for an item that a watch owes. After that, the item counts as lost."""
 
 
 class Followed:
@@ -96,7 +96,7 @@ async def follow(
 
 
 async def oldest_kept(backend: Backend) -> int:
-    """Return the lowest revision after which a watch can be resumed. It can also resume after every later one."""
+    """Return the lowest revision that a watch can resume after. It can also resume after every later one."""
     here = backend.position
     low, high = 0, here.revision
     while low < high:

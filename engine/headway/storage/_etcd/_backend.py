@@ -54,7 +54,7 @@ class EtcdBackend:
             precedence over them.
         tls: the TLS context of the connections.
         max_changes: the number of changes of history to keep for watchers that resume. 100,000 by default.
-        max_age: the number of seconds for which history is kept. 3600 by default.
+        max_age: the maximum age of the kept history in seconds. 3600 by default.
         max_txn_ops: the members' ``--max-txn-ops``. 128 by default, as in etcd. A commit that needs more operations is
             rejected before it is sent.
 
@@ -180,7 +180,7 @@ class EtcdBackend:
             return await _commit.raise_fence(opened, controller, member, term, number)
 
     async def record_checkpoint(self, fence: Fence, revision: int) -> None:
-        """Record the revision up to which the fence's controller owes nothing."""
+        """Record that the fence's controller owes nothing up to a revision."""
         opened = self._use()
         await trio.lowlevel.checkpoint()
         with _commit.whole(opened):

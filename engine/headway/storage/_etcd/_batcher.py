@@ -38,7 +38,7 @@ MOST_BYTES = 256 << 10
 """The limit of bytes of the resources in a batch. A commit with more than a quarter of it is sent alone."""
 
 LONGEST_WAIT = CALL_TIMEOUT
-"""The seconds after which a waiting commit fails: etcd does not answer, or not as fast as commits arrive."""
+"""The maximum wait of a commit in seconds. It fails if etcd does not answer, or not as fast as commits arrive."""
 
 
 class Made(NamedTuple):

@@ -53,7 +53,7 @@ LIMITS = Limits(
     keepalive_timeout=3.0,
     others=Rate(100_000, 50_000),
 )
-# The number of attempts of a read, and the seconds by which the wait grows after each.
+# The number of attempts of a read, and the seconds that are added to the wait after each.
 _READS, _WAIT = 4, 0.1
 # Sent with every call, so that a member without a majority fails at once instead of letting the caller wait.
 _REQUIRE_LEADER = {"hasleader": "true"}

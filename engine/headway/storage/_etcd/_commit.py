@@ -1,8 +1,8 @@
 """Commits of resources and fences, and the recording of checkpoints.
 
-A commit is decided on the mirror's state. If etcd accepts it, that state was current (`_transaction.py`). If etcd or
-the mirror rejects it, it is decided again once the mirror has every commit made before. So a rejection that the caller
-sees was also decided on current state.
+A commit is based on the mirror's state. If etcd accepts it, that state was current (`_transaction.py`). If etcd or the
+mirror rejects it, it is tried again once the mirror has every commit made before. So a rejection that the caller sees
+was also based on current state.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def decided(
                     )
             elif confirmed:
                 return nothing()
-        await opened.believe_anew(mirror)
+        await opened.wait_newer(mirror)
         confirmed = True
 
 
@@ -137,7 +137,7 @@ async def raise_fence(opened: Opened, controller: str, member: str, term: int, n
         draft.believe_fence(controller, member, stored)
         key = opened.layout.fence(controller, member)
         draft.write(putting(key, fence_value(*wanted, leased=stored.leased and wanted[0] == stored.term)))
-        draft.read(opened.layout.settled(controller, member))
+        draft.read(opened.layout.checkpoint(controller, member))
         return draft
 
     def done(reply: TxnResponse, revision: int) -> Raised:
@@ -149,7 +149,7 @@ async def raise_fence(opened: Opened, controller: str, member: str, term: int, n
 
 
 async def record_checkpoint(opened: Opened, fence: Fence, revision: int) -> None:
-    """Record the revision up to which the fence's controller owes nothing."""
+    """Record that the fence's controller owes nothing up to a revision."""
     if not 0 <= revision <= HIGHEST:
         raise InvalidArgument(f"the revision must be between 0 and {HIGHEST}, got {revision}")
 
@@ -157,7 +157,7 @@ async def record_checkpoint(opened: Opened, fence: Fence, revision: int) -> None
         stored = opened.mirror.check_fence(fence)
         draft = opened.draft()
         draft.believe_fence(fence.controller, fence.member, stored)
-        draft.note(opened.layout.settled(fence.controller, fence.member), checkpoint_value(revision))
+        draft.note(opened.layout.checkpoint(fence.controller, fence.member), checkpoint_value(revision))
         return draft
 
     await decided(opened, propose, lambda *_: None, _never)

@@ -24,13 +24,13 @@ from headway.storage._etcd._rejoin import check_same_history, check_standing
 from headway.storage._etcd._snapshot import earliest, load_mirror, read_pages, read_standing
 
 SILENCE = 5.0
-"""The seconds without a response after which the task asks the watch for progress and the store for its revision."""
+"""The seconds to wait for a response before the task asks the watch for progress and the store for its revision."""
 
 AN_OPENINGS_HISTORY = 20_000
 """The number of earlier transactions that opening a store reads at most. They delay the first answer."""
 
 _READING_HISTORY = 10.0
-"""The seconds after which opening a store retries with less history. After a second timeout it uses none."""
+"""The timeout for reading history, in seconds. An opening retries with less of it, then uses none."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 
@@ -40,7 +40,7 @@ class Ended(Exception):
 
 
 class Compacted(Exception):
-    """etcd has compacted the revision at which the watch should begin."""
+    """etcd has compacted the first revision of the watch."""
 
 
 class _Next(Enum):
@@ -66,7 +66,7 @@ class Follower:
         self._wait = _FIRST_WAIT
 
     async def load(self, former: Mirror | None = None, revision: int = 0) -> tuple[Mirror, int]:
-        """Return a new mirror, of now or of a revision, and the etcd revision at which it was read."""
+        """Return a new mirror, of now or of a revision, and the etcd revision of its reads."""
         return await load_mirror(
             self._client,
             self._layout,
@@ -78,7 +78,7 @@ class Follower:
         )
 
     async def begin(self) -> tuple[Mirror, int]:
-        """Return the first mirror, and the etcd revision after which to follow.
+        """Return the first mirror, and the etcd revision to follow after.
 
         The mirror is made from an earlier state, and from a watch of the changes since. So it has their history. If
         they cannot be read, the mirror is made from the current state and has no history.
@@ -161,7 +161,7 @@ class Follower:
     # --- Continuing after the end of a watch ---------------------------------
 
     async def _rejoin(self, opened: Opened) -> int:
-        """Compare etcd with the mirror. Return the etcd revision at which the next watch begins."""
+        """Compare etcd with the mirror. Return the first etcd revision of the next watch."""
         # Taken before the read, because a commit made during the read may be answered before it.
         seen = (opened.position, opened.mirror.position)
         standing = await read_standing(self._client, self._layout)

@@ -76,5 +76,5 @@ async def _refuse_neighbors(client: EtcdClient, layout: Layout) -> None:
     what = f"{store} is a store already" if key in layout.above or key.endswith(b"/" + ANCHOR) else f"{store} exists"
     raise StoreUnusable(
         f"a store cannot be created at {client.where}: {what}, and their keys would be mixed. "
-        "Give the store a prefix of its own, neither above nor below another one's"
+        "Give the store a prefix of its own, neither above nor below the prefix of another store"
     )

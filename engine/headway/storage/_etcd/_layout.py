@@ -1,7 +1,7 @@
 """The keys under a store's prefix. Pure.
 
     PREFIX/store                          the store's id, written once
-    PREFIX/anchor                         the sessions, each with the revision at which it began
+    PREFIX/anchor                         the sessions, each with its first revision
     PREFIX/head                           put by every transaction of commits; its mod_revision is the last one's
     PREFIX/resource/GROUP/KIND/PARTITION/NAMESPACE/NAME
     PREFIX/owned/UID/GROUP/KIND/PARTITION/NAMESPACE/NAME
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from headway.resource import Key, Kind
 
 STORE, ANCHOR, HEAD = b"store", b"anchor", b"head"
-RESOURCE, OWNED, FENCE, LEASE, SETTLED = b"resource", b"owned", b"fence", b"lease", b"settled"
+RESOURCE, OWNED, FENCE, LEASE, CHECKPOINT = b"resource", b"owned", b"fence", b"lease", b"settled"
 
 
 class KeyRange(NamedTuple):
@@ -43,7 +43,7 @@ class Layout:
         self.anchor = self._prefix + ANCHOR
         self.head = self._prefix + HEAD
         self.everything = _under(self._prefix)
-        # The possible stores above this one, whose keys would include this store's, by the keys of their ids.
+        # The prefixes of possible stores above this one, by the keys of their ids. Such a store would include this one.
         names = prefix.split("/")[1:]
         self.above = {f"{above}/".encode() + STORE: above for above in _paths(names[:-1])}
         self._resource = self._prefix + RESOURCE + b"/"
@@ -74,9 +74,9 @@ class Layout:
         """Return the key of a fence."""
         return self._prefix + FENCE + b"/" + _join((controller, member))
 
-    def settled(self, controller: str, member: str) -> bytes:
+    def checkpoint(self, controller: str, member: str) -> bytes:
         """Return the key of the checkpoint of a fence."""
-        return self._prefix + SETTLED + b"/" + _join((controller, member))
+        return self._prefix + CHECKPOINT + b"/" + _join((controller, member))
 
     def lease(self, name: str) -> bytes:
         """Return the key of a lease."""

@@ -75,7 +75,7 @@ class Mirror:
         head: the last transaction in the snapshot that is passed to `load`.
         counts: the number of rejected answers by reason, for diagnosis. It outlives the mirror.
         max_changes: the number of changes of history to keep.
-        max_age: the number of seconds for which history is kept.
+        max_age: the maximum age of the kept history in seconds.
     """
 
     def __init__(

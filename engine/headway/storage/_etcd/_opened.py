@@ -23,7 +23,7 @@ from headway.storage._etcd._transaction import Draft, putting, transaction, unch
 from headway.storage._tail import Pulse
 
 CATCH_UP = CALL_TIMEOUT
-"""The seconds for which a reader waits until the watch delivers changes that are known to be committed."""
+"""The seconds that a reader waits for the watch to deliver changes that are known to be committed."""
 
 _AGAIN = 0.02
 
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
     """A term of a lease that this engine has granted or renewed.
 
     Attributes:
-        until: the earliest time at which the lease can expire, by Trio's clock.
+        until: the earliest time when the lease can expire, by Trio's clock.
         renewed: True once its holder has renewed it through this engine.
     """
 
@@ -171,12 +171,12 @@ class Opened:
             await self.client.read(TxnRequest(compare=[never], success=[putting(self.layout.anchor)]))
             self.failing = False
 
-    async def believe_anew(self, believed: Mirror) -> None:
-        """Wait until the mirror is newer than the state on which a rejected commit was based."""
-        head, leases = believed.head, len(believed.leases)
+    async def wait_newer(self, mirror: Mirror) -> None:
+        """Bring the mirror up to date after a rejected commit that was based on ``mirror``."""
+        head, leases = mirror.head, len(mirror.leases)
         await self.confirm()
-        if self.mirror is believed and believed.head is head and len(believed.leases) == leases:
-            # An expired lease makes no commit, so there is no revision to wait for.
+        if self.mirror is mirror and mirror.head is head and len(mirror.leases) == leases:
+            # The end of a lease is not a commit, so there may be no revision to wait for.
             with trio.move_on_after(_AGAIN):
                 await self.heard.wait()
 
@@ -193,7 +193,7 @@ class Opened:
         self.heard.beat()
 
     def use(self) -> Opened:
-        """Return self, or raise the reason for which the session was stopped."""
+        """Return self. Raise the error of a stopped session."""
         if self._stopped is not None:
             raise self._stopped()
         return self

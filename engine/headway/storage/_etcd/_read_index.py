@@ -22,7 +22,8 @@ class _Batch:
 class Confirmations:
     """Shared requests. Each task waits for a request that begins after the task asked for it.
 
-    One request is under way at a time. All tasks that ask during it share the next one, so many tasks cost etcd little.
+    One request is under way at a time. All tasks that ask during it share the next one. So etcd gets few requests, even
+    from many tasks.
 
     Args:
         nursery: the nursery of the task that makes the requests.

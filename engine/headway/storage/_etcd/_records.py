@@ -128,7 +128,7 @@ class StoredLease(NamedTuple):
     """A stored lease.
 
     Attributes:
-        id: the id of the etcd lease to which its key is bound.
+        id: the id of the etcd lease that its key is bound to.
         revision: the revision of the commit that began its term.
     """
 
@@ -150,7 +150,7 @@ def lease_from(name: str, kv: KeyValue) -> StoredLease:
 
 
 class Timeline(NamedTuple):
-    """The sessions of a store in order, each as a pair (first revision, id). They tell the session of each revision.
+    """The sessions of a store in order, each as a pair (first revision, id).
 
     Invariant: all engines that follow one history have the same timeline up to the revisions that they have reached.
     """

@@ -27,8 +27,8 @@ class Standing(NamedTuple):
     """The state of a store's own keys at one revision.
 
     Attributes:
-        revision: etcd's revision of the read. It is not below that of the head's transaction.
-        first: etcd's revision of the first transaction, or 0 if there is none.
+        revision: etcd's revision of the read. It is at or above the revision of the head's transaction.
+        first: etcd's revision of the first transaction, or 0 without one.
         store_id, timeline, head: None if their keys do not exist.
     """
 
@@ -74,7 +74,7 @@ async def load_mirror(
     """
     standing = await read_standing(client, layout, revision)
     if standing.store_id is None or standing.timeline is None or standing.head is None:
-        raise StoreUnusable(f"there is no store at {client.where}: its id, its anchor or its head is missing")
+        raise StoreUnusable(f"store not found at {client.where}: its id, its anchor or its head is missing")
     mirror = Mirror(
         layout,
         standing.store_id,
@@ -91,7 +91,7 @@ async def load_mirror(
 
 
 async def earliest(client: EtcdClient, layout: Layout, now: Standing, transactions: int) -> int:
-    """Return the oldest revision that etcd still has, or that of so many transactions ago if it is later."""
+    """Return etcd's oldest kept revision, or the revision before the last ``transactions``, whichever is later."""
     assert now.head is not None
     wanted = now.head.sequence - transactions
 

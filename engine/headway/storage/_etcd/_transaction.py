@@ -1,8 +1,8 @@
 """etcd transactions of one or several commits: their comparisons and their writes. Pure.
 
-A transaction compares all the state on which its commits were decided: every resource that they name, the fence and its
-lease, the absence of resources of an owner, and the anchor. If it succeeds, that state was current. If it fails, it has
-changed nothing.
+A transaction compares all state that its commits were based on: every resource that they name, the fence and its lease,
+the absence of resources of an owner, and the anchor. If it succeeds, that state was current. If it fails, nothing was
+changed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Draft:
 
     Args:
         layout: the keys of the store.
-        mirror: the state on which the commit is decided.
+        mirror: the state that the commit is based on.
 
     Attributes:
         believed: the compared keys, with etcd's revision of each, or 0 if the key must not exist.
@@ -106,7 +106,7 @@ class Draft:
         self._uncounted += 1
 
     def believe_fence(self, controller: str, member: str, stored: StoredFence) -> None:
-        """Compare a fence, and the lease with which its term ends."""
+        """Compare a fence and the lease that governs it."""
         self.believed[self._layout.fence(controller, member)] = etcd_revision(stored.revision)
         self.believe_lease(lease_of(controller, member))
 
@@ -116,7 +116,7 @@ class Draft:
         self.believed[self._layout.lease(name)] = etcd_revision(held.revision) if held is not None else 0
 
     def believe(self, operations: Iterable[Operation]) -> None:
-        """Compare the state on which each operation was decided."""
+        """Compare the state that each operation was based on."""
         for operation in operations:
             if isinstance(operation, RequireOwnsNothing):
                 self.alone = True
@@ -182,9 +182,9 @@ class Draft:
 
 
 def transaction(layout: Layout, drafts: Sequence[Draft], nonce: bytes) -> TxnRequest:
-    """Return one transaction of several commits, each of which must fit with those before it.
+    """Return one transaction of several commits. Each commit must fit with those before it.
 
-    It writes the head last, so that a watch sees the head after all other changes.
+    The transaction writes the head last, so that a watch sees the head after all other changes.
     """
     believed: dict[bytes, int] = {}
     for draft in drafts:
