@@ -1,4 +1,4 @@
-"""The protocol of a store, which keeps the resource service's data, and the promises of a store.
+"""The protocol of a store, and what every store promises. The resource service is built on it.
 
 A store keeps a history of commits, and resources by kind (group and kind, without the version) and key (partition,
 namespace, name). `headway.testing.check_backend` checks these promises:
@@ -25,9 +25,9 @@ namespace, name). `headway.testing.check_backend` checks these promises:
    even while the lease has no new holder (C8). While a lease is held, its fence is raised only in the lease's term.
    No term is granted twice, not even to a repeated request. A late release, renewal or write of an earlier term
    therefore never affects a later one.
-10. The process measures the time of a lease by its monotonic clock, or etcd's leader by its own. A lease never expires
-    early by that clock. After a restart of the process or the leader, a lease that was held counts as held for a
-    whole ttl and can be renewed.
+10. The time of a lease runs by the monotonic clock of the process, or of etcd's leader. A lease never expires early by
+    that clock. After a restart of the process or the leader, a lease that was held counts as held for a whole ttl and
+    can be renewed.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Raised(NamedTuple):
 class Put:
     """Store ``resource``. The store fills in its version.
 
-    ``expected`` is the version that must be stored now. If it is empty, nothing must be stored. If the stored resource
-    has another uid, the commit fails with WrongUid before versions are compared. Ownership of ``resource`` passes to
-    the store.
+    ``expected`` is the version that must be stored now. If it is empty, the resource must not exist. If the stored
+    resource has another uid, the commit fails with WrongUid before versions are compared. Ownership of ``resource``
+    passes to the store.
     """
 
     kind: Kind
@@ -97,8 +97,8 @@ class Remove:
 class Require:
     """Reject the commit unless the resource with this kind and key has this ``uid`` and version.
 
-    The version is compared only if ``expected`` is given. A rejected commit fails with VersionConflict in every case.
-    This operation changes nothing itself.
+    The version is compared only if ``expected`` is given. The commit fails with VersionConflict in every case, even if
+    no such resource exists. This operation changes nothing itself.
     """
 
     kind: Kind
@@ -192,9 +192,9 @@ def is_shared(backend: Backend) -> bool:
 
 
 def last_leases(backend: Backend, *, lasting: bool) -> bool:
-    """Choose if leases last until they are released. They may if only one process can acquire leases of the store.
+    """Set whether leases last until they are released, because only one process can acquire them.
 
-    Return True if the store supports this. The stores of this package that are open in one process only support it.
+    Return True if the store supports this setting. The stores of this package that only one process can open do.
     """
     store: object = backend
     last = getattr(store, "last_leases", None)
@@ -216,10 +216,10 @@ class OptimisticReads(Protocol):
 
 
 def optimistic_read(backend: Backend) -> Read | None:
-    """Return a faster read function, or None if the store has none. The commit that follows must verify each read.
+    """Return the store's optimistic read, or None if it has none. It is faster, but the next commit must verify it.
 
-    To verify, the caller requires every version that it has read, and reads again if the commit is rejected. An
-    accepted commit was then decided on current state. Anything else decided on such a read may be out of date.
+    To verify, the commit requires every version that was read. If it is rejected, the caller reads again. An accepted
+    commit was then based on current state. Other decisions based on such a read may be out of date.
     """
     store: object = backend
     read: Read | None = getattr(store, "read_believed", None)

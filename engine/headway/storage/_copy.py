@@ -19,7 +19,7 @@ PAGE = 500
 """The number of resources in one read."""
 
 OPERATIONS = 32
-"""The number of operations in one commit. Every store accepts so many."""
+"""The number of operations in one commit. Every store accepts this many."""
 
 
 @dataclass

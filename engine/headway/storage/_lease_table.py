@@ -47,7 +47,7 @@ class LeaseTable:
         self._lasting = False
 
     def last(self, *, lasting: bool) -> None:
-        """Choose if leases last once they are renewed. If they no longer do, each gets a whole ttl from now."""
+        """Set whether leases last once they are renewed. If they no longer do, each gets a whole ttl from now."""
         self._lasting = lasting
         if not lasting:
             for name, until in self._until.items():

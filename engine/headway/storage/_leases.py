@@ -64,7 +64,9 @@ def lease_of(controller: str, member: str) -> str:
 def check_raise(controller: str, held: int | None, term: int) -> None:
     """Raise FenceLowered if the fence's lease is held in another term. ``held`` is None if the lease is not held."""
     if held is not None and term != held:
-        raise FenceLowered(f"the lease of {controller} is held in term {held}: its fence cannot get term {term}")
+        raise FenceLowered(
+            f"the lease of {controller} is held in term {held}: expected a fence of that term, got {term}"
+        )
 
 
 def check_borne(controller: str, member: str, stored: tuple[int, int], borne: tuple[int, int]) -> None:

@@ -66,9 +66,16 @@ async def restore_store(file: str | os.PathLike[str], url: str, *, replace: bool
 
 
 async def check_store(url: str) -> list[Finding]:
-    """Return the problems of the store at ``url`` (``sqlite:PATH``, which may be a backup). None if it is consistent.
+    """Return the problems of the store at ``url``, an empty list if it is consistent.
 
-    Reads the whole store and writes nothing. A server may have it open. Raise StoreUnusable if no store exists.
+    Reads the whole store and writes nothing. A server may have it open.
+
+    Args:
+        url: ``sqlite:PATH``. The file may be a backup.
+
+    Raises:
+        StoreUnusable: no store exists at ``url``.
+        InvalidArgument: the store is not in a file.
     """
     return (await _checked(url)).findings
 

@@ -202,7 +202,7 @@ class MemoryBackend:
             self._end(held.lease)
 
     def last_leases(self, *, lasting: bool) -> None:
-        """Choose if leases last until they are released."""
+        """Set whether leases last until they are released."""
         self._leases.last(lasting=lasting)
 
     async def list_leases(self, name_prefix: str = "") -> tuple[Sequence[HeldLease], Position]:

@@ -20,7 +20,7 @@ class ChecksItself(Protocol):
     """A store that can check its integrity more thoroughly than its public methods allow."""
 
     async def check_itself(self) -> Sequence[str]:
-        """Return one sentence for each problem, and none if the store is consistent. Writes nothing."""
+        """Return one sentence for each problem, so nothing if the store is consistent. Writes nothing."""
         ...
 
 

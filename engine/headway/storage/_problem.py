@@ -15,7 +15,7 @@ class StoreProblem(enum.Enum):
     """A reason why a store can't be used. The value is a sentence that names neither a path nor an address."""
 
     UNUSABLE = "the store can't be used until it is opened again"
-    AWAY = "the store does not answer, or takes no writes"
+    AWAY = "the store does not answer, or accepts no writes"
     ROLLED_BACK = "the store was rolled back: an operator has to accept it"
 
     @property
@@ -27,7 +27,7 @@ class StoreProblem(enum.Enum):
 async def find_problem(backend: Backend) -> tuple[StoreProblem, HeadwayError] | None:
     """Return the problem of an open store, and the error that shows it. Return None if it can be read and written."""
     try:
-        backend.position  # noqa: B018  # it raises once the store refuses everything
+        backend.position  # noqa: B018  # raises if the store rejects every call
         probe = prober(backend)
         if probe is None:
             await backend.read(*_NOTHING)

@@ -41,7 +41,7 @@ MOST_SEEN = 100
 
 _PAGE = 500
 _OPERATIONS = 32
-"""The number of operations in one commit. Every store accepts so many."""
+"""The number of operations in one commit. Every store accepts this many."""
 _ATTEMPTS = 20
 """The number of attempts at a commit that conflicts with other programs that open the same store."""
 _URL = "type.googleapis.com/headway.types.v1.SchemaRecord"

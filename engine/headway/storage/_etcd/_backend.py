@@ -108,7 +108,7 @@ class EtcdBackend:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._opening is not None, "entered once, left once"
+        assert self._opening is not None, "exited without being entered"
         opening, self._opening, self._opened = self._opening, None, None
         await opening.__aexit__(kind, error, traceback)
 
@@ -160,10 +160,11 @@ class EtcdBackend:
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         """Apply all operations in one commit and return its position.
 
-        Raises the errors of `Backend.commit`, and:
+        Raises:
             InvalidArgument: the commit is larger than etcd accepts.
             Unavailable: nothing was written.
             OutcomeUnknown: the commit may have happened.
+            VersionConflict, WrongUid, StillOwns, FenceLowered, UnknownTerm, ValueError: as in `Backend.commit`.
         """
         refuse_repeated_keys(operations)
         opened = self._use()

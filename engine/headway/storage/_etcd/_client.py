@@ -110,7 +110,7 @@ class EtcdClient:
             async for reply in replies:
                 left: int = reply.ttl
                 return left
-        raise GRPCError(Status.UNAVAILABLE, "a lease's renewal was not answered")
+        raise GRPCError(Status.UNAVAILABLE, "a lease renewal was not answered")
 
     @asynccontextmanager
     async def watch(self, request: WatchCreateRequest) -> AsyncIterator[Duplex]:

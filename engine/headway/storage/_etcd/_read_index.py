@@ -43,7 +43,7 @@ class Confirmations:
             batch = self._next = _Batch()
             if not self._asking:
                 self._asking = True
-                self._nursery.start_soon(self._run, name="etcd: where the store stands")
+                self._nursery.start_soon(self._run, name="etcd: read the revision")
         await batch.done.wait()
         if batch.failure is not None:
             # Each task raises its own error object, because raising adds a traceback to it.

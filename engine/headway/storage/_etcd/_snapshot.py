@@ -17,7 +17,7 @@ from headway.storage._etcd._mirror import Mirror
 from headway.storage._etcd._records import Head, Timeline, etcd_revision, head_from, timeline_from
 
 FIRST_PAGE, PAGE = 100, 1000
-"""The number of keys in the first page, whose size is unknown, and the maximum in later ones."""
+"""The number of keys in the first page, when their size is still unknown, and the maximum in later ones."""
 
 PAGE_BYTES = 16 << 20
 """The target size of a page in bytes. Pages of large values have fewer keys."""

@@ -92,7 +92,7 @@ class Draft:
     @property
     def needs(self) -> int:
         """The size of a transaction with only this commit, as etcd counts: its writes or its comparisons."""
-        written = len(self._written) + len(self._read) + 1  # the head's
+        written = len(self._written) + len(self._read) + 1  # one for the head
         return max(written, len(self.believed) + len(self._empty))
 
     def write(self, *written: RequestOp) -> None:
