@@ -7,8 +7,8 @@ Rules:
    moves the cursor. A snapshot at revision S followed by a cursor after S therefore has neither a gap nor a repeat,
    even if commits were appended between the two.
 3. History is bounded by count and by age. The oldest commits are dropped first, always as a whole. History up to
-   `floor` is compacted. If many changes become too old at once, the next few commits drop them.
-   A cursor whose next change was dropped gets HistoryCompacted, from `take` or from `cursor`.
+   `floor` is compacted. If many changes become too old at once, the next few commits drop them. A cursor whose next
+   change was dropped gets HistoryCompacted, from `take` or from `cursor`.
 4. A pin at revision R keeps everything after R until it is released or its time has passed.
 5. A session of the store begins at a mark. Changes taken together are all before a mark or all after it, and a cursor
    stops at each mark, because a reader must know the session that changes belong to.
@@ -29,7 +29,7 @@ COMPACT_AFTER = 1024
 """The number of dropped changes whose places may stay at the front of a kind's list before all are deleted."""
 
 MOST_AT_ONCE = 1000
-"""The number of too old changes that one commit drops at most: some milliseconds of work for its writer."""
+"""The maximum number of changes that one commit drops for their age: some milliseconds of work for its writer."""
 
 _DROPPED = Change(0, pb.Resource(), False, False)
 """A placeholder for a dropped change, so that the list no longer holds its resource."""

@@ -9,7 +9,7 @@ from headway.resource import Position
 from headway.storage._errors import StoreMismatch
 
 
-def check_resumable(wanted: Position, here: Position, incarnations: Mapping[str, int | None], oldest: int = 0) -> None:
+def check_resumable(wanted: Position, here: Position, sessions: Mapping[str, int | None], oldest: int = 0) -> None:
     """Raise an error if a watch cannot resume after ``wanted``.
 
     A position above the last revision of its session belongs to a history that this store does not have: the file was
@@ -19,7 +19,7 @@ def check_resumable(wanted: Position, here: Position, incarnations: Mapping[str,
     Args:
         wanted: the position to resume after.
         here: the store's current position.
-        incarnations: the sessions of the store with the last revision of each, None for the current one. Forgotten
+        sessions: the sessions of the store with the last revision of each, None for the current one. Forgotten
             sessions are missing.
         oldest: the first revision of the oldest known session. All sessions before it have been forgotten.
             0 if none has been.
@@ -30,10 +30,10 @@ def check_resumable(wanted: Position, here: Position, incarnations: Mapping[str,
     """
     if wanted.store_id != here.store_id:
         raise StoreMismatch(f"position {wanted.revision} is of store {wanted.store_id}, expected store {here.store_id}")
-    left = incarnations.get(wanted.session, oldest - 1)
+    left = sessions.get(wanted.session, oldest - 1)
     if left is not None and wanted.revision > left:
         raise StoreMismatch(f"position {wanted.revision} is not in the history of this copy of store {here.store_id}")
-    if wanted.session not in incarnations:
+    if wanted.session not in sessions:
         raise HistoryCompacted(f"position {wanted.revision} is of a session that the store no longer remembers")
     if wanted.revision > here.revision:
         raise HistoryCompacted(f"position {wanted.revision} is above {here.revision}, the store's last revision")

@@ -1,4 +1,4 @@
-"""The schemas recorded in a store: one for each type that a program has opened it with. Other schemas are rejected.
+"""The schemas recorded in a store, one for each type that a program has opened it with. Incompatible ones are rejected.
 
 Schemas are resources of a kind of their own. So every store keeps them, backups and copies include them, and two
 programs that open a store at the same time conflict only by versions. No program can reach them through the service,

@@ -43,7 +43,7 @@ class Verified:
 async def verify_store(backend: Backend, *, progress: Callable[[str], object] | None = None) -> Verified:
     """Compare the reads, lists, owners, watches and history of a store, and find differences.
 
-    Every resource is read by its key, and so are the resources that it owns, so this takes a while for a large store.
+    Every resource is read by its key, and the resources that it owns are listed. This takes a while for a large store.
     The result includes the problems that the store finds itself (`ChecksItself`).
 
     Args:
@@ -107,7 +107,7 @@ class _Verification:
             await self._check_read(kind, resource, at)
 
     async def _looked_at(self, kind: Kind) -> tuple[Sequence[pb.Resource], Position, Mapping[Key, pb.Resource]]:
-        """Return a list of the kind, its position, and the state at that position by a watch that began before."""
+        """Return a list of the kind, its position, and the state there according to a watch opened before."""
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(HistoryCompacted):
                 async with follow(self._backend, kind, self._say) as followed:

@@ -1,4 +1,4 @@
-"""The state of a kind by a watch from its snapshot on, and by a replay of its history."""
+"""The state of a kind according to a watch, and a comparison of it with the history."""
 
 from __future__ import annotations
 

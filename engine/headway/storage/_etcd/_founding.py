@@ -28,15 +28,15 @@ async def is_founded(address: EtcdAddress) -> bool:
 
 async def begin_session(client: EtcdClient, layout: Layout) -> None:
     """Begin a session: write the anchor by a commit. A store without an id gets a random one, which never changes."""
-    incarnation = uuid.uuid4().hex
+    session = uuid.uuid4().hex
     gives_up_at = trio.current_time() + 3 * CALL_TIMEOUT
     while trio.current_time() < gives_up_at:
         standing = await read_standing(client, layout)
         timeline = standing.timeline
-        if timeline is not None and timeline.eras[-1][1] == incarnation:
+        if timeline is not None and timeline.eras[-1][1] == session:
             return
         compared = [unchanged(layout.anchor, etcd_revision(timeline.eras[-1][0]) if timeline is not None else 0)]
-        written = [putting(layout.anchor, anchor_value(incarnation, timeline))]
+        written = [putting(layout.anchor, anchor_value(session, timeline))]
         if standing.store_id is None and timeline is None:
             await _refuse_neighbors(client, layout)
             # Compare this too, because another store may be founded after the read.

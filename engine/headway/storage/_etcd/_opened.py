@@ -89,7 +89,7 @@ class Opened:
         return self.mirror.at(max(self._seen, self.mirror.head.revision))
 
     def at(self, revision: int) -> Position:
-        """Return the position of a revision, which the caller is about to return."""
+        """Record that a revision is about to be returned to a caller, and return its position."""
         self._seen = max(self._seen, revision)
         return self.mirror.at(revision)
 

@@ -173,11 +173,11 @@ class Timeline(NamedTuple):
         return {id: left for (_, id), left in zip(self.eras, [*ends, None], strict=True)}
 
 
-def anchor_value(incarnation: str, former: Timeline | None) -> bytes:
+def anchor_value(session: str, former: Timeline | None) -> bytes:
     """Return the stored form of the anchor for a new session. Its first revision is the revision of the anchor."""
     eras = former.eras[-KNOWN_SESSIONS:] if former is not None else ()
     return json.dumps(
-        {"incarnation": incarnation, "former": [(etcd_revision(first), id) for first, id in eras]}
+        {"incarnation": session, "former": [(etcd_revision(first), id) for first, id in eras]}
     ).encode()
 
 

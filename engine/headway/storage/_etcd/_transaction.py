@@ -31,22 +31,22 @@ _EQUAL, _MOD, _CREATE = CompareCompareResult.EQUAL, CompareCompareTarget.MOD, Co
 
 
 def unchanged(key: bytes, revision: int) -> Compare:
-    """Compare a key's last change with a revision of etcd. With 0, compare that the key does not exist."""
+    """Return the comparison that a key was last changed at this revision of etcd. With 0, it must not exist."""
     return Compare(result=_EQUAL, target=_MOD, key=key, mod_revision=revision)
 
 
 def empty(keys: KeyRange) -> Compare:
-    """Compare that a range has no keys."""
+    """Return the comparison that a range has no keys."""
     return Compare(result=_EQUAL, target=_CREATE, key=keys.key, range_end=keys.end, create_revision=0)
 
 
 def putting(key: bytes, value: bytes = b"", lease: int = 0) -> RequestOp:
-    """Put a key. With a lease, etcd deletes the key when the lease ends."""
+    """Return the operation that puts a key. With a lease, etcd deletes the key when the lease ends."""
     return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
 
 
 def deleting(key: bytes) -> RequestOp:
-    """Delete a key."""
+    """Return the operation that deletes a key."""
     return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
 
 
