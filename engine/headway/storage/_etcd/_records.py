@@ -176,9 +176,7 @@ class Timeline(NamedTuple):
 def anchor_value(session: str, former: Timeline | None) -> bytes:
     """Return the stored form of the anchor for a new session. Its first revision is the revision of the anchor."""
     eras = former.eras[-KNOWN_SESSIONS:] if former is not None else ()
-    return json.dumps(
-        {"incarnation": session, "former": [(etcd_revision(first), id) for first, id in eras]}
-    ).encode()
+    return json.dumps({"incarnation": session, "former": [(etcd_revision(first), id) for first, id in eras]}).encode()
 
 
 def timeline_from(kv: KeyValue) -> Timeline:
