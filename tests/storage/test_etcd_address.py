@@ -64,7 +64,7 @@ def test_a_password_is_never_shown() -> None:
         ("etcd://h:1/p?max_changes=1.5", "whole number"),
         ("etcd://h:1/p?max_age=nan", "'max_age'"),
         ("etcd://h:1/p?tls=0&ca=/x", "tls=0 contradicts"),
-        ("etcd://h:1/p?ca=/x&ca=/y", "repeated option"),
+        ("etcd://h:1/p?ca=/x&ca=/y", "duplicate option"),
         ("etcd://h:1/p?key=/k", "'key'"),
         ("etcd://h:1/p?password_file=/x", "password_file"),
         ("etcd://u:p@h:1/p?password_file=/x", "password_file"),

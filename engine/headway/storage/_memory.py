@@ -156,7 +156,7 @@ class MemoryBackend:
         check_raise(controller, held and held.term, term)
         wanted = (term, number) if term else (stored[0] + 1, number)
         if wanted <= stored:
-            raise FenceLowered(f"the fence of {controller} is at {stored} and must be raised above it, got {wanted}")
+            raise FenceLowered(f"the fence of {controller} is at {stored}; {wanted} is not above it")
         self._raise(who, wanted)
         self._leases.use(lease_of(controller, member))
         checkpoint = self._checkpoints.setdefault(who, self._log.head)

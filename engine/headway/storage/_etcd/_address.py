@@ -136,14 +136,14 @@ def _options(url: str, query: str) -> dict[str, str]:
     for name, value in pairs:
         if name not in _OPTIONS:
             raise InvalidArgument(
-                f"unknown option {name!r} in {_without_password(url)!r}; the options are {', '.join(_OPTIONS)}"
+                f"unknown option {name!r} in {_without_password(url)!r}; known are {', '.join(_OPTIONS)}"
             )
         switches = name in ("tls", "insecure")
         if not value or (switches and value not in ("0", "1")):
             wanted = f"must be 0 or 1, got {value!r}" if switches else "must have a value"
             raise InvalidArgument(f"the option {name!r} of {_without_password(url)!r} {wanted}")
     if len(options) < len(pairs):
-        raise InvalidArgument(f"repeated option in {_without_password(url)!r}")
+        raise InvalidArgument(f"duplicate option in {_without_password(url)!r}")
     if options.get("tls") == "0" and _TLS & options.keys():
         raise InvalidArgument(f"tls=0 contradicts the other options of {_without_password(url)!r}")
     if "key" in options and "certificate" not in options:

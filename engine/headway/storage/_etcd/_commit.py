@@ -127,11 +127,10 @@ async def raise_fence(opened: Opened, controller: str, member: str, term: int, n
         wanted = (term, number) if term else (stored.term + 1, number)
         if wanted <= (stored.term, stored.number):
             raise FenceLowered(
-                f"the fence of {controller} is at {(stored.term, stored.number)} and must be raised above it, "
-                f"got {wanted}"
+                f"the fence of {controller} is at {(stored.term, stored.number)}; {wanted} is not above it"
             )
         if max(wanted) > HIGHEST:
-            raise InvalidArgument(f"the fence of {controller} must be at most {HIGHEST}, got {wanted}")
+            raise InvalidArgument(f"the fence {wanted} of {controller} is above {HIGHEST}, the maximum")
         fence, since = Fence(controller, member, *wanted), stored.since
         draft = opened.draft()
         draft.believe_fence(controller, member, stored)
