@@ -1,4 +1,4 @@
-"""Stores whose commits break one promise each, and the checks that must say so."""
+"""Stores whose commits each break one promise, so that the conformance checks must fail."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class WritesOverWhatItHandedOut(KeptMemory):
 
 
 class HandsOutWhatItWasGivenBefore(KeptMemory):
-    """Reads what was stored before the last change."""
+    """Reads return the state before the last change."""
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
         super().__init__(max_changes=max_changes)

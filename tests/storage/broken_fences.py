@@ -1,4 +1,4 @@
-"""Stores whose fences and leases break one promise each, and the checks that must say so."""
+"""Stores whose fences and leases each break one promise, so that the conformance checks must fail."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ class GivesLeasesToAnybody(KeptMemory):
 
 
 class GivesAnAttemptItsTermAgain(KeptMemory):
-    """A release of the term may be on its way; when it arrives, it ends what the repeated request was given."""
+    """A repeated request gets the same term again.
+
+    A release of the term may still be in flight. When it arrives, it ends the term of the repeated request.
+    """
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         held = self._leases.held(name)
@@ -130,7 +133,7 @@ class ForgetsAttempts(KeptMemory):
 
 
 class LooksThenTakes(KeptMemory):
-    """Whoever finds a lease free takes it, also from who was faster."""
+    """A lease is acquired in two steps: a check that it is free, and a write that overwrites any holder in between."""
 
     async def acquire_lease(self, name: str, holder: str, ttl: float, attempt: str = "") -> Acquired:
         free = self._leases.held(name) is None

@@ -1,4 +1,4 @@
-"""Stores whose reads and lists break one promise each, and the checks that must say so."""
+"""Stores whose reads and lists each break one promise, so that the conformance checks must fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.storage.list_snapshot import ListSnapshot
 
 
 class ReadsAReplicaBehind(KeptMemory):
-    """Reads and lists what was there before the last commit, and says that it stands there."""
+    """Reads and lists return the state before the last commit, at that commit's revision."""
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
         super().__init__(max_changes=max_changes)
@@ -80,7 +80,7 @@ class SkipsOneBetweenPages(KeptMemory):
 
 
 class CountsPagesByNumber(KeptMemory):
-    """A page begins where the one before ended by count, whatever has come or gone before it since."""
+    """A page begins at a count of resources, so creations and deletions between two pages shift it."""
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
         super().__init__(max_changes=max_changes)
@@ -165,7 +165,7 @@ class ListsWithoutStatus(KeptMemory):
 
 
 class SnapshotsPieceByPiece(KeptMemory):
-    """A large snapshot's later pieces are read when their turn has come."""
+    """The later pieces of a large snapshot are read only when the reader asks for them."""
 
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         if snapshot is not None:
@@ -185,7 +185,7 @@ class _LaterPieces(ListSnapshot):
 
 
 class SnapshotsThenFindsItsTail(KeptMemory):
-    """What is committed between a snapshot and the place where its tail begins is lost."""
+    """A commit between a snapshot and the start of its tail is lost."""
 
     async def watch(self, kind: Kind, within: Within, resume_after: Position | None = None) -> LogWatch:
         made = await super().watch(kind, within, resume_after)
@@ -197,7 +197,7 @@ class SnapshotsThenFindsItsTail(KeptMemory):
 
 
 class TailsBeginBeforeTheSnapshot(KeptMemory):
-    """Repeats after the snapshot what it has shown already, as a queue of events would that is behind the store."""
+    """The tail repeats changes that the snapshot already has, as a lagging event queue would."""
 
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
         if snapshot is not None:

@@ -1,4 +1,4 @@
-"""Stores that lose something when they are closed and opened again, and the checks that must say so."""
+"""Stores that lose something when they are closed and reopened, so that the conformance checks must fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClosesInSilence(KeptMemory):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Tells nobody."""
+        """Close without waking any waiter."""
 
 
 class LosesWhatNobodyChangedTwice(KeptMemory):
@@ -42,7 +42,7 @@ class StandsWhereItStoodBefore(KeptMemory):
 
 class IsTheSameOpening(KeptMemory):
     def open_again(self) -> None:
-        """Keeps its incarnation."""
+        """Keep the incarnation."""
 
 
 class ForgetsItsOpenings(KeptMemory):
@@ -77,7 +77,7 @@ class ForgetsLeases(KeptMemory):
 
 class KeepsItsIdWhenRestored(KeptMemory):
     def restored(self) -> None:
-        """Stays the same store."""
+        """Keep the store's id."""
 
 
 class RestoresEarlierTerms(KeptMemory):

@@ -1,4 +1,4 @@
-"""Stores whose watches break one promise each, and the checks that must say so."""
+"""Stores whose watches each break one promise, so that the conformance checks must fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose commits wait for a test."""
+"""A fixture that holds a store's commits until a test releases them."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.storage.sqlite_kit import Gate
 
 @pytest.fixture
 def commit_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    """Every transaction waits here just before its COMMIT."""
+    """Hold every transaction just before its COMMIT."""
     gate, commit = Gate(), _sqlite_commit.end_transaction
 
     def end_transaction(connection: sqlite3.Connection) -> None:

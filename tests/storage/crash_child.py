@@ -1,11 +1,11 @@
-"""A process that makes lives: each is a fork of it that writes to a store until it is killed.
+"""A process that forks once per life; each fork writes to a store until it is killed.
 
-It has imported everything once, so that a life takes milliseconds to begin. For each line on stdin (a life's number) it
-forks, and says when that life has ended; what the life says in between are its acknowledgements, one a line, each
-written by one call, so that a line is whole however the life ends.
+The parent has imported everything once, so a life starts within milliseconds. For each line on stdin (the number of a
+life) it forks, and reports when that life has ended. In between, the life prints its acknowledgements, one per line.
+Each line is written by one call, so it is whole however the life ends.
 
-Every writer has one operation under way at a time, and what it does next follows from what it did before; so who
-reads the acknowledgements knows what the one that was under way at the end can have been.
+Every writer has one operation in flight at a time, and each operation follows from the writer's earlier ones. A reader
+of the acknowledgements therefore knows which operation can have been in flight at the end.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def say(*words: object) -> None:
 
 
 def step(life: int, writer: int, index: int) -> tuple[str, str | None]:
-    """The name that a writer's operation is about, and the text that it gives it; None: it deletes it."""
+    """Return the name that a writer's operation is about and the text to store; None deletes the name."""
     return f"n{writer}-{index % KEYS}", None if index % 7 == 6 else f"{life}.{writer}.{index} " + "x" * (index % 400)
 
 
 async def write(client: Client, life: int, writer: int) -> None:
-    """Through the service: creations, updates and deletions of its own names."""
+    """Create, update and delete the writer's own names through the service."""
     for index in range(1_000_000):
         name, text = step(life, writer, index)
         try:
@@ -71,7 +71,7 @@ async def write(client: Client, life: int, writer: int) -> None:
 
 
 async def write_pairs(backend: Backend, life: int) -> None:
-    """Two resources in each commit, with one text."""
+    """Commit two resources with the same text at a time."""
     versions = ["", ""]
     for side, name in enumerate(("left", "right")):
         stored, _ = await backend.read(PAIR, ("default", "default", name))
@@ -89,7 +89,7 @@ async def write_pairs(backend: Backend, life: int) -> None:
 
 
 async def hold_leases(backend: Backend, life: int) -> None:
-    """Terms, fences and settled marks, which only grow."""
+    """Acquire and release leases, and raise fences and checkpoints, which only grow."""
     for index in range(1_000_000):
         acquired = await backend.acquire_lease("keeper", f"life-{life}", 3600, f"{life}.{index}")
         if not acquired.acquired:
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def text_of(resource: pb.Resource) -> str:
-    """The text of a stored note."""
+    """Return the text of a stored note."""
     assert resource.data is not None
     return decode(Note, resource.data.value).text
 

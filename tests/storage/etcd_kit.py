@@ -1,4 +1,4 @@
-"""What the tests of the etcd store share: stores on the fake etcd, and readers that look at what was said to them."""
+"""Helpers for the tests of the etcd store: stores on the fake etcd, and readers that check what they receive."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ PREFIX = "/staff"
 
 
 class Rig(NamedTuple):
-    """A fake etcd, a store on it, and where others can open the same store."""
+    """A fake etcd, a store on it, and the address at which other engines open the same store."""
 
     fake: FakeEtcd
     store: EtcdBackend
@@ -34,21 +34,21 @@ async def rigged(fake: FakeEtcd | None = None, *, max_changes: int = 100_000) ->
 
 
 async def primed(store: EtcdBackend) -> Reader:
-    """A reader that has heard its snapshot."""
+    """Return a reader that has received its snapshot."""
     reader = await reading(store)
     await reader.until_snapshot()
     return reader
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for what no event says."""
+    """Wait for a condition for which there is no event."""
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110  # what is waited for has no event
             await trio.sleep(0.005)
 
 
 async def followed(reader: Reader, store: EtcdBackend) -> None:
-    """Hold that a reader has heard exactly what the store holds."""
+    """Assert that a reader has received exactly the state that the store holds."""
     await names(store)
     await reader.until(store.position.revision)
     found, _ = await store.list(("conformance", "Thing"), Within())
@@ -56,7 +56,7 @@ async def followed(reader: Reader, store: EtcdBackend) -> None:
 
 
 def failing(status: Status, message: str, *, times: int = 1) -> Callable[[TxnRequest], None]:
-    """Let so many writes fail before anything is done."""
+    """Let this many writes fail before etcd does anything."""
 
     def fail(request: TxnRequest) -> None:
         nonlocal times
@@ -72,7 +72,7 @@ def is_write(request: TxnRequest) -> bool:
 
 
 def lagging(fake: FakeEtcd) -> Callable[[RangeRequest, RangeResponse], RangeResponse]:
-    """The watches begin anew when somebody asks where the store stands, and not before."""
+    """Return a hook for `FakeEtcd.on_range` that cancels all watches at the next read, once."""
 
     def answer(_: RangeRequest, response: RangeResponse) -> RangeResponse:
         fake.on_range = lambda _, response: response

@@ -1,4 +1,4 @@
-"""A store in memory that claims everything: it can be closed and opened again, and restored."""
+"""An in-memory store that claims every capability: it can be closed, reopened and restored."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Found = tuple[Sequence[pb.Resource], Position]
 
 
 class KeptMemory(MemoryBackend):
-    """Keeps what it holds over its closing. The base of the broken stores: what each overrides is what it breaks.
+    """A store that keeps its content when it is closed; broken stores override what they break.
 
-    It decides on commits, and keeps its resources, by itself and as plainly as can be; fences, leases and the log are
-    those of the store in memory.
+    It decides on commits and keeps its resources by itself, as plainly as possible. Fences, leases and the log are
+    those of the in-memory store.
     """
 
     def __init__(self, *, max_changes: int = 100_000) -> None:
@@ -91,7 +91,7 @@ class KeptMemory(MemoryBackend):
         return self.position
 
     def decide(self, operation: Operation) -> Applied | None:
-        """What an operation will change; None: nothing."""
+        """Return the change that an operation makes, or None if it makes none."""
         if isinstance(operation, RequireOwnsNothing):
             if operation.owner_uid in self.owned:
                 raise StillOwns("it owns something")
@@ -115,7 +115,7 @@ class KeptMemory(MemoryBackend):
         return (operation.kind, operation.key, stored, None)
 
     def publish(self, applied: Sequence[Applied]) -> None:
-        """Do what was decided on, at the next revision."""
+        """Apply the decided changes at the next revision."""
         revision = self._log.head + 1
         changes: list[tuple[Kind, pb.Resource, bool]] = []
         for kind, key, old, new in applied:
@@ -133,7 +133,7 @@ class KeptMemory(MemoryBackend):
         self._append(revision, changes)
 
     def index(self, kind: Kind, key: Key, old: pb.Resource | None, new: pb.Resource | None) -> None:
-        """Keep what is owned, by its owner."""
+        """Index an owned resource by its owner."""
         for resource in (old, new):
             if resource is None or resource.owner is None or not resource.owner.uid:
                 continue
@@ -153,7 +153,7 @@ class KeptMemory(MemoryBackend):
         return self.tail(kind, within, self._log.head, ListSnapshot(found))
 
     def there(self, operation: Operation) -> pb.Resource | None:
-        """What is stored of what an operation names."""
+        """Return the stored resource that an operation names, or None."""
         if isinstance(operation, RequireOwnsNothing):
             return None
         return self.tables.get(operation.kind, {}).get(operation.key)
@@ -163,27 +163,27 @@ class KeptMemory(MemoryBackend):
         check_resumable(wanted, self.position, {**self.left, self._incarnation: None})
 
     def tail(self, kind: Kind, within: Within, after: int, snapshot: ListSnapshot | None) -> LogWatch:
-        """A watch that says a snapshot, if it has one, and what comes after a revision."""
+        """Return a watch of the snapshot, if there is one, and of the changes after a revision."""
         cursor = self._log.cursor(kind, after)
         return SpoilableWatch(self.spoil, self._log, self._pulse, self._at, cursor, within, snapshot)
 
     def spoil(self, item: StreamItem) -> StreamItem | None:
-        """What a watch says in place of an item; None: nothing."""
+        """Return the item that a watch hands out in place of this one, or None to drop it."""
         return item
 
     def restored(self) -> None:
-        """What restoring does to a closed store: another id, none of its openings, and all that it held."""
+        """Restore a closed store: it gets another id and no openings, and keeps its content."""
         self._store_id = uuid.uuid4().hex
         self.left.clear()
 
 
 class SpoilableWatch(LogWatch):
-    """Says what is left of its items.
+    """A watch that passes each item through a function that may replace or drop it.
 
     Attributes:
-        spoil: see `KeptMemory.spoil`.
-        owed: what it says before all else.
-        at_close: is called when it is closed.
+        spoil: Replaces or drops an item; see `KeptMemory.spoil`.
+        owed: Items that are delivered before all others.
+        at_close: A function that is called when the watch is closed.
     """
 
     def __init__(self, spoil: Callable[[StreamItem], StreamItem | None], *arguments: Any) -> None:
@@ -205,10 +205,10 @@ class SpoilableWatch(LogWatch):
 
 
 class KeptMemories:
-    """Stores by the places that they were opened at.
+    """The stores by the place at which they were opened.
 
     Attributes:
-        opened: how many changes the store at each place keeps.
+        opened: The number of changes that the store at each place keeps.
     """
 
     def __init__(self, make: type[KeptMemory] = KeptMemory) -> None:
@@ -217,14 +217,14 @@ class KeptMemories:
         self.opened: dict[Path, int] = {}
 
     def open(self, place: Path, *, max_changes: int = 100_000) -> KeptMemory:
-        """The store of a place."""
+        """Return the store at a place."""
         if place not in self._stores:
             self._stores[place] = self._make(max_changes=max_changes)
             self.opened[place] = max_changes
         return self._stores[place]
 
     async def restore(self, place: Path) -> None:
-        """Restore the store of a place, which is closed."""
+        """Restore the closed store at a place."""
         self._stores[place].restored()
 
 

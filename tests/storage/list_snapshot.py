@@ -1,4 +1,4 @@
-"""A snapshot over a list, for the stores that the tests break."""
+"""A snapshot over a list, for the broken stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.storage._tail import SNAPSHOT_CHUNK
 
 
 class ListSnapshot:
-    """Meets `Snapshot` over resources that are there already."""
+    """A `Snapshot` over resources that are already in memory."""
 
     def __init__(self, resources: Sequence[pb.Resource]) -> None:
         self._resources = resources

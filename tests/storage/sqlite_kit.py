@@ -1,4 +1,4 @@
-"""What the tests of the SQLite store share: a gate in a worker thread, and another program's view of the file."""
+"""Helpers for the tests of the SQLite store: a gate in a worker thread, and a plain connection to the file."""
 
 import sqlite3
 import threading
@@ -17,7 +17,7 @@ from headway.testing._conformance_tools import put, remove, thing
 
 
 class Gate:
-    """Holds a function that runs in a worker thread, and counts its calls."""
+    """A function in a worker thread that blocks until it is released, and counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -38,7 +38,7 @@ class Gate:
 
 @contextmanager
 def opened_plainly(path: Path) -> Iterator[sqlite3.Connection]:
-    """What another program would see and do."""
+    """Open the file as another program would."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         yield connection
 
@@ -49,7 +49,7 @@ async def expect_unusable(attempt: Callable[[], object]) -> None:
 
 
 async def filled(path: Path) -> Position:
-    """Make a store of n0 to n8; n9 was removed again. Returns where it stands."""
+    """Make a store of n0 to n8, with n9 created and removed again, and return its position."""
     async with open_sqlite(path) as backend:
         for index in range(10):
             at = await put(backend, resource := thing(f"n{index}", "x" * 500))

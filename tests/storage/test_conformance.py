@@ -1,4 +1,4 @@
-"""All stores keep every promise of a store, and the suite says so of each claim."""
+"""Every store passes the conformance suite, and the suite gives a verdict on each claim."""
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -53,10 +53,9 @@ STORES = {
         if store.claims(check)
     ],
 )
-async def test_the_store_keeps_its_promise(
+async def test_store_passes_conformance_check(
     name: str, check: BackendCheck, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The claim that the check's name makes holds of the store."""
     store = STORES[name]
     if name == "etcd":
         server: EtcdServer = request.getfixturevalue("etcd")
@@ -69,8 +68,8 @@ async def test_the_store_keeps_its_promise(
     await run_backend_check(check, store, tmp_path / "store")
 
 
-async def test_the_suite_runs_every_check_and_says_how_many(autojump_clock: MockClock) -> None:
-    """`check_backend` runs each check on a store of its own, and one that claims everything is held to everything."""
+async def test_suite_runs_every_check_and_counts_them(autojump_clock: MockClock) -> None:
+    """`check_backend` runs each check on a store of its own; a store with every capability gets every check."""
     memories = KeptMemories()
     store = StoreUnderTest(memories.open, restore=memories.restore)
 
@@ -81,8 +80,8 @@ async def test_the_suite_runs_every_check_and_says_how_many(autojump_clock: Mock
     assert all(sentence.endswith(".") for _, sentence in map(claim_of, BACKEND_CHECKS))
 
 
-async def test_what_a_store_says_it_lacks_is_left_out_and_said(autojump_clock: MockClock) -> None:
-    """A check of what isn't claimed is not run, and its verdict names what is lacking."""
+async def test_missing_capability_skips_its_checks_with_a_reason(autojump_clock: MockClock) -> None:
+    """A check of a capability that the store does not claim is skipped, and its verdict names the capability."""
     lacks = {each.claim: each.lacks for each in await verdicts(MEMORY) if each.lacks}
 
     assert lacks.pop("a_restored_store_is_another") == "restoring"
@@ -91,11 +90,11 @@ async def test_what_a_store_says_it_lacks_is_left_out_and_said(autojump_clock: M
     assert set(lacks.values()) == {"durability"}
 
 
-async def test_a_failure_is_a_verdict_and_the_next_check_goes_on(autojump_clock: MockClock) -> None:
-    """A claim that doesn't hold, a check that crashes in the store, and one that never ends: each says why."""
+async def test_failed_check_gives_a_verdict_and_does_not_stop_the_suite(autojump_clock: MockClock) -> None:
+    """A false claim, a crash in the store and a timeout each give their reason."""
 
     async def holds(_: Backend) -> None:
-        """It does."""
+        """The claim is true."""
 
     async def fails(_: Backend) -> None:
         async with trio.open_nursery() as nursery:
@@ -121,14 +120,14 @@ async def test_a_failure_is_a_verdict_and_the_next_check_goes_on(autojump_clock:
 
 
 async def check_backend_of(checks: list[BackendCheck]) -> None:
-    """`check_backend` on a suite of some checks."""
+    """Run `check_backend` with a suite of these checks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headway.testing._conformance.BACKEND_CHECKS", checks)
         await check_backend(MEMORY)
 
 
-async def test_a_cancelled_suite_gives_no_verdict(autojump_clock: MockClock) -> None:
-    """Who stops the suite isn't told that the store has failed."""
+async def test_canceled_suite_gives_no_verdict(autojump_clock: MockClock) -> None:
+    """Canceling the suite does not count as a failure of the store."""
 
     async def hangs(_: Backend) -> None:
         async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""The suite itself is right: for each of its checks there is a broken store that it finds."""
+"""Each check of the conformance suite fails on at least one broken store."""
 
 import random
 
@@ -23,10 +23,10 @@ for module in (broken_commits, broken_reads, broken_watches, broken_fences, brok
         for check in checks
     ],
 )
-async def test_a_broken_store_is_found(
+async def test_check_fails_on_broken_store(
     broken: type[KeptMemory], check: BackendCheck, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check whose claim the store breaks fails on it, with a sentence."""
+    """The check for the broken promise fails with a sentence."""
     # Trio runs the tasks of a batch in an order of chance. Here it is the same each time.
     monkeypatch.setattr("trio._core._run._r", random.Random(1))
     memories = KeptMemories(broken)
@@ -37,8 +37,8 @@ async def test_a_broken_store_is_found(
     assert autojump_clock.current_time() < 40
 
 
-def test_every_check_finds_a_broken_store() -> None:
-    """A check that no store fails would claim nothing."""
+def test_every_check_fails_on_some_broken_store() -> None:
+    """A check that fails on no store would verify nothing."""
     found = {check for checks in BROKEN.values() for check in checks}
 
     assert [claim_of(check)[0] for check in BACKEND_CHECKS if check not in found] == []

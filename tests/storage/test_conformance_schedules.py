@@ -1,4 +1,4 @@
-"""The store in memory keeps its promises under whatever schedule Hypothesis chooses, as far as it is about writers."""
+"""The in-memory store keeps its promises about writers under every schedule that Hypothesis chooses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNDER_WRITERS = [
 
 
 class Paced(MemoryBackend):
-    """A store in memory behind a way that takes as long as a schedule says, there and back."""
+    """An in-memory store whose calls and answers are delayed by a schedule."""
 
     def __init__(self, schedule: Sequence[int]) -> None:
         super().__init__()
@@ -97,15 +97,13 @@ class _PacedWatch(LogWatch):
 @pytest.mark.parametrize("check", UNDER_WRITERS, ids=lambda check: claim_of(check)[0])
 @settings(max_examples=max(6, settings().max_examples // 10))
 @given(schedule=SCHEDULES)
-async def test_the_store_in_memory_keeps_its_promise_under_any_schedule(
-    check: BackendCheck, schedule: Sequence[int]
-) -> None:
-    """However long each call and each answer is on its way."""
+async def test_memory_store_passes_checks_under_any_schedule(check: BackendCheck, schedule: Sequence[int]) -> None:
+    """The schedule chooses the delay of each call and each answer."""
     await run_backend_check(check, StoreUnderTest(lambda _, **__: Paced(schedule)), Path())
 
 
 class ChecksThenIsPaced(Paced):
-    """Checks versions, is paced, and then writes over whatever is there: a race, unless nothing comes between."""
+    """A store with a race: it checks versions, waits, and then overwrites what is stored."""
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:  # noqa: ARG002
         for each in operations:
@@ -120,8 +118,8 @@ class ChecksThenIsPaced(Paced):
         return self.position
 
 
-def test_a_schedule_is_found_that_shows_a_race() -> None:
-    """A store that is right as long as nobody comes between is found out, though one schedule hides what is wrong."""
+def test_search_finds_a_schedule_that_exposes_a_race() -> None:
+    """A store that fails only when a write comes between is detected, though one schedule hides the race."""
     check = commits.of_writers_with_one_version_one_wins
 
     def shows(schedule: Sequence[int]) -> bool:

@@ -1,4 +1,4 @@
-"""A store that is copied has all that the other one has, in a world of its own."""
+"""A copy of a store has the same content and an identity of its own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SORTS = ("memory", "sqlite", "etcd")
 
 @pytest.fixture
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
-    """Makes a store of a sort, a new one each time."""
+    """Make a new store of one kind at each call."""
 
     def making(sort: str) -> Store:
         if sort == "memory":
@@ -93,8 +93,8 @@ def _told(resources: Sequence[pb.Resource]) -> list[pb.Resource]:
 
 @pytest.mark.parametrize("to", SORTS)
 @pytest.mark.parametrize("of", SORTS)
-async def test_a_copy_has_everything_and_is_another_store(of: str, to: str, make: Callable[[str], Store]) -> None:
-    """All of every resource but its version; the owners' index too; and no watch goes on in it."""
+async def test_copy_has_all_content_and_another_store_id(of: str, to: str, make: Callable[[str], Store]) -> None:
+    """Only versions differ. The owner index is copied too, and no watch resumes in the copy."""
     async with make(of) as source, make(to) as target:
         await _fill(source)
         before = source.position
@@ -116,8 +116,8 @@ async def test_a_copy_has_everything_and_is_another_store(of: str, to: str, make
         assert (await verify_store(target)).problems == []
 
 
-async def test_there_and_back_again(tmp_path: Path) -> None:
-    """A copy of a copy is the first one, but for versions and ids."""
+async def test_copy_of_a_copy_equals_the_original(tmp_path: Path) -> None:
+    """Only versions and ids differ."""
     async with (
         SqliteBackend(tmp_path / "a") as first,
         MemoryBackend() as second,
@@ -132,10 +132,8 @@ async def test_there_and_back_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", SORTS)
 @pytest.mark.parametrize("of", SORTS)
-async def test_no_term_of_the_source_is_given_out_or_written_in_again(
-    of: str, to: str, make: Callable[[str], Store]
-) -> None:
-    """Every fence stands above where the source has it, that of a lease which is held there too; nobody holds it."""
+async def test_copy_never_reuses_a_term_of_the_source(of: str, to: str, make: Callable[[str], Store]) -> None:
+    """Every fence is above the fence of the source, also for a held lease. No lease is held in the copy."""
     async with make(of) as source, make(to) as target:
         await put(source, thing("a"))
         await source.raise_fence("c", "m", 7, 9)
@@ -153,8 +151,8 @@ async def test_no_term_of_the_source_is_given_out_or_written_in_again(
         assert (await target.raise_fence("c", "m", 0, 0)).fence.term > 7
 
 
-async def test_what_is_not_empty_is_not_copied_into() -> None:
-    """A target that holds something is left as it is, and named by what it holds; so is the source itself."""
+async def test_copy_into_nonempty_store_is_refused() -> None:
+    """The target stays as it is, and the error names its content. The source as target is refused too."""
     source, target = MemoryBackend(), MemoryBackend()
     await put(source, thing("a"))
     await put(target, thing("b"))
@@ -168,7 +166,7 @@ async def test_what_is_not_empty_is_not_copied_into() -> None:
 
 
 class Stops(MemoryBackend):
-    """Fails at its third commit of resources."""
+    """A store that fails at its third commit of resources."""
 
     commits = 0
     fails = True
@@ -180,8 +178,8 @@ class Stops(MemoryBackend):
         return await super().commit(operations, fence)
 
 
-async def test_a_copy_that_was_stopped_goes_on_and_is_served_by_nobody_before() -> None:
-    """The mark says so to an engine; the same copy goes on with what is missing, and another one is refused."""
+async def test_interrupted_copy_resumes_and_is_not_served_before() -> None:
+    """The mark makes an engine refuse the target. The same copy adds what is missing; another copy is refused."""
     source, target = MemoryBackend(), Stops()
     await fill(source, 200)
     await refused(StoreUnusable, copy_store(source, target), "a copy into a store without room")
@@ -210,8 +208,8 @@ async def test_a_copy_that_was_stopped_goes_on_and_is_served_by_nobody_before() 
         pass
 
 
-async def test_pages_put_together_are_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever falls on the edges of pages, also of a copy that goes on among what is to be removed."""
+async def test_pages_of_a_copy_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds wherever page edges fall, and for a resumed copy that must also remove resources."""
     monkeypatch.setattr(copying, "PAGE", 3)
     strays = ("a", "n0000b", "n0002b", "n0003", "z1", "z2", "z3", "z4")
     counted: list[tuple[Kind, int]] = []
@@ -229,7 +227,7 @@ async def test_pages_put_together_are_all(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class ChangesMeanwhile(MemoryBackend):
-    """Somebody writes to it when its second page is read."""
+    """A source that another writer changes while its second page is read."""
 
     async def list(self, kind: Kind, within: Within, *, after: Key | None = None, limit: int = 0) -> Found:
         found = await super().list(kind, within, after=after, limit=limit)
@@ -243,12 +241,12 @@ class ChangesMeanwhile(MemoryBackend):
         return found
 
     async def write(self) -> None:
-        """What somebody does."""
+        """Write as the other writer."""
         await put(self, thing(f"a{self.position.revision}"))
 
 
-async def test_a_source_that_is_written_to_is_found_out() -> None:
-    """What was written behind a page would be missing: the copy fails, keeps its mark, and goes on later."""
+async def test_write_to_the_source_fails_the_copy() -> None:
+    """A write behind a page would be missing: the copy fails, keeps its mark, and can be resumed."""
     source, target = ChangesMeanwhile(), MemoryBackend()
     await fill(source, 510)
     error = await refused(FailedPrecondition, copy_store(source, target), "copying what is written to")
@@ -259,11 +257,11 @@ async def test_a_source_that_is_written_to_is_found_out() -> None:
 
 class RaisesMeanwhile(ChangesMeanwhile):
     async def write(self) -> None:
-        """Raises a fence alone, as the end of a lease does."""
+        """Raise a fence without another change, as the end of a lease does."""
 
 
-async def test_the_end_of_a_lease_in_the_source_stops_no_copy() -> None:
-    """A revision without a change of a resource is nothing that a page could miss."""
+async def test_lease_expiry_in_the_source_does_not_fail_the_copy() -> None:
+    """A revision that changes no resource cannot be missing from a page."""
     source, target = RaisesMeanwhile(), MemoryBackend()
     await fill(source, 510)
 
@@ -271,14 +269,14 @@ async def test_the_end_of_a_lease_in_the_source_stops_no_copy() -> None:
 
 
 class Forgetful(KeptMemory):
-    """A target that acknowledges what it loses."""
+    """A target that acknowledges writes and loses them."""
 
     async def commit(self, operations: Sequence[Operation], fence: Fence | None = None) -> Position:
         return await super().commit([each for each in operations if "n0042" not in str(each)], fence)
 
 
 class Adopting(KeptMemory):
-    """A target that forgets who owns what."""
+    """A target that loses the owners of resources."""
 
     async def list_by_owner(self, owner_uid: str) -> Found:  # noqa: ARG002  # that is the fault
         await trio.lowlevel.checkpoint()
@@ -292,8 +290,8 @@ class Adopting(KeptMemory):
         (Adopting, "owns 0 resources in the copy, and 1 in its source"),
     ],
 )
-async def test_both_are_compared_in_the_end(target: type[KeptMemory], problem: str) -> None:
-    """A target that loses what it has acknowledged, or who owns it, is no copy."""
+async def test_copy_compares_both_stores_at_the_end(target: type[KeptMemory], problem: str) -> None:
+    """A target that has lost acknowledged resources or their owners fails the copy."""
     source, broken = MemoryBackend(), target()
     await fill(source, 50)
     await put(source, thing("owned", owner_uid="somebody"))
@@ -306,15 +304,15 @@ class WithoutFences(KeptMemory):
     list_fences = None  # type: ignore[assignment]
 
 
-async def test_a_store_that_does_not_list_its_fences_is_not_copied() -> None:
-    """Without them a term could be given out again."""
+async def test_store_that_cannot_list_fences_is_not_copied() -> None:
+    """Without the fences the copy could give out a term again."""
     error = await refused(InvalidArgument, copy_store(WithoutFences(), MemoryBackend()), "copying without fences")
 
     assert "list_fences" in str(error)
 
 
-async def test_a_cancelled_copy_leaves_its_mark(tmp_path: Path) -> None:
-    """Whenever it is stopped."""
+async def test_canceled_copy_leaves_its_mark(tmp_path: Path) -> None:
+    """This holds at every point of the copy."""
     async with SqliteBackend(tmp_path / "of") as source, SqliteBackend(tmp_path / "to") as target:
         await fill(source, 3000)
         with trio.CancelScope() as scope:

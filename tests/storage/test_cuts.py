@@ -1,4 +1,4 @@
-"""Cuts of tables: they stay as they were while writes go on, and cost little to open, to keep and to leave."""
+"""Cuts of tables stay as they were while writes go on, and are cheap to open, to keep and to close."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def taken(cut: Cut) -> list[pb.Resource]:
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many resources each copy of a part has had, since the test began."""
+    """Return how many resources each copy of a part has had since the test began."""
     sizes: list[int] = []
     read = Part.read
 
@@ -62,7 +62,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("owned", [False, True])
-def test_opening_a_cut_copies_nothing_and_refers_to_each_list_once(copied: list[int], owned: bool) -> None:
+def test_opening_a_cut_copies_nothing_and_references_each_list_once(copied: list[int], owned: bool) -> None:
     tables = filled(owner="boss" if owned else "")
     cut = tables.owned("boss") if owned else tables.cut(KIND, Within())
     assert copied == []
@@ -71,14 +71,14 @@ def test_opening_a_cut_copies_nothing_and_refers_to_each_list_once(copied: list[
     assert max(copied) <= 2 * _sorted_keys.LOAD
 
 
-def test_a_cut_within_a_prefix_reads_no_more_than_the_lists_of_the_prefix(copied: list[int]) -> None:
+def test_cut_of_a_prefix_reads_only_the_lists_of_the_prefix(copied: list[int]) -> None:
     tables = filled()
     found = taken(tables.cut(KIND, Within("default", "default", "n00063")))
     assert [each.id.name for each in found if each.id] == [a_key(number)[2] for number in range(6_300, 6_400)]
     assert len(copied) <= 2
 
 
-def test_a_write_copies_its_list_once_for_all_cuts_that_share_it(copied: list[int]) -> None:
+def test_write_copies_its_list_once_for_all_cuts_that_share_it(copied: list[int]) -> None:
     tables = filled()
     cuts = [tables.cut(KIND, Within()) for _ in range(5)]
     for number in range(600, 700):
@@ -93,7 +93,7 @@ def test_a_write_copies_its_list_once_for_all_cuts_that_share_it(copied: list[in
     assert len({id(cut._parts[0]) for cut in cuts}) == 1, "where nothing was written, every cut has the same part"
 
 
-def test_a_write_copies_nothing_for_cuts_that_have_passed_it_or_are_gone(copied: list[int]) -> None:
+def test_write_copies_nothing_for_closed_cuts_or_cuts_past_its_list(copied: list[int]) -> None:
     tables = filled()
     passed = tables.cut(KIND, Within())
     gone = tables.cut(KIND, Within())
@@ -109,7 +109,7 @@ def test_a_write_copies_nothing_for_cuts_that_have_passed_it_or_are_gone(copied:
     assert not tables._tables[KIND]._cuts, "writes don't look for cuts that are gone"
 
 
-async def test_what_has_been_handed_out_is_not_held() -> None:
+async def test_cut_releases_the_lists_that_it_has_handed_out() -> None:
     tables = filled(3 * SNAPSHOT_CHUNK)
     snapshot = CutSnapshot(tables.cut(KIND, Within()), Within())
     held: list[weakref.ref[pb.Resource]] = []
@@ -125,8 +125,8 @@ async def test_what_has_been_handed_out_is_not_held() -> None:
 
 
 @pytest.mark.parametrize("left", ["the last of each list", "one in 500", "the newest"])
-def test_lists_do_not_outnumber_what_they_hold(left: str) -> None:
-    """However keys come and go: opening a cut would look at every list that they leave behind."""
+def test_number_of_lists_stays_bounded_by_their_content(left: str) -> None:
+    """Opening a cut looks at every list, so empty lists that stay behind would make it slow."""
     tables = ResourceTables()
     for number in range(COUNT):
         tables.put(KIND, a_key(number), a_resource(a_key(number)))
@@ -161,7 +161,7 @@ PLACES = st.sampled_from([("default", "default"), ("west", "default"), ("west", 
 
 
 class CutMachine(RuleBasedStateMachine):
-    """Tables with very short lists, against a plain dict of which each cut is a copy."""
+    """A comparison of tables with very short lists against a plain dict; each cut must equal a copy of the dict."""
 
     cuts = Bundle("cuts")
 
@@ -214,7 +214,7 @@ class CutMachine(RuleBasedStateMachine):
 
     @rule(opened=cuts)
     def take(self, opened: tuple[Cut, Within, list[pb.Resource]]) -> None:
-        """Read one part; what is left to come stays in the list."""
+        """Read one part; the rest stays in the list."""
         cut, within, there = opened
         found = [each for each in cut.take() if within.matches(resource_key(each))]
         assert [id(each) for each in found] == [id(each) for each in there[: len(found)]]

@@ -1,4 +1,4 @@
-"""Addresses of stores in etcd: what is in them, and which part of a wrong one is named."""
+"""Addresses of stores in etcd: their parts, and the errors that name the wrong part."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from headway.storage import EtcdBackend, etcd_address, open_store
 from tests.helpers.secret_files import write_secret
 
 
-def test_an_address_names_members_and_a_prefix() -> None:
+def test_address_has_members_and_a_prefix() -> None:
     read = etcd_address("etcd://10.0.0.1:2379,[::1]:2380,host:1/a/b/")
     assert read.endpoints == (Address("10.0.0.1", 2379, ""), Address("::1", 2380, ""), Address("host", 1, ""))
     assert read.prefix == "/a/b"
@@ -19,7 +19,7 @@ def test_an_address_names_members_and_a_prefix() -> None:
     assert isinstance(open_store("etcd://10.0.0.1:2379/a"), EtcdBackend)
 
 
-def test_options_say_how_to_connect(tmp_path: Path) -> None:
+def test_options_configure_the_connection(tmp_path: Path) -> None:
     write_secret(tmp_path / "password", "s3cret\n")
     read = etcd_address(
         f"etcd://r%40t@h:1/p?ca=/ca.pem&certificate=/c&key=/k&server_name=n&password_file={tmp_path}/password"
@@ -34,7 +34,7 @@ def test_options_say_how_to_connect(tmp_path: Path) -> None:
         etcd_address("etcd://r@h:1/p?password_file=/nowhere").secret()
 
 
-def test_a_password_is_never_shown() -> None:
+def test_password_is_never_shown() -> None:
     read = etcd_address("etcd://root:s3cret@h:1/p")
     assert "s3cret" not in str(read) + repr(read)
     with pytest.raises(InvalidArgument, match="root:…@h") as error:
@@ -70,7 +70,7 @@ def test_a_password_is_never_shown() -> None:
         ("etcd://u:p@h:1/p?password_file=/x", "password_file"),
     ],
 )
-def test_the_wrong_part_is_named(url: str, names: str) -> None:
+def test_error_names_the_wrong_part(url: str, names: str) -> None:
     with pytest.raises(InvalidArgument) as error:
         etcd_address(url)
     assert names in str(error.value)

@@ -1,4 +1,4 @@
-"""Which commits go to etcd together, and when: by themselves, with no etcd."""
+"""Which commits share an etcd transaction, and when: the batching alone, without etcd."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ LAYOUT = Layout("/p")
 
 
 def draft(*names: str, size: int = 0) -> Draft:
-    """A commit that creates these."""
+    """Return a commit that creates these resources."""
     mirror = Mirror(LAYOUT, "s", Timeline(((0, "a"),)), Head(0, 1, (0,), b""), Counter(), max_changes=9, max_age=9)
     made = Draft(LAYOUT, mirror)
     operations = [putting(thing(name, "x" * size)) for name in names]
@@ -40,7 +40,7 @@ def draft(*names: str, size: int = 0) -> Draft:
 
 
 class Etcd:
-    """Takes every transaction, when it is let; as `Together` is told of it."""
+    """A stand-in that holds each transaction until the test releases it."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -56,7 +56,7 @@ class Etcd:
         return TxnResponse(header=ResponseHeader(revision=revision), succeeded=True)
 
 
-async def test_no_more_are_under_way_than_are_good_for_it_and_the_rest_goes_together() -> None:
+async def test_transactions_in_flight_are_bounded_and_the_rest_is_batched() -> None:
     etcd, made = Etcd(), list[Made]()
     together = Together(etcd.write)
 
@@ -92,8 +92,8 @@ async def test_no_more_are_under_way_than_are_good_for_it_and_the_rest_goes_toge
     ],
     ids=["writers", "operations", "bytes", "large ones", "of one key", "of some"],
 )
-async def test_a_transaction_is_never_more_than_etcd_takes(drafts: list[Draft], asked: list[int]) -> None:
-    """And who does not fit with the others waits for nobody."""
+async def test_transaction_never_exceeds_the_limits_of_etcd(drafts: list[Draft], asked: list[int]) -> None:
+    """A commit that does not fit with the others goes alone, without waiting."""
     etcd = Etcd()
     together = Together(etcd.write)
     async with trio.open_nursery() as nursery:
@@ -104,8 +104,8 @@ async def test_a_transaction_is_never_more_than_etcd_takes(drafts: list[Draft], 
     assert sorted(etcd.asked) == sorted([*[1] * MOST_UNDER_WAY, *asked])
 
 
-async def test_who_compares_what_is_under_way_leads_nobody() -> None:
-    """It was decided on before, and would most likely have all refused that are with it."""
+async def test_commit_that_depends_on_one_in_flight_goes_alone() -> None:
+    """It was decided on before that one ended, and would most likely get its whole batch rejected."""
     etcd = Etcd()
     together = Together(etcd.write)
     async with trio.open_nursery() as nursery:
@@ -116,8 +116,8 @@ async def test_who_compares_what_is_under_way_leads_nobody() -> None:
         etcd.go_on.set()
 
 
-async def test_who_compares_what_went_meanwhile_goes_with_nobody() -> None:
-    """What is large goes at once, before those that wait."""
+async def test_waiting_commit_goes_alone_after_a_conflicting_one_was_sent() -> None:
+    """The large commit is sent at once, before the commits that wait."""
     asked: list[int] = []
     answered = [trio.Event() for _ in range(MOST_UNDER_WAY + 3)]
 
@@ -139,8 +139,8 @@ async def test_who_compares_what_went_meanwhile_goes_with_nobody() -> None:
             each_call.set()
 
 
-async def test_who_is_with_an_interrupted_writer_is_told() -> None:
-    """Nobody knows whether it has happened, and nobody is left waiting."""
+async def test_batch_of_an_interrupted_writer_gets_unknown_outcome() -> None:
+    """No writer of the batch is left waiting."""
     etcd = Etcd()
     etcd.error = KeyboardInterrupt()
     etcd.go_on.set()
@@ -161,7 +161,7 @@ async def test_who_is_with_an_interrupted_writer_is_told() -> None:
     assert await together.submit(draft("again")) is not None
 
 
-async def test_who_leaves_while_waiting_has_done_nothing_and_stops_nobody() -> None:
+async def test_writer_canceled_while_waiting_writes_nothing_and_does_not_block_others() -> None:
     etcd = Etcd()
     together = Together(etcd.write)
     async with trio.open_nursery() as nursery:
@@ -185,8 +185,8 @@ async def test_who_leaves_while_waiting_has_done_nothing_and_stops_nobody() -> N
     assert etcd.asked == [*[1] * MOST_UNDER_WAY, 3]
 
 
-async def test_nobody_waits_for_long_behind_an_etcd_that_does_not_answer(autojump_clock: MockClock) -> None:
-    """However many wait: what has not been sent by then is not sent, and its writer is told so."""
+async def test_writers_time_out_when_etcd_does_not_answer(autojump_clock: MockClock) -> None:
+    """However many wait, a commit that has not been sent by then is not sent, and its writer gets an error."""
     etcd, call, told = Etcd(), 10.0, Counter[str]()
 
     async def hang(drafts: Sequence[Draft]) -> TxnResponse:
@@ -211,7 +211,7 @@ async def test_nobody_waits_for_long_behind_an_etcd_that_does_not_answer(autojum
     assert told["Unavailable"]
 
 
-def test_only_what_touches_nothing_of_the_others_fits() -> None:
+def test_only_independent_commits_share_a_transaction() -> None:
     first, other, same = draft("a"), draft("b"), draft("a")
     requires = draft("c")
     requires.believe([Require(kind_of(thing("a")), resource_key(thing("a")), "uid")])
@@ -238,7 +238,7 @@ def test_only_what_touches_nothing_of_the_others_fits() -> None:
     ],
     ids=["writes a fence", "ends a lease", "reads", "notes", "requires that nothing is owned"],
 )
-def test_what_is_more_than_resources_goes_alone(change: Callable[[Draft], None]) -> None:
+def test_commit_with_more_than_resources_goes_alone(change: Callable[[Draft], None]) -> None:
     it = draft("a")
     assert it.fits_with({}, set())
     change(it)

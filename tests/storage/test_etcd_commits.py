@@ -1,4 +1,4 @@
-"""Commits to etcd that fail, are too large, or race; and fences and leases in etcd, on a fake one."""
+"""Commits to a fake etcd that fail, are too large, or race; and the fences and leases of the store."""
 
 from pathlib import Path
 
@@ -36,10 +36,10 @@ from tests.storage.etcd_kit import failing, is_write, lagging, primed, rigged
         (Status.UNIMPLEMENTED, "Method not found", StoreUnusable, "not an etcd"),
     ],
 )
-async def test_a_refused_commit_has_done_nothing(
+async def test_rejected_commit_changes_nothing(
     status: Status, message: str, error: type[HeadwayError], says: str
 ) -> None:
-    """What etcd says before it begins is told as that, and the error names what was exceeded."""
+    """An error that etcd returns before it begins counts as a rejection, and names the limit that was exceeded."""
     async with rigged() as rig:
         here = rig.store.position
         rig.fake.on_txn = failing(status, message)
@@ -63,8 +63,8 @@ async def test_a_refused_commit_has_done_nothing(
     ],
 )
 @pytest.mark.parametrize("landed", [True, False])
-async def test_a_commit_that_may_have_happened_is_said_to(status: Status, message: str, landed: bool) -> None:
-    """Whether it did or not; and it is never sent again."""
+async def test_commit_with_unknown_outcome_is_never_resent(status: Status, message: str, landed: bool) -> None:
+    """The writer gets OutcomeUnknown, whether or not etcd has applied the commit."""
     writes = 0
 
     def fail(request: TxnRequest) -> None:
@@ -88,8 +88,8 @@ async def test_a_commit_that_may_have_happened_is_said_to(status: Status, messag
         assert writes == 1
 
 
-async def test_a_read_is_asked_again() -> None:
-    """A member without a leader may have one in a moment; what only reads can be asked for twice."""
+async def test_failed_read_is_retried() -> None:
+    """A member without a leader may soon have one, and a read can be repeated safely."""
     async with rigged() as rig:
         await put(rig.store, thing("a"))
         failures = 2
@@ -106,8 +106,8 @@ async def test_a_read_is_asked_again() -> None:
         assert failures == 0
 
 
-async def test_a_commit_is_not_cancelled_half_way() -> None:
-    """Cancelled while etcd does it, it returns how it ended; the caller's cancellation is delivered after that."""
+async def test_canceled_commit_returns_its_outcome() -> None:
+    """A commit in flight ends first. The caller's cancellation is delivered after it."""
     async with rigged() as rig:
         returned = False
         with trio.CancelScope() as scope:
@@ -120,8 +120,8 @@ async def test_a_commit_is_not_cancelled_half_way() -> None:
         assert await names(rig.store) == ["a"]
 
 
-async def test_what_another_engine_has_changed_meanwhile_is_decided_on_anew() -> None:
-    """The mirror believes what was true: the transaction compares, and the refusal is of what is true now."""
+async def test_commit_is_decided_again_after_another_engine_changed_its_input() -> None:
+    """The mirror may lag, but the transaction compares, so that a rejection reflects the current state."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         at = await put(rig.store, resource := thing("a", "first"))
         await names(other)
@@ -137,8 +137,8 @@ async def test_what_another_engine_has_changed_meanwhile_is_decided_on_anew() ->
 
 
 @pytest.mark.parametrize("what", ["a resource", "a fence", "what it would refuse"])
-async def test_a_commit_compares_what_it_was_decided_on(what: str) -> None:
-    """An engine that hasn't heard of another's commits neither undoes them nor refuses what they allow."""
+async def test_commit_compares_everything_it_was_decided_on(what: str) -> None:
+    """An engine with a lagging mirror neither undoes the commits of another engine nor rejects what they allow."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         at = await put(rig.store, resource := thing("a", "first"))
         fence = (await rig.store.raise_fence("c", "", 0, 0)).fence
@@ -159,8 +159,8 @@ async def test_a_commit_compares_what_it_was_decided_on(what: str) -> None:
         assert await names(other) == ["a"]
 
 
-async def test_what_has_an_owner_is_seen_by_the_removal_itself() -> None:
-    """A child that another engine has just created keeps its owner, though the mirror hasn't heard of it."""
+async def test_removal_of_an_owner_sees_children_created_by_another_engine() -> None:
+    """A new child keeps its owner, though the mirror has not received the child yet."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         at = await put(rig.store, owner := thing("owner"))
         await names(other)
@@ -173,8 +173,8 @@ async def test_what_has_an_owner_is_seen_by_the_removal_itself() -> None:
         assert await names(rig.store) == ["child", "owner"]
 
 
-async def test_a_snapshot_is_of_one_revision_however_many_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody deletes between its pages: it has what was there when it began."""
+async def test_snapshot_of_many_pages_has_one_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deletion between two pages does not change the snapshot."""
     monkeypatch.setattr(_snapshot, "FIRST_PAGE", 3)
     monkeypatch.setattr(_snapshot, "PAGE", 4)
     async with rigged() as rig:
@@ -197,8 +197,8 @@ async def test_a_snapshot_is_of_one_revision_however_many_pages(monkeypatch: pyt
         assert all(each.revision and each.limit <= 4 for each in pages)
 
 
-async def test_a_lease_that_ends_while_a_write_is_on_its_way_refuses_it() -> None:
-    """The holder stalled, or believes so still: the lease's key is compared in the transaction itself (C8)."""
+async def test_lease_that_expires_during_a_write_rejects_it() -> None:
+    """The holder may have stalled, so the transaction itself compares the key of the lease (C8)."""
     async with rigged() as rig:
         term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
         fence = Fence("c", "", term, 0)
@@ -217,8 +217,8 @@ async def test_a_lease_that_ends_while_a_write_is_on_its_way_refuses_it() -> Non
         assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.term > term + 1
 
 
-async def test_a_write_of_a_former_holder_is_refused_wherever_it_comes_from() -> None:
-    """Its engine has not heard that another one has given the lease to somebody else."""
+async def test_write_of_a_former_holder_is_rejected_at_every_engine() -> None:
+    """The writer's engine has not yet received that another engine granted the lease to a new holder."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
         await put(other, thing("in time"), fence=Fence("c", "", term, 0))
@@ -233,8 +233,8 @@ async def test_a_write_of_a_former_holder_is_refused_wherever_it_comes_from() ->
         assert await names(rig.store) == ["in time"]
 
 
-async def test_a_lease_that_may_have_been_taken_is_asked_for_again() -> None:
-    """The repeated request is granted, whether or not the first one has been."""
+async def test_lease_request_with_unknown_outcome_is_repeated() -> None:
+    """The repeated request is granted, whether or not the first one was."""
 
     def fail(request: TxnRequest, response: TxnResponse) -> TxnResponse:
         if is_write(request):
@@ -251,8 +251,8 @@ async def test_a_lease_that_may_have_been_taken_is_asked_for_again() -> None:
         assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.holder == "a"
 
 
-async def test_a_late_request_does_not_end_a_term_in_use_at_another_engine() -> None:
-    """A renewal is known to the engine that has made it, a raised fence to all."""
+async def test_late_request_does_not_end_a_term_in_use_at_another_engine() -> None:
+    """Only the engine that made a renewal knows about it, but every engine knows about a raised fence."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         term = (await rig.store.acquire_lease("c", "a", 60, "attempt")).held.lease.term
         await other.keep_lease("c", "a", term)
@@ -263,8 +263,8 @@ async def test_a_late_request_does_not_end_a_term_in_use_at_another_engine() -> 
         assert (await rig.store.acquire_lease("c", "a", 60, "another")).held.lease.term > term
 
 
-async def test_a_lease_goes_with_its_etcd_lease_and_is_kept_by_any_engine() -> None:
-    """Taken at one, kept alive at another; the etcd lease has at least the seconds that were asked for."""
+async def test_lease_ends_with_its_etcd_lease_and_can_be_renewed_at_any_engine() -> None:
+    """The lease is acquired at one engine and renewed at another. The etcd lease lasts at least the requested time."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         term = (await rig.store.acquire_lease("c", "a", 7.2)).held.lease.term
         assert list(rig.fake.state.leases.values()) == [8]
@@ -277,8 +277,8 @@ async def test_a_lease_goes_with_its_etcd_lease_and_is_kept_by_any_engine() -> N
         assert (await other.list_leases())[0] == []
 
 
-async def test_a_closed_store_says_so_to_all_who_wait() -> None:
-    """As every store does; and what is under way is not cut off."""
+async def test_closing_the_store_wakes_all_waiters_with_an_error() -> None:
+    """A commit in flight still ends."""
     async with rigged() as rig:
         async with EtcdBackend(rig.url) as store, trio.open_nursery() as nursery:
             reader = await primed(store)
@@ -303,8 +303,8 @@ async def _forever(call: object) -> None:
         await call()  # type: ignore[operator]
 
 
-async def test_a_commit_of_too_many_operations_is_not_sent() -> None:
-    """etcd takes 128 in a transaction: the head's is one of them. Nothing is written, and the error says what to do."""
+async def test_commit_with_too_many_operations_is_not_sent() -> None:
+    """etcd takes 128 operations in a transaction, one of them for the head. The error gives the remedy."""
     sent: list[TxnRequest] = []
     async with rigged() as rig:
         rig.fake.on_txn = sent.append
@@ -326,16 +326,16 @@ async def test_a_commit_of_too_many_operations_is_not_sent() -> None:
         assert len(await names(rig.store)) == 128
 
 
-async def test_a_larger_limit_stands_in_the_url() -> None:
-    """For members that were started with a higher --max-txn-ops."""
+async def test_url_can_raise_the_limit_on_operations() -> None:
+    """The members may have been started with a higher --max-txn-ops."""
     async with rigged() as rig, EtcdBackend(f"{rig.url}?max_txn_ops=129") as larger:
         await larger.commit([putting(thing(f"n{number:03}")) for number in range(128)])
         more = [putting(thing(f"m{number:03}")) for number in range(129)]
         await refused(InvalidArgument, larger.commit(more), "a commit of 129 resources")
 
 
-async def test_operations_are_counted_as_a_real_etcd_counts_them(tmp_path: Path) -> None:
-    """So that what is sent is taken, and nothing is refused that would be."""
+async def test_operations_are_counted_as_etcd_counts_them(tmp_path: Path) -> None:
+    """A commit is sent if and only if etcd would take it."""
     with single_member(need_etcd(), tmp_path) as member, trio.fail_after(40):
         url = f"etcd://{member.endpoint}/counted"
         async with EtcdBackend(url) as store, EtcdBackend(f"{url}?max_txn_ops=1000") as beyond:

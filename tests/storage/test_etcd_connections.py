@@ -1,4 +1,4 @@
-"""Ways to etcd: its members in turn, TLS, users, and a member that doesn't answer."""
+"""Connections to etcd: several members, TLS, users, and a member that does not answer."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -17,8 +17,8 @@ from tests.helpers.secret_files import write_secret
 from tests.storage.etcd_kit import followed, primed, until
 
 
-async def test_another_member_serves_when_one_has_gone() -> None:
-    """The watch goes on there, and so do reads and writes; nothing is said twice, and nothing is lost."""
+async def test_another_member_serves_after_one_has_failed() -> None:
+    """The watch, reads and writes go on there. Nothing is repeated and nothing is lost."""
     async with serving_etcd() as (fake, lasting), trio.open_nursery() as nursery:
         ended = trio.CancelScope()
 
@@ -42,8 +42,8 @@ async def test_another_member_serves_when_one_has_gone() -> None:
             assert len(reader.changes) == 2
 
 
-async def test_members_are_asked_over_tls(tmp_path: Path) -> None:
-    """By the authority that the url names; without it their certificate is refused, and that is said."""
+async def test_connection_uses_tls(tmp_path: Path) -> None:
+    """The authority in the url verifies the members. Without it the connection fails with a certificate error."""
     authority = trustme.CA()
     certificate, ca = tmp_path / "certificate.pem", tmp_path / "ca.pem"
     issued = authority.issue_cert("etcd.test")
@@ -61,8 +61,8 @@ async def test_members_are_asked_over_tls(tmp_path: Path) -> None:
         assert "missing.pem" in str(await refused(StoreUnusable, missing.__aenter__(), "no authority"))
 
 
-async def test_a_user_gets_a_token_and_a_new_one_when_that_has_run_out() -> None:
-    """Simple tokens live for minutes: calls and the watch go on with the next one."""
+async def test_expired_user_token_is_replaced() -> None:
+    """Simple tokens last for minutes: calls and the watch go on with the next one."""
     fake = FakeEtcd()
     fake.token = "first"
     async with serving_etcd(fake) as (_, endpoint):
@@ -83,8 +83,8 @@ async def test_a_user_gets_a_token_and_a_new_one_when_that_has_run_out() -> None
         assert "wrong" not in str(error).removeprefix("etcd at ").partition(":")[0]
 
 
-async def test_a_member_without_a_leader_is_left_for_another() -> None:
-    """It answers, and says that it can't: the next call goes elsewhere."""
+async def test_member_without_a_leader_is_replaced_by_another() -> None:
+    """The member answers that it has no leader, so the next call goes to another one."""
     cut_off, whole = FakeEtcd(), FakeEtcd()
     cut_off.state = whole.state
 

@@ -1,4 +1,4 @@
-"""Founding a store in etcd: never inside another store's prefix, nor around one."""
+"""A new store in etcd is never made inside or around the prefix of another store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def keys_below(url: str) -> int:
 
 @pytest.mark.parametrize("below", ["/b", "/b/c", "/resource", "/store"])
 async def test_founding_below_another_store_is_refused(root: str, below: str) -> None:
-    """Its keys would stand among those of the other; the error names the other, and nothing is written."""
+    """The keys of both stores would mix. The error names the other store, and nothing is written."""
     await found(root)
     before = await keys_below(root)
     with pytest.raises(StoreUnusable, match=f"{etcd_address(root).prefix} is a store already.*a prefix of its own"):
@@ -58,7 +58,7 @@ async def test_founding_above_another_store_is_refused(root: str, below: str) ->
 
 
 async def test_founding_over_keys_of_another_program_is_refused(root: str) -> None:
-    """The error names one of them."""
+    """The error names one of the keys."""
     address = etcd_address(root)
     async with open_channel([str(each) for each in address.endpoints]) as channel:
         request = PutRequest(key=f"{address.prefix}/config".encode(), value=b"1")
@@ -68,7 +68,7 @@ async def test_founding_over_keys_of_another_program_is_refused(root: str) -> No
     assert await keys_below(root) == 1
 
 
-async def test_stores_beside_each_other_are_founded_and_opened_again(root: str) -> None:
+async def test_stores_with_sibling_prefixes_can_be_founded_and_reopened(root: str) -> None:
     """/bc is not below /b, although its name begins with it."""
     for each in ("/b", "/bc", "/b-c", "/c/b"):
         await found(root + each)
@@ -77,8 +77,8 @@ async def test_stores_beside_each_other_are_founded_and_opened_again(root: str) 
             assert await names(store) == ["a"]
 
 
-async def test_stores_that_were_nested_before_are_still_opened(root: str) -> None:
-    """Only founding is refused: what an earlier program has founded goes on."""
+async def test_nested_stores_of_an_earlier_version_can_still_be_opened(root: str) -> None:
+    """Only the founding of such a store is refused."""
     await found(root + "/b")
     async with _client(root, _Unaware) as client:
         await begin_session(client, Layout(etcd_address(root).prefix))
@@ -88,8 +88,8 @@ async def test_stores_that_were_nested_before_are_still_opened(root: str) -> Non
 
 
 @pytest.mark.parametrize(("first", "second"), [("", "/b"), ("/b", "")], ids=["below", "above"])
-async def test_one_of_two_nested_foundings_at_the_same_time_is_refused(root: str, first: str, second: str) -> None:
-    """The founding's own transaction decides: when the second one looked, the first had not been founded."""
+async def test_one_of_two_concurrent_nested_foundings_is_refused(root: str, first: str, second: str) -> None:
+    """The transaction decides: when the second program looked, the first store had not been founded."""
     async with _client(root + second, _Overtaken) as client:
         client.overtake = root + first
         with pytest.raises(StoreUnusable, match="is a store already"):
@@ -99,7 +99,7 @@ async def test_one_of_two_nested_foundings_at_the_same_time_is_refused(root: str
 
 
 class _Unaware(EtcdClient):
-    """Founds as programs did that looked at nothing but the prefix's own keys."""
+    """A store that is founded as earlier versions did it: they looked only at the keys of its own prefix."""
 
     async def read(self, request: TxnRequest) -> TxnResponse:
         reply = await super().read(request)
@@ -114,7 +114,7 @@ class _Unaware(EtcdClient):
 
 
 class _Overtaken(EtcdClient):
-    """Another store is founded between this one's look and its transaction."""
+    """A store whose founding is overtaken: another store is founded between its check and its transaction."""
 
     overtake = ""
 

@@ -1,4 +1,4 @@
-"""Another history under the prefix: a restored cluster, a store that was made anew, a foreign program's keys."""
+"""Detection of another history under the prefix: a restored cluster, a new store, or keys of another program."""
 
 import pytest
 import trio
@@ -21,8 +21,8 @@ async def _told_of_another_history(reader: Reader) -> None:
         await refused(StoreMismatch, all(), "a watcher of what is no more")
 
 
-async def test_every_opening_of_a_store_finds_its_id_and_begins_an_incarnation() -> None:
-    """The id is made once. Positions of former openings are known, up to where the next one began."""
+async def test_each_opening_keeps_the_store_id_and_begins_an_incarnation() -> None:
+    """The id is made once. Positions of an earlier opening are valid up to the start of the next one."""
     async with rigged() as rig:
         first = await put(rig.store, thing("a"))
         async with EtcdBackend(rig.url) as other:
@@ -37,9 +37,10 @@ async def test_every_opening_of_a_store_finds_its_id_and_begins_an_incarnation()
             await refused(StoreMismatch, reading(rig.store, after=above), "a position that nobody can have given")
 
 
-async def test_a_watcher_knows_of_which_incarnation_a_change_is() -> None:
-    """Another engine has opened the store and written, all of which is heard of at once: wherever a stream of changes
-    breaks, it can go on.
+async def test_watch_gives_the_incarnation_of_each_change() -> None:
+    """Another engine opens the store and writes, and the watcher receives both at once.
+
+    A stream can resume wherever it broke.
     """
     async with rigged() as rig:
         reader = await primed(rig.store)
@@ -63,8 +64,8 @@ async def test_a_watcher_knows_of_which_incarnation_a_change_is() -> None:
     assert incarnation == last.session
 
 
-async def test_a_restored_cluster_is_found_by_its_revision() -> None:
-    """Whoever watches is told, nothing of the former history is served, and its positions are refused."""
+async def test_restored_cluster_is_detected_by_its_revision() -> None:
+    """Watchers get an error, the store serves nothing of the former history, and its positions are refused."""
     async with rigged() as rig:
         await put(rig.store, thing("kept"))
         backup = rig.fake.saved()
@@ -81,8 +82,8 @@ async def test_a_restored_cluster_is_found_by_its_revision() -> None:
         await followed(await primed(rig.store), rig.store)
 
 
-async def test_a_restored_cluster_is_found_when_it_has_gone_on_further() -> None:
-    """Somebody who knew nothing of the lost commits wrote more than were lost: no revision says so any more."""
+async def test_restored_cluster_is_detected_after_more_writes_than_were_lost() -> None:
+    """Another writer has raised the revision above all that were lost, so the revision alone does not tell."""
     async with rigged() as rig:
         backup = rig.fake.saved()
         lost = await put(rig.store, thing("lost"))
@@ -96,14 +97,14 @@ async def test_a_restored_cluster_is_found_when_it_has_gone_on_further() -> None
 
 
 def _write_on(rig: Rig, commits: int) -> None:
-    """Commits of an engine that was behind when the backup was made: it began no incarnation."""
+    """Commit as an engine that lagged when the backup was made: it began no incarnation."""
 
     for index in range(commits):
         rig.fake.put(b"/staff/head", head_value([0], b"%8d" % index))
 
 
-async def test_a_store_that_was_made_anew_has_another_id() -> None:
-    """Its keys were deleted and it was begun again: found by the id, whatever the revision."""
+async def test_recreated_store_is_detected_by_its_id() -> None:
+    """Its keys were deleted and it was founded again. The id tells, whatever the revision."""
     async with rigged() as rig:
         before = await put(rig.store, thing("a"))
         reader = await primed(rig.store)
@@ -117,8 +118,8 @@ async def test_a_store_that_was_made_anew_has_another_id() -> None:
         await refused(StoreMismatch, reading(rig.store, after=before), "a position of the store that was deleted")
 
 
-async def test_a_commit_in_an_unknown_incarnation_is_decided_on_anew() -> None:
-    """Another engine has begun one meanwhile: a position is always of the incarnation that it was committed in."""
+async def test_commit_is_decided_again_in_the_incarnation_of_another_engine() -> None:
+    """Another engine has begun an incarnation: a position always has the incarnation in which it was committed."""
     async with rigged() as rig:
         # Only this engine's watch misses the beginning: the other one's opening reads its history from a watch as well.
         rig.fake.muted = rig.fake.watches[-1]
@@ -131,8 +132,8 @@ async def test_a_commit_in_an_unknown_incarnation_is_decided_on_anew() -> None:
             await resumed.until(at.revision)
 
 
-async def test_what_headway_has_not_written_makes_the_store_unusable() -> None:
-    """A foreign program's bytes under a resource's key are named; nothing is served any more, and nobody waits."""
+async def test_foreign_bytes_under_a_key_make_the_store_unusable() -> None:
+    """The error names the key. The store serves nothing more, and no call is left waiting."""
     async with rigged() as rig:
         reader = await primed(rig.store)
         rig.fake.put(f"{PREFIX}/resource/a/b/c/d/e".encode(), b"\xff\xff")
@@ -149,8 +150,8 @@ async def test_what_headway_has_not_written_makes_the_store_unusable() -> None:
 
 
 @pytest.mark.parametrize("at", ["an update", "a creation"])
-async def test_two_engines_write_one_store(at: str) -> None:
-    """Each sees what the other has committed as soon as that is acknowledged, and conflicts where it must."""
+async def test_two_engines_can_write_one_store(at: str) -> None:
+    """Each engine sees acknowledged commits of the other at once, and gets a conflict where it must."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         here = await put(rig.store, resource := thing("a", "first"))
         if at == "an update":
@@ -162,16 +163,16 @@ async def test_two_engines_write_one_store(at: str) -> None:
             await followed(await primed(store), store)
 
 
-async def test_a_store_is_opened_only_where_there_is_one() -> None:
-    """Nobody listens: Unavailable, in a bounded time, that says where."""
+async def test_opening_fails_in_bounded_time_when_no_etcd_listens() -> None:
+    """The Unavailable error names the address."""
     with trio.fail_after(30):
         store = EtcdBackend("etcd://127.0.0.1:1/staff")
         error = await refused(Unavailable, store.__aenter__(), "an etcd that isn't there")
     assert "127.0.0.1:1" in str(error)
 
 
-async def test_a_failed_start_is_tried_again_by_the_store_itself() -> None:
-    """A write that fails while it opens may have happened: it looks, and goes on."""
+async def test_opening_retries_a_write_with_unknown_outcome() -> None:
+    """The store first reads whether the write has happened."""
     async with rigged() as rig:
         rig.fake.on_txn = failing(Status.UNAVAILABLE, "etcdserver: request timed out")
         async with EtcdBackend(rig.url) as other:

@@ -1,4 +1,4 @@
-"""The mirror of a store in etcd and what it is compared with, by themselves: no etcd, no I/O."""
+"""The mirror of a store in etcd and its comparisons, tested without etcd and without I/O."""
 
 from collections import Counter
 
@@ -46,7 +46,7 @@ def head(revision: int, sequence: int, *changes: int, nonce: bytes = b"nonce-xx"
     return Event(kv=KeyValue(key=LAYOUT.head, value=value, mod_revision=revision, version=sequence))
 
 
-def test_a_commit_is_applied_when_it_is_whole() -> None:
+def test_commit_is_applied_when_it_is_complete() -> None:
     it = mirror()
     it.hear([put(11)], 0)
     assert it.tables.get(KIND, KEY) is None
@@ -80,7 +80,7 @@ def test_a_commit_is_applied_when_it_is_whole() -> None:
         "deleted what wasn't there",
     ],
 )
-def test_a_stream_that_does_not_say_what_commits_say_is_left(events: list[Event]) -> None:
+def test_stream_that_does_not_match_its_commits_is_closed(events: list[Event]) -> None:
     it = mirror()
     with pytest.raises(Lost):
         it.hear(events, 0)
@@ -88,13 +88,13 @@ def test_a_stream_that_does_not_say_what_commits_say_is_left(events: list[Event]
 
 
 @pytest.mark.parametrize("counted", [0, 2, 6, 4 * PLACES + 4])
-def test_a_head_that_counts_no_commits_is_nothing_that_headway_wrote(counted: int) -> None:
+def test_head_that_counts_no_commits_is_foreign(counted: int) -> None:
     with pytest.raises(ValueError, match="counted"):
         head_from(KeyValue(key=LAYOUT.head, value=b"x" * (counted + 8), mod_revision=11, version=5))
 
 
-def test_a_head_of_an_earlier_program_is_read_and_it_reads_none_of_now() -> None:
-    """It counted one commit in twelve bytes, and took nothing else; its revisions are lower than those of now."""
+def test_head_of_an_earlier_version_is_read_and_that_version_rejects_new_heads() -> None:
+    """The earlier version counted one commit in twelve bytes and accepted nothing else. Its revisions are lower."""
     former = KeyValue(key=LAYOUT.head, value=b"\x02\0\0\x03nonce-11", mod_revision=11, version=5)
     assert head_from(former) == Head(revision_of(11), 5, (0x02000003,), b"nonce-11")
     for changes in ([1], [1, 1], [0] * PLACES):
@@ -119,7 +119,7 @@ def test_commits_of_one_transaction_are_applied_one_by_one() -> None:
     ]
 
 
-def test_a_transaction_that_cannot_be_applied_as_a_whole_changes_nothing() -> None:
+def test_transaction_that_cannot_be_applied_completely_changes_nothing() -> None:
     it = mirror()
     gone = Event(type=EventEventType.DELETE, kv=put(11, "m").kv)
     with pytest.raises(Lost):
@@ -128,8 +128,8 @@ def test_a_transaction_that_cannot_be_applied_as_a_whole_changes_nothing() -> No
 
 
 @pytest.mark.parametrize("type", [EventEventType.PUT, EventEventType.DELETE])
-def test_what_is_told_twice_does_not_stand_for_what_is_lost(type: EventEventType) -> None:
-    """As many changes as the head counts have come, and one of them not at all."""
+def test_repeated_change_does_not_hide_a_lost_one(type: EventEventType) -> None:
+    """The number of changes equals the head's count, but one change is missing."""
     it = mirror()
     it.hear([put(11), put(11, "m"), head(11, 5, 2)], 0)
     told = Event(type=type, kv=put(12).kv)
@@ -138,7 +138,7 @@ def test_what_is_told_twice_does_not_stand_for_what_is_lost(type: EventEventType
     assert len(it.tables.keys(KIND)) == 2
 
 
-def test_an_interrupted_commit_is_heard_anew() -> None:
+def test_interrupted_commit_is_received_again() -> None:
     it = mirror()
     it.hear([put(11)], 0)
     it.interrupted()
@@ -146,7 +146,7 @@ def test_an_interrupted_commit_is_heard_anew() -> None:
     assert it.head.revision == revision_of(11)
 
 
-def test_a_rejoined_stream_begins_with_what_is_known() -> None:
+def test_resumed_stream_must_begin_with_the_known_head() -> None:
     it = mirror()
     it.rejoining = True
     it.hear([put(10), head(10, 4, nonce=b"nonce-10"), put(11), head(11, 5)], 0)
@@ -158,7 +158,7 @@ def test_a_rejoined_stream_begins_with_what_is_known() -> None:
             it.hear(other, 0)
 
 
-def test_a_fence_stands_above_its_lease_when_that_has_gone() -> None:
+def test_fence_is_above_the_term_of_an_ended_lease() -> None:
     it = mirror()
     fence = KeyValue(key=LAYOUT.fence("c", ""), value=fence_value(5, 2, leased=True), mod_revision=9, create_revision=4)
     lease = KeyValue(key=LAYOUT.lease("c"), value=b'["a", 5, 10, "", 0]', mod_revision=9, lease=77)
@@ -192,7 +192,7 @@ SEEN = Position("store", "a", revision_of(7))
         ("store", Timeline(((revision_of(3), "x"), (revision_of(8), "b"))), HEAD, "not in this history"),
     ],
 )
-def test_another_history_is_found(
+def test_another_history_is_detected(
     store_id: str | None, timeline: Timeline | None, head: Head | None, says: str
 ) -> None:
     check_same_history(SEEN, "store", TIMELINE, HEAD)
@@ -201,8 +201,8 @@ def test_another_history_is_found(
         check_same_history(SEEN, store_id, timeline, head)
 
 
-def test_what_is_below_all_that_is_known_is_no_other_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its incarnation has been forgotten, as those are that so many openings were after; if any has been."""
+def test_revision_below_all_known_openings_is_not_another_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its incarnation has been forgotten after many openings. While none is forgotten, it is another history."""
     forgotten = SEEN._replace(session="forgotten", revision=revision_of(3) - 1)
     with pytest.raises(OtherHistory):
         check_same_history(forgotten, "store", TIMELINE, HEAD)
@@ -212,7 +212,7 @@ def test_what_is_below_all_that_is_known_is_no_other_history(monkeypatch: pytest
         check_same_history(forgotten._replace(revision=revision_of(3)), "store", TIMELINE, HEAD)
 
 
-def test_the_same_revision_with_another_commit_is_another_history() -> None:
+def test_same_revision_with_another_commit_is_another_history() -> None:
     it = mirror()
     assert check_standing(it, HEAD)
     assert not check_standing(it, HEAD._replace(revision=revision_of(11)))
@@ -220,7 +220,7 @@ def test_the_same_revision_with_another_commit_is_another_history() -> None:
         check_standing(it, HEAD._replace(nonce=b"another!"))
 
 
-def test_names_are_written_so_that_none_is_taken_for_another() -> None:
+def test_encoded_names_are_unambiguous() -> None:
     places = [(("g", "k"), ("a/b", "c", "d")), (("g", "k"), ("a", "b/c", "d")), (("g", "k"), ("%2F", "", "ü%"))]
     assert len({LAYOUT.resource(*place) for place in places}) == 3
     for place in places:
@@ -235,7 +235,7 @@ def test_names_are_written_so_that_none_is_taken_for_another() -> None:
     assert checkpoint_value(255) < checkpoint_value(256)
 
 
-def test_each_revision_is_of_one_incarnation() -> None:
+def test_each_revision_has_one_incarnation() -> None:
     revisions = [revision_of(3), revision_of(7, 127), revision_of(8), revision_of(100)]
     assert [TIMELINE.at(revision) for revision in revisions] == ["a", "a", "b", "b"]
     assert TIMELINE.lefts() == {"a": revision_of(7, 127), "b": None}

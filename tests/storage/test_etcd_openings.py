@@ -1,4 +1,4 @@
-"""What an opening of a store in etcd knows of the time before it: as much as etcd has, up to a bound."""
+"""The history that a newly opened etcd store has: as much as etcd holds, up to a bound."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.storage.etcd_kit import PREFIX, followed, primed
 
 
 class Past(NamedTuple):
-    """A store that nobody has open, and positions that it was at, from first to last."""
+    """A store that no process has open, and its positions from first to last."""
 
     url: str
     positions: list[Position]
@@ -48,7 +48,7 @@ def url(etcd: EtcdServer) -> str:
 
 
 async def _with_a_past(url: str) -> Past:
-    """One opening makes what the next one changes and deletes, while a lease has come and gone."""
+    """Make a store in two openings: the second changes and deletes resources of the first, and a lease ends."""
     async with EtcdBackend(url) as store:
         positions = [await put(store, gone := thing("gone")), await put(store, thing("kept"))]
         term = (await store.acquire_lease("c", "a", 60)).held.lease.term
@@ -61,15 +61,15 @@ async def _with_a_past(url: str) -> Past:
 
 
 async def _heard(store: EtcdBackend, after: Position) -> list[tuple[str, bool]]:
-    """What a watch that goes on there hears up to where the store stands: the names, and whether they were deleted."""
+    """Return the names that a watch from this position receives up to the head, and whether each was deleted."""
     await names(store)
     reader = await reading(store, after=after)
     await reader.until(store.position.revision)
     return [(change.resource.id.name, change.deleted) for change in reader.changes if change.resource.id is not None]
 
 
-async def test_what_was_deleted_while_nobody_had_it_open_is_heard_of(url: str) -> None:
-    """By who goes on from a position of before, of whichever opening; and what is there is what it would be anyway."""
+async def test_watch_resumed_in_a_new_opening_receives_earlier_deletions(url: str) -> None:
+    """The position may be of any earlier opening. The current state is the same as for any other watch."""
     past = await _with_a_past(url)
     async with EtcdBackend(url) as store:
         first, second, removed, last = past.positions
@@ -85,8 +85,8 @@ async def test_what_was_deleted_while_nobody_had_it_open_is_heard_of(url: str) -
         assert not store.counts["openings without history"]
 
 
-async def test_a_controller_hears_of_what_was_deleted_while_it_was_away(url: str) -> None:
-    """By its engine's history (C6), though that engine has only just been opened."""
+async def test_controller_receives_deletions_made_while_it_was_away(url: str) -> None:
+    """They come from the history of its engine (C6), though the engine has only just been opened."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
     gone: list[str] = []
@@ -112,8 +112,8 @@ async def test_a_controller_hears_of_what_was_deleted_while_it_was_away(url: str
     assert not any(isinstance(event, DeletionsUnknown) for event in told)
 
 
-async def test_history_begins_where_etcd_was_compacted(url: str, etcd: EtcdServer) -> None:
-    """What was before is gone, and that is said; what came after isn't. Others' keys may have come in between."""
+async def test_history_begins_at_the_compaction_of_etcd(url: str, etcd: EtcdServer) -> None:
+    """An earlier position gets an error, a later one resumes, even with keys of other programs in between."""
     past = await _with_a_past(url)
     first, second, _, last = past.positions
     async with open_channel(etcd.endpoint) as channel:
@@ -138,8 +138,8 @@ async def _compact(channel: RemoteChannel, revision: int) -> None:
     await channel.unary("/etcdserverpb.KV/Compact", request, CompactionResponse)
 
 
-async def test_an_opening_reads_no_more_than_it_keeps(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many commits as its history has changes, and never more than a bound, for nobody is served meanwhile."""
+async def test_opening_reads_a_bounded_number_of_commits(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads as many commits as its history keeps, up to a bound, because it serves no call meanwhile."""
     past = await _with_a_past(url)
     *_, removed, last = past.positions
     # The last commit of each opening is its own.
@@ -160,8 +160,8 @@ async def _fake() -> AsyncIterator[tuple[FakeEtcd, Past]]:
 
 
 @pytest.mark.parametrize("trouble", ["a lost commit", "a cancelled watch", "a silent watch", "a compaction meanwhile"])
-async def test_an_opening_that_cant_read_history_does_without(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds what is there, and says to who would go on from before that it can't."""
+async def test_opening_without_readable_history_still_serves(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store holds the current state, and an earlier position gets an error."""
     monkeypatch.setattr(_follow, "_READING_HISTORY", 0.5)
     async with _fake() as (fake, past):
 
@@ -194,8 +194,8 @@ async def test_an_opening_that_cant_read_history_does_without(trouble: str, monk
             await followed(await primed(store), store)
 
 
-async def test_an_opening_reads_the_history_that_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all of it takes too long, as many commits may that share transactions, it is some of the last of it."""
+async def test_opening_reads_recent_history_within_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all of it would take too long, as with many commits per transaction, the store has the newest part."""
     monkeypatch.setattr(_follow, "_READING_HISTORY", 0.5)
     async with _fake() as (fake, past):
         told = 0
@@ -218,8 +218,8 @@ async def test_an_opening_reads_the_history_that_there_is_time_for(monkeypatch: 
             await followed(await primed(store), store)
 
 
-async def test_half_a_commit_behind_the_history_is_heard_of_once() -> None:
-    """The watch that tells the history has begun with what comes after it; the next one tells that from its start."""
+async def test_commit_split_at_the_end_of_the_history_is_received_once() -> None:
+    """The watch for the history ends amid a commit. The next watch delivers that commit from its start."""
     async with _fake() as (fake, past):
 
         def half_a_commit_more(response: WatchResponse) -> list[WatchResponse]:

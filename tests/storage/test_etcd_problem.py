@@ -1,4 +1,4 @@
-"""Problems of an open store in etcd."""
+"""The `problem` of an open store in etcd."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.storage.etcd_kit import is_write, rigged
 QUOTA = 4 << 20
 
 
-async def test_without_a_leader_it_is_away_and_then_it_is_not() -> None:
-    """A read that goes through the leader is what tells."""
+async def test_store_reports_a_problem_while_etcd_has_no_leader() -> None:
+    """A read through the leader detects it."""
 
     def no_leader(_: RangeRequest, __: object) -> object:
         raise GRPCError(Status.UNAVAILABLE, "etcdserver: no leader")
@@ -38,8 +38,8 @@ async def test_without_a_leader_it_is_away_and_then_it_is_not() -> None:
     assert found[0] is StoreProblem.UNUSABLE
 
 
-async def test_a_write_that_failed_is_looked_into_by_one_that_changes_nothing() -> None:
-    """Only then, and until etcd takes one again."""
+async def test_failed_write_is_followed_by_probe_writes_without_changes() -> None:
+    """The probes begin after a failure, and end when etcd takes one."""
     asked: list[TxnRequest] = []
 
     def full(request: TxnRequest) -> None:
@@ -65,8 +65,8 @@ async def test_a_write_that_failed_is_looked_into_by_one_that_changes_nothing() 
         assert await names(rig.store) == []
 
 
-async def test_a_real_etcd_without_room_is_away(tmp_path: Path) -> None:
-    """It has raised its alarm, and reads go on."""
+async def test_etcd_without_space_is_a_problem(tmp_path: Path) -> None:
+    """A real etcd has raised its alarm; reads still work."""
     options = [f"--quota-backend-bytes={QUOTA}", "--max-txn-ops=10000"]
     with single_member(need_etcd(), tmp_path, options) as member, trio.fail_after(40):
         async with EtcdBackend(f"etcd://{member.endpoint}/full") as store:

@@ -1,4 +1,4 @@
-"""Commits that are answered while the store compares what etcd has with what it knew: they are no other history."""
+"""Commits that are acknowledged while the store compares etcd with its own state are not another history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.storage.etcd_kit import Rig, followed, primed, rigged, until
 
 
 def raced_by_a_commit(rig: Rig, read: Callable[..., Awaitable[Any]], raced: list[int]) -> Callable[..., Awaitable[Any]]:
-    """A read that is answered as it was, and whose answer is heard after that of a later commit."""
+    """Wrap a read so that a later commit is acknowledged before the answer is returned."""
 
     async def reading(*arguments: Any, **named: Any) -> Any:
         answer = await read(*arguments, **named)
@@ -26,8 +26,10 @@ def raced_by_a_commit(rig: Rig, read: Callable[..., Awaitable[Any]], raced: list
     return reading
 
 
-async def test_a_commit_answered_before_the_comparison_is_no_other_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch that was cut goes on with it, and nobody is told that the store went back."""
+async def test_commit_acknowledged_before_the_comparison_is_not_another_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broken watch goes on with the commit, and the store does not report a rollback."""
     async with rigged() as rig:
         raced: list[int] = []
         monkeypatch.setattr(_follow, "read_standing", raced_by_a_commit(rig, read_standing, raced))
@@ -39,10 +41,10 @@ async def test_a_commit_answered_before_the_comparison_is_no_other_history(monke
         assert set(rig.store.counts) == {"watches cancelled"}
 
 
-async def test_a_commit_answered_before_a_snapshot_that_lacks_it_is_no_other_history(
+async def test_commit_acknowledged_before_a_snapshot_without_it_is_not_another_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And the store never stands below what its writer was told."""
+    """The store never stands below a revision that its writer has received."""
     async with rigged() as rig:
         raced: list[int] = []
         await put(rig.store, thing("before"))

@@ -1,4 +1,4 @@
-"""A real etcd that speaks TLS alone and knows users."""
+"""A real etcd that accepts only TLS and has users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.secret_files import write_secret
 
 
 def _ask(port: int, context: ssl.SSLContext, path: str, **message: object) -> None:
-    """One call of etcd's JSON gateway."""
+    """Call etcd's JSON gateway once."""
     asked = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
     try:
         asked.request("POST", f"/v3/auth/{path}", json.dumps(message))
@@ -28,8 +28,8 @@ def _ask(port: int, context: ssl.SSLContext, path: str, **message: object) -> No
         asked.close()
 
 
-async def test_a_store_over_tls_as_a_user(tmp_path: Path) -> None:
-    """With the url's authority, client's certificate and password; without any of them nothing is served."""
+async def test_store_works_over_tls_as_a_user(tmp_path: Path) -> None:
+    """The url has the authority, the client certificate and the password; without any one of them nothing is served."""
     authority = trustme.CA()
     ca, server, client = tmp_path / "ca.pem", tmp_path / "server.pem", tmp_path / "client.pem"
     authority.cert_pem.write_to_path(str(ca))

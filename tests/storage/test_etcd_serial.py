@@ -1,4 +1,4 @@
-"""Commits of many writers are as if they had been made one after the other, in order of their revisions."""
+"""Commits of many writers are equivalent to the same commits made one by one in order of their revisions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WRITERS, ROUNDS = 24, 12
 
 
 class Made(NamedTuple):
-    """A commit that was acknowledged, or a fence that was raised."""
+    """An acknowledged commit, or a raised fence."""
 
     revision: int
     operations: tuple[Operation, ...]
@@ -40,7 +40,7 @@ class Made(NamedTuple):
 
 
 class Writers:
-    """They write what they believe to be right, at random, and keep what was acknowledged."""
+    """Concurrent writers that write at random and record their acknowledged commits."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -49,7 +49,7 @@ class Writers:
         self.refused = Counter[str]()
 
     async def write(self, store: EtcdBackend) -> None:
-        """One commit, which is decided on before those of others are made."""
+        """Make a commit that is decided on before other writers' commits are made."""
         if self.random.random() < 0.01:
             raised = await store.raise_fence("c", "", 0, 0)
             self.fence = max(self.fence, raised.fence)
@@ -59,13 +59,13 @@ class Writers:
         await self.commit(store, await self.operations(store), fence)
 
     async def put(self, store: EtcdBackend, name: str) -> None:
-        """Put one resource, in whatever state it is."""
+        """Put one resource, whatever its state."""
         stored = await self.believed(store, name)
         uid, version = (None, "") if stored is None else (uid_of(stored), stored.version)
         await self.commit(store, (putting(thing(name, uid=uid), version),), None)
 
     async def commit(self, store: EtcdBackend, operations: tuple[Operation, ...], fence: Fence | None) -> None:
-        """Commit, and keep what is acknowledged."""
+        """Commit, and record the acknowledgement."""
         try:
             at = await store.commit(operations, fence)
         except StorageError as error:
@@ -74,7 +74,7 @@ class Writers:
             self.made.append(Made(at.revision, operations, fence))
 
     async def operations(self, store: EtcdBackend) -> tuple[Operation, ...]:
-        """One or two changes, and what they require."""
+        """Return one or two changes with their requirements."""
         found: list[Operation] = []
         for name in self.random.sample(NAMES, self.random.choice((1, 1, 2))):
             stored = await self.believed(store, name)
@@ -98,7 +98,7 @@ class Writers:
         return (await store.read_believed(KIND, ("default", "default", name)))[0]
 
     def replayed(self) -> ResourceTables:
-        """Make the commits once more, one after the other; each is what it would have been alone."""
+        """Make the commits again, one by one; each must end as if it were alone."""
         tables, fence = ResourceTables(), Fence("c", "", 0, 0)
         # What changes nothing has no revision of its own, and was decided on at the one that it names.
         changing = {each.revision for each in self.made if not _changes_nothing(each, self.made)}
@@ -117,7 +117,10 @@ class Writers:
 
 
 def _changes_nothing(made: Made, among: list[Made]) -> bool:
-    """Only what removes something may, when it was gone; then another commit may have the revision that it names."""
+    """Return True if the commit changed nothing.
+
+    Only the removal of a missing resource changes nothing; another commit may then have the revision that it names.
+    """
     only_removes = bool(made.operations) and not any(isinstance(each, Put) for each in made.operations)
     return only_removes and any(each.revision == made.revision and each is not made for each in among)
 
@@ -132,7 +135,7 @@ def _apply(tables: ResourceTables, applied: list[Applied], revision: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_commits_are_as_if_one_were_made_after_the_other(seed: int) -> None:
+async def test_concurrent_commits_are_serializable(seed: int) -> None:
     writers = Writers(seed)
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         stores = [rig.store, other]

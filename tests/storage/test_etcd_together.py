@@ -1,4 +1,4 @@
-"""Commits that share a transaction of etcd: each has its own revision and its own outcome, as if it were alone."""
+"""Commits that share an etcd transaction: each has its own revision and outcome, as if it were alone."""
 
 from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ Outcome = Position | HeadwayError | StorageError
 
 
 def counted(rig: Rig) -> list[TxnRequest]:
-    """The writes that etcd is asked for from now on."""
+    """Count the writes that etcd receives from now on."""
     writes: list[TxnRequest] = []
     before = rig.fake.on_txn
 
@@ -58,7 +58,7 @@ def counted(rig: Rig) -> list[TxnRequest]:
 async def at_once(
     store: EtcdBackend, commits: Sequence[Sequence[Operation]], fences: Sequence[Fence | None] = ()
 ) -> list[Outcome]:
-    """Make commits by as many tasks; how each ended."""
+    """Make commits in concurrent tasks, and return the outcome of each."""
     outcomes: dict[int, Outcome] = {}
 
     async def commit(index: int, operations: Sequence[Operation]) -> None:
@@ -80,8 +80,8 @@ def revisions(outcomes: Sequence[Outcome]) -> list[int]:
     return [outcome.revision for outcome in outcomes if isinstance(outcome, Position)]
 
 
-async def test_writers_at_once_share_a_transaction_and_have_a_revision_each() -> None:
-    """In one of etcd's; who watches is told of each commit by itself, here and at another engine."""
+async def test_concurrent_commits_share_a_transaction_and_have_separate_revisions() -> None:
+    """Watchers receive each commit by itself, at this engine and at another one."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         readers = [await primed(rig.store), await primed(other)]
         writes = counted(rig)
@@ -99,8 +99,8 @@ async def test_writers_at_once_share_a_transaction_and_have_a_revision_each() ->
             assert at.revision == max(made)
 
 
-async def test_what_was_written_together_is_read_alike_by_who_comes_later() -> None:
-    """From a snapshot every resource has the version that its writer was told, and can be written at it."""
+async def test_snapshot_has_the_versions_of_commits_that_shared_a_transaction() -> None:
+    """Each resource has the version that its writer received, and can be written at it."""
     async with rigged() as rig:
         given = [thing(f"n{index}") for index in range(5)]
         made = revisions(await at_once(rig.store, [[putting(each)] for each in given]))
@@ -112,7 +112,7 @@ async def test_what_was_written_together_is_read_alike_by_who_comes_later() -> N
             await put(other, thing("n3", "again", uid=uid), version)
 
 
-async def test_a_watch_resumes_between_two_that_were_committed_together() -> None:
+async def test_watch_resumes_between_two_commits_of_one_transaction() -> None:
     """Their revisions are as good as any others."""
     async with rigged() as rig:
         made = sorted(revisions(await at_once(rig.store, [[putting(thing(f"n{index}"))] for index in range(6)])))
@@ -125,8 +125,8 @@ async def test_a_watch_resumes_between_two_that_were_committed_together() -> Non
             assert [each.revision for each in reader.changes] == made[index + 1 :]
 
 
-async def test_each_of_those_that_come_together_has_its_own_outcome() -> None:
-    """What another engine has done meanwhile refuses one of them, and the others go on."""
+async def test_each_commit_of_a_batch_has_its_own_outcome() -> None:
+    """A change by another engine rejects one commit, and the others succeed."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         at = await put(rig.store, contested := thing("contested"))
         await names(other)
@@ -145,8 +145,8 @@ async def test_each_of_those_that_come_together_has_its_own_outcome() -> None:
         assert await names(rig.store) == ["contested", "n0", "n1", "n2", "n3"]
 
 
-async def test_writes_of_one_fence_share_a_transaction_and_a_raise_refuses_all_of_them() -> None:
-    """The fence is compared once for all, and each writer is told what it says (C8)."""
+async def test_writes_of_one_fence_share_a_transaction_and_a_raised_fence_rejects_them_all() -> None:
+    """The fence is compared once for all, and each writer gets its value (C8)."""
     async with rigged() as rig, EtcdBackend(rig.url) as other:
         fence = (await rig.store.raise_fence("c", "", 0, 0)).fence
         writes = counted(rig)
@@ -167,8 +167,8 @@ async def test_writes_of_one_fence_share_a_transaction_and_a_raise_refuses_all_o
 @pytest.mark.parametrize(
     "message", ["etcdserver: too many operations in txn request", "etcdserver: request is too large"]
 )
-async def test_what_is_too_much_together_goes_alone(message: str) -> None:
-    """An etcd that takes less than by default takes each of them."""
+async def test_batch_that_is_too_large_is_split(message: str) -> None:
+    """An etcd with a lower limit than the default takes the commits one by one."""
     async with rigged() as rig:
         rig.fake.on_txn = failing(Status.INVALID_ARGUMENT, message)
         writes = counted(rig)
@@ -178,8 +178,8 @@ async def test_what_is_too_much_together_goes_alone(message: str) -> None:
 
 
 @pytest.mark.parametrize("landed", [True, False])
-async def test_what_may_have_happened_is_said_to_all_of_them(landed: bool) -> None:
-    """Once to each, and nothing is sent again."""
+async def test_unknown_outcome_is_reported_to_every_writer_of_a_batch(landed: bool) -> None:
+    """Each writer gets it once, and nothing is sent again."""
 
     def fail(request: TxnRequest) -> None:
         if is_write(request):
@@ -203,8 +203,8 @@ async def test_what_may_have_happened_is_said_to_all_of_them(landed: bool) -> No
         assert len(await names(rig.store)) == (5 if landed else 0)
 
 
-async def test_those_that_touch_the_same_are_decided_one_after_the_other() -> None:
-    """Each requires what the other one deletes: one of them at most can be right."""
+async def test_conflicting_commits_are_decided_one_by_one() -> None:
+    """Each requires what the other one deletes: at most one of them can succeed."""
     async with rigged() as rig:
         left, right = thing("left"), thing("right")
         at = [await put(rig.store, each) for each in (left, right)]
@@ -219,8 +219,8 @@ async def test_those_that_touch_the_same_are_decided_one_after_the_other() -> No
         assert len(await names(rig.store)) == 1
 
 
-async def test_deletions_and_creations_go_together() -> None:
-    """And are told in order of their revisions."""
+async def test_deletions_and_creations_share_a_transaction() -> None:
+    """Watchers receive them in order of their revisions."""
     async with rigged() as rig:
         old = [thing(f"old{index}", owner_uid="o") for index in range(3)]
         at = revisions(await at_once(rig.store, [[putting(each)] for each in old]))
@@ -240,8 +240,8 @@ async def test_deletions_and_creations_go_together() -> None:
         assert [name_of(each) for each in (await rig.store.list_by_owner("o"))[0]] == ["new"]
 
 
-async def test_a_resource_of_another_commit_than_the_head_says_is_nothing_that_headway_wrote() -> None:
-    """Its version would be another one in a snapshot than on a watch."""
+async def test_resource_that_does_not_match_its_head_is_foreign() -> None:
+    """A snapshot would give it another version than a watch."""
     async with rigged() as rig:
 
         def displace(request: TxnRequest) -> None:
@@ -256,8 +256,11 @@ async def test_a_resource_of_another_commit_than_the_head_says_is_nothing_that_h
         assert "as the head says" in str(raised)
 
 
-async def test_a_store_of_an_earlier_program_is_read_and_gone_on_with() -> None:
-    """Its head counted one commit, and no body had a place; its versions conflict, and its positions are too old."""
+async def test_store_of_an_earlier_version_can_be_opened_and_written() -> None:
+    """Its head counted one commit, and its bodies had no index.
+
+    Its versions conflict, and its positions are expired.
+    """
     async with rigged() as rig:
         at = await put(rig.store, given := thing("a"))
     told = [kv for _, events in rig.fake.state.history for event in events for kv in (event.kv, event.prev_kv)]

@@ -1,4 +1,4 @@
-"""An etcd that is put back to an older state while controllers in another process run on an engine beside it."""
+"""An etcd that is rolled back while controllers in another process run on an engine beside it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tests.storage.etcd_kit import PREFIX
 
 
 @pytest.mark.parametrize("server_stays", [True, False])
-async def test_an_etcd_that_was_put_back_stops_the_controllers(tmp_path: Path, server_stays: bool) -> None:
-    """Their engine has noticed it, or it is a new one and the revisions are as high again as those that were seen: the
-    runs end. When that is accepted there is nothing of the lost history in the cache.
+async def test_rolled_back_etcd_stops_the_controllers(tmp_path: Path, server_stays: bool) -> None:
+    """Their runs end when their engine detects it, or when a new engine has revisions as high as those seen.
+
+    After an operator has accepted the rollback, the cache has nothing of the lost history.
     """
     async with serving_etcd() as (fake, endpoint):
         rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)
@@ -48,10 +49,10 @@ async def test_an_etcd_that_was_put_back_stops_the_controllers(tmp_path: Path, s
         assert all("lost" not in seen and seen["kept"] == kept for seen in rig.seen[before:])
 
 
-async def test_a_store_that_has_forgotten_their_opening_did_not_go_back(
+async def test_store_that_forgot_their_opening_is_not_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was opened more often than it counts while they were away: they go on with what it has now."""
+    """It was opened more often than it counts while they were away: they go on with its current state."""
     monkeypatch.setattr(_records, "KNOWN_SESSIONS", 3)
     async with serving_etcd() as (_, endpoint):
         rig = Rig(f"etcd://{endpoint}{PREFIX}", tmp_path)

@@ -1,4 +1,4 @@
-"""What etcd's watches have been seen to do wrong, said by a fake one: the store loses, repeats and rewinds nothing."""
+"""Known misbehavior of etcd's watches, simulated by a fake etcd: the store loses, repeats and rewinds nothing."""
 
 import functools
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ from tests.helpers.fake_etcd import FakeEtcd
 from tests.storage.etcd_kit import followed, primed, rigged, until
 
 
-async def test_one_watch_serves_every_watcher_of_a_process() -> None:
-    """Of the whole prefix, with fragments, progress notifications and a leader required."""
+async def test_one_watch_serves_all_watchers_of_a_process() -> None:
+    """It covers the whole prefix, with fragments, progress notifications and a required leader."""
     async with rigged() as rig:
         readers = [await primed(rig.store) for _ in range(50)]
         at = await put(rig.store, thing("a"))
@@ -30,8 +30,8 @@ async def test_one_watch_serves_every_watcher_of_a_process() -> None:
         assert wanted.progress_notify
 
 
-async def test_a_commit_in_fragments_is_heard_as_one() -> None:
-    """However its events are cut, a watcher hears the commit when all of it has come, as one whole."""
+async def test_commit_in_fragments_is_delivered_whole() -> None:
+    """A watcher receives the commit when all of its events have arrived, wherever they were split."""
 
     def cut(response: WatchResponse) -> Iterable[WatchResponse]:
         last = len(response.events) - 1
@@ -48,8 +48,8 @@ async def test_a_commit_in_fragments_is_heard_as_one() -> None:
         assert not rig.store.counts
 
 
-async def test_the_same_events_twice_are_heard_once() -> None:
-    """etcd has sent events again; the second time is refused, and counted."""
+async def test_repeated_events_are_delivered_once() -> None:
+    """etcd has sent events twice; the store drops the repetition, and counts it."""
     async with rigged() as rig:
         rig.fake.on_watch = lambda response: [response, response]
         reader = await primed(rig.store)
@@ -61,8 +61,8 @@ async def test_the_same_events_twice_are_heard_once() -> None:
         assert set(rig.store.counts) == {"stale commits", "stale events"}
 
 
-async def test_a_watch_that_jumps_back_moves_nothing_back() -> None:
-    """After a partition a watch has said old revisions again: neither data nor the position go back."""
+async def test_watch_that_jumps_back_does_not_rewind_the_store() -> None:
+    """After a partition, a watch has repeated old revisions: neither data nor the position go back."""
     async with rigged() as rig:
         heard: list[WatchResponse] = []
 
@@ -84,8 +84,8 @@ async def test_a_watch_that_jumps_back_moves_nothing_back() -> None:
         assert len(reader.changes) == 3
 
 
-async def test_a_watch_in_another_members_past_says_nothing_new() -> None:
-    """Opened at a future revision, at a member that lags, a watch has said what was before: it is refused."""
+async def test_watch_at_a_lagging_member_delivers_nothing_old() -> None:
+    """A watch opened at a future revision at a lagging member has sent earlier events: the store drops them."""
     async with rigged() as rig:
         at = await put(rig.store, thing("a"))
         reader = await primed(rig.store)
@@ -110,8 +110,8 @@ def _are_open(fake: FakeEtcd, count: int) -> bool:
     return len(fake.watches) == count
 
 
-async def test_a_cancelled_watch_goes_on_where_it_was() -> None:
-    """A member without a leader ends its watches: what was committed meanwhile is heard, and no watcher is told."""
+async def test_canceled_watch_resumes_where_it_was() -> None:
+    """A member without a leader ends its watches. The store receives later commits, and its watchers notice nothing."""
     async with rigged() as rig:
         reader = await primed(rig.store)
         async with EtcdBackend(rig.url) as other:
@@ -129,8 +129,8 @@ async def test_a_cancelled_watch_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("lost", ["a change", "the head", "a commit"])
-async def test_what_a_watch_has_lost_is_found_out(lost: str) -> None:
-    """Starved streams have lost events: every watcher is told that there is a gap, and what is read is the truth."""
+async def test_lost_events_are_detected(lost: str) -> None:
+    """Starved streams have lost events: every watcher gets a gap, and reads return the truth."""
     async with rigged() as rig:
         reader = await primed(rig.store)
 
@@ -163,8 +163,8 @@ async def _all_of(reader: object) -> None:
             await reader.next()  # type: ignore[attr-defined]
 
 
-async def test_after_a_compaction_the_store_is_read_anew() -> None:
-    """What it has missed is gone from etcd: watchers are told so, and resume by a snapshot; what has gone is gone."""
+async def test_store_is_read_again_after_a_compaction() -> None:
+    """The missed events are compacted: watchers get an error and resume by a snapshot without the deleted resources."""
     async with rigged() as rig:
         at = await put(rig.store, doomed := thing("doomed"))
         reader = await primed(rig.store)
@@ -183,8 +183,8 @@ async def test_after_a_compaction_the_store_is_read_anew() -> None:
         assert rig.store.counts["snapshots"] == 1
 
 
-async def test_a_compaction_of_what_was_heard_costs_nothing() -> None:
-    """An idle store's head may be compacted: when nothing was committed since, the watch goes on without a snapshot."""
+async def test_compaction_of_received_history_costs_nothing() -> None:
+    """The head of an idle store may be compacted. Without later commits the watch resumes without a snapshot."""
     async with rigged() as rig:
         await put(rig.store, thing("a"))
         reader = await primed(rig.store)
@@ -198,8 +198,8 @@ async def test_a_compaction_of_what_was_heard_costs_nothing() -> None:
         assert not rig.store.counts["snapshots"]
 
 
-async def test_a_lease_that_ends_while_no_watch_is_open_has_ended() -> None:
-    """Its end is no commit, so that no revision says that there is something to hear of."""
+async def test_lease_that_expires_between_two_watches_has_ended() -> None:
+    """The end of a lease is no commit, so no revision shows that there is anything to receive."""
     async with rigged() as rig:
         term = (await rig.store.acquire_lease("c", "a", 60)).held.lease.term
         await names(rig.store)
@@ -212,8 +212,8 @@ async def test_a_lease_that_ends_while_no_watch_is_open_has_ended() -> None:
             await rig.store.wait_lease_ended("c", term)
 
 
-async def test_progress_is_proof_of_nothing() -> None:
-    """A notification ahead of the events moves no watcher and no position."""
+async def test_progress_notification_moves_no_position() -> None:
+    """A notification ahead of the events moves no watcher."""
     async with rigged() as rig:
         here = await put(rig.store, thing("a"))
         reader = await primed(rig.store)
@@ -228,8 +228,8 @@ async def test_progress_is_proof_of_nothing() -> None:
         assert len(rig.fake.watches) == 1
 
 
-async def test_progress_that_is_proved_false_ends_the_watch() -> None:
-    """It says that it has said everything up to where a commit stands that it has not said: another one says it."""
+async def test_false_progress_notification_ends_the_watch() -> None:
+    """It is at a revision whose commit the watch has not delivered; another watch delivers it."""
     async with rigged() as rig:
         reader = await primed(rig.store)
         rig.fake.on_watch = lambda response: [] if response.events else [response]
@@ -242,8 +242,8 @@ async def test_progress_that_is_proved_false_ends_the_watch() -> None:
         assert not rig.store.counts["snapshots"]
 
 
-async def test_a_watch_that_has_fallen_silent_is_asked_and_then_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody reads here, and nothing comes: the store looks by itself whether there is something to be heard."""
+async def test_silent_watch_is_probed_and_then_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without reads and without events, the store itself checks whether there is anything to receive."""
     monkeypatch.setattr(_follow, "SILENCE", 0.05)
     async with rigged() as rig:
         reader = await primed(rig.store)
@@ -258,8 +258,8 @@ async def test_a_watch_that_has_fallen_silent_is_asked_and_then_left(monkeypatch
         assert rig.store.counts["watches stalled"] == 1
 
 
-async def test_an_answer_from_the_past_is_refused() -> None:
-    """A linearizable read below what was heard: nothing is answered from it, and the store is looked at again."""
+async def test_stale_read_is_rejected() -> None:
+    """A linearizable read below the received revision is not used, and the store compares its state again."""
     async with rigged() as rig:
         await put(rig.store, thing("a"))
         await names(rig.store)

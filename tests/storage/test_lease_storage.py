@@ -1,4 +1,7 @@
-"""Leases over a store's restarts and crashes, and to the moment; the conformance suite has what all stores promise."""
+"""Leases across restarts and crashes of a store, and their exact timing.
+
+The conformance suite tests what all stores promise.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,8 @@ trio.run(main)
 """
 
 
-async def test_a_lease_is_held_to_the_end_of_its_ttl_and_not_a_moment_longer(mock_clock: MockClock) -> None:
-    """Whoever asks: lists, holders, others, and writes that bear its fence."""
+async def test_lease_is_held_exactly_until_the_end_of_its_ttl(mock_clock: MockClock) -> None:
+    """This holds for lists, the holder, other candidates, and writes with its fence."""
     backend = MemoryBackend()
     term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
     mock_clock.jump(9.999)
@@ -52,8 +55,8 @@ async def test_a_lease_is_held_to_the_end_of_its_ttl_and_not_a_moment_longer(moc
     assert backend.position.revision == here + 1, "the end of a term is one commit"
 
 
-async def test_after_a_restart_a_lease_is_held_for_a_whole_ttl(mock_clock: MockClock, tmp_path: Path) -> None:
-    """How much was left nobody knows. Its holder can keep it, and go on writing; another gets it only then."""
+async def test_lease_is_held_for_a_full_ttl_after_a_restart(mock_clock: MockClock, tmp_path: Path) -> None:
+    """The remaining time is unknown. The holder can renew the lease and write; another candidate gets it only then."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         lease = (await backend.acquire_lease("c#m", "a", 10, "attempt")).held.lease
         mock_clock.jump(9)
@@ -71,8 +74,8 @@ async def test_after_a_restart_a_lease_is_held_for_a_whole_ttl(mock_clock: MockC
         assert (await backend.acquire_lease("c#m", "b", 10)).held.lease.term > lease.term
 
 
-async def test_a_late_request_does_not_end_a_term_in_use_after_a_restart(tmp_path: Path) -> None:
-    """The raised fence is in the file, and says that the holder knows its term. Another attempt begins a new term."""
+async def test_late_request_does_not_end_a_term_in_use_after_a_restart(tmp_path: Path) -> None:
+    """The raised fence in the file shows that the holder knows its term. Another attempt begins a new term."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         term = (await backend.acquire_lease("c", "a", 600, "attempt")).held.lease.term
         await backend.raise_fence("c", "", term, 1)
@@ -86,10 +89,8 @@ async def test_a_late_request_does_not_end_a_term_in_use_after_a_restart(tmp_pat
 @pytest.mark.parametrize(
     "how", ["released", "refused a write", "refused a renewal", "left out of a list", "waited for", "another's"]
 )
-async def test_a_term_that_has_ended_has_ended_after_a_restart_too(
-    mock_clock: MockClock, tmp_path: Path, how: str
-) -> None:
-    """Whatever somebody was told of its end: it does not come back, and the next term is higher."""
+async def test_ended_term_stays_ended_after_a_restart(mock_clock: MockClock, tmp_path: Path, how: str) -> None:
+    """An end that has been reported is final, and the next term is higher."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
         if how == "released":
@@ -118,8 +119,8 @@ async def test_a_term_that_has_ended_has_ended_after_a_restart_too(
         assert (await backend.acquire_lease("c", "b", 10)).held.lease.term > term
 
 
-async def test_terms_grow_over_a_kill(tmp_path: Path) -> None:
-    """A server that is killed has forgotten neither the holder nor the term; the holder's next life fences it off."""
+async def test_terms_grow_across_a_kill(tmp_path: Path) -> None:
+    """A killed server remembers the holder and the term. The holder's next life fences off the former one."""
     path = tmp_path / "a.db"
     async with trio.open_nursery() as nursery:
 
@@ -141,8 +142,8 @@ async def test_terms_grow_over_a_kill(tmp_path: Path) -> None:
             await put(backend, thing("late"), fence=Fence("c", "", term, 1))
 
 
-async def test_what_is_settled_outlives_leases(tmp_path: Path) -> None:
-    """Taking and leaving a lease raises its fence, and changes nothing that is noted beside it."""
+async def test_checkpoint_outlives_leases(tmp_path: Path) -> None:
+    """Acquiring and releasing a lease raises its fence, and leaves the checkpoint beside it unchanged."""
     for opened in (MemoryBackend(), open_sqlite(tmp_path / "a.db")):
         async with opened as backend:
             first = await backend.raise_fence("c", "", 0, 0)
@@ -153,8 +154,8 @@ async def test_what_is_settled_outlives_leases(tmp_path: Path) -> None:
             assert (await backend.raise_fence("c", "", 0, 0)).checkpoint == 77
 
 
-async def test_who_waits_for_a_lease_is_told_that_the_store_is_closed(tmp_path: Path) -> None:
-    """As every watch is."""
+async def test_closing_the_store_wakes_lease_waiters_with_an_error(tmp_path: Path) -> None:
+    """Watches end in the same way."""
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery, open_sqlite(tmp_path / "a.db") as backend:
             await backend.acquire_lease("c", "a", 600)
@@ -167,8 +168,8 @@ async def test_who_waits_for_a_lease_is_told_that_the_store_is_closed(tmp_path: 
             await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_asking_for_what_another_holds_costs_no_transaction(tmp_path: Path) -> None:
-    """Nor does keeping a lease alive: many processes do both all the time. A late request of the holder costs none."""
+async def test_request_for_a_held_lease_costs_no_transaction(tmp_path: Path) -> None:
+    """A renewal and a late request of the holder cost none either: many processes make them all the time."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await backend.acquire_lease("c", "a", 600, "one")
         await backend.keep_lease("c", "a", 1)
@@ -184,8 +185,8 @@ async def test_asking_for_what_another_holds_costs_no_transaction(tmp_path: Path
 
 
 @pytest.mark.parametrize("how", ["released", "run out"])
-async def test_the_end_of_a_lease_never_lowers_its_fence(mock_clock: MockClock, tmp_path: Path, how: str) -> None:
-    """A program from before there were leases may have raised it meanwhile; what that has superseded stays refused."""
+async def test_end_of_a_lease_never_lowers_its_fence(mock_clock: MockClock, tmp_path: Path, how: str) -> None:
+    """An earlier version without leases may have raised the fence meanwhile; superseded terms stay rejected."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         term = (await backend.acquire_lease("c", "a", 10)).held.lease.term
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
@@ -201,7 +202,7 @@ async def test_the_end_of_a_lease_never_lowers_its_fence(mock_clock: MockClock, 
 
 
 class TickingClock(trio.abc.Clock):
-    """Each look at it finds it a step further on."""
+    """A clock that advances by a step at each reading."""
 
     def __init__(self) -> None:
         self.now, self.step = 0.0, 0.0
@@ -218,8 +219,8 @@ class TickingClock(trio.abc.Clock):
 
 
 @pytest.mark.parametrize("looks", range(8))
-def test_a_lease_may_run_out_between_any_two_looks_at_the_clock(looks: int) -> None:
-    """While a request is served, too: it is answered, and what stays refused is, as if it had come before or after."""
+def test_lease_may_expire_between_any_two_readings_of_the_clock(looks: int) -> None:
+    """It may expire within a request. The request ends as if it had come before or after the expiry."""
     clock = TickingClock()
 
     async def main() -> None:
@@ -246,8 +247,8 @@ def test_a_lease_may_run_out_between_any_two_looks_at_the_clock(looks: int) -> N
     trio.run(main, clock=clock)
 
 
-async def test_a_lease_is_kept_whatever_becomes_of_others(mock_clock: MockClock, tmp_path: Path) -> None:
-    """Where nothing can be written one dead holder costs no living one its lease; only its own end has to be stored."""
+async def test_lease_can_be_renewed_while_another_cannot_be_ended(mock_clock: MockClock, tmp_path: Path) -> None:
+    """With a full disk, one dead holder costs no living one its lease; only an expiry itself has to be stored."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         dead = (await backend.acquire_lease("dead", "a", 5)).held.lease.term
         term = (await backend.acquire_lease("living", "b", 10)).held.lease.term

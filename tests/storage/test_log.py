@@ -1,4 +1,4 @@
-"""The commit log against its rules, by hand and against a model that remembers everything."""
+"""The commit log against its rules, by example and against a model that remembers everything."""
 
 import weakref
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ RESOURCE = thing("a")
 
 
 class _Weighed(pb.Resource):
-    """A resource of which a weak set can be made: by what it is, not by what it says."""
+    """A resource that a weak set can hold: it compares by identity."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
@@ -40,8 +40,8 @@ def _revisions(changes: Changes | None) -> list[int]:
     return [change.revision for change in _list(changes)]
 
 
-def test_revisions_that_do_not_rise_are_refused() -> None:
-    """Appending at or below the head is a ValueError and changes nothing."""
+def test_append_refuses_revisions_that_do_not_rise() -> None:
+    """A revision at or below the head is a ValueError and changes nothing."""
     log = _filled(3)
     for revision in (3, 2, 0):
         with pytest.raises(ValueError, match="must be above 3"):
@@ -49,8 +49,8 @@ def test_revisions_that_do_not_rise_are_refused() -> None:
     assert log.head == 3
 
 
-def test_a_cursor_takes_what_follows_it_once() -> None:
-    """A cursor in the middle takes what is later, then nothing, then what comes."""
+def test_cursor_takes_each_later_change_once() -> None:
+    """A cursor in the middle takes the later changes, then nothing, then new changes."""
     log = _filled(5)
     cursor = log.cursor(A, 3)
     assert log.head > cursor.revision
@@ -61,8 +61,8 @@ def test_a_cursor_takes_what_follows_it_once() -> None:
     assert _revisions(log.take(cursor)) == [9]
 
 
-def test_a_cursor_above_the_head_does_not_repeat_what_its_snapshot_had() -> None:
-    """A snapshot may stand at a commit that is appended later: that one is not handed out again."""
+def test_cursor_above_the_head_does_not_repeat_its_snapshot() -> None:
+    """A snapshot may stand at a commit that is appended later: the cursor skips that commit."""
     log = _filled(2)
     cursor = log.cursor(A, 4)
     assert log.head <= cursor.revision
@@ -75,8 +75,8 @@ def test_a_cursor_above_the_head_does_not_repeat_what_its_snapshot_had() -> None
     assert _revisions(log.take(cursor)) == [5]
 
 
-def test_a_cursor_above_the_head_misses_nothing_when_what_it_has_is_trimmed() -> None:
-    """What the snapshot had already may go; only what it had not is missed."""
+def test_cursor_above_the_head_survives_trimming_of_its_snapshot() -> None:
+    """Changes that the snapshot already has may be trimmed; only later ones would be missing."""
     log = _filled(2, max_changes=2)
     cursor = log.cursor(A, 4)
     for revision in range(3, 7):
@@ -85,8 +85,8 @@ def test_a_cursor_above_the_head_misses_nothing_when_what_it_has_is_trimmed() ->
     assert _revisions(log.take(cursor)) == [5, 6]
 
 
-def test_a_limit_never_cuts_a_commit() -> None:
-    """`take` goes on to the end of a commit, and the cursor stands at it."""
+def test_limit_never_splits_a_commit() -> None:
+    """`take` goes on to the end of a commit, and the cursor stands there."""
     log = CommitLog()
     log.append(1, [(A, RESOURCE, False)] * 5, 1.0)
     log.append(2, [(A, RESOURCE, False)] * 5, 1.0)
@@ -99,8 +99,8 @@ def test_a_limit_never_cuts_a_commit() -> None:
     assert cursor.revision == 2
 
 
-def test_cursors_at_one_place_share_what_they_take() -> None:
-    """It is made once for all of them; who stands elsewhere, or has seen more, has what is right for it."""
+def test_cursors_at_one_position_share_their_batch() -> None:
+    """The batch is made once for all of them; a cursor at another position gets the batch that is right for it."""
     log = _filled(3)
     here, there, behind, ahead = log.cursor(A, 3), log.cursor(A, 3), log.cursor(A, 1), log.cursor(A, 4)
     log.append(4, [(A, RESOURCE, False)], 4.0)
@@ -118,8 +118,8 @@ def test_cursors_at_one_place_share_what_they_take() -> None:
     assert _revisions(log.take(log.cursor(A, 3))) == [4, 5, 5, 6, 7, 7]
 
 
-def test_an_idle_kinds_cursor_is_never_too_far_behind() -> None:
-    """However much other kinds change, who watches a kind where nothing does has missed nothing."""
+def test_cursor_of_an_idle_kind_never_expires() -> None:
+    """However much other kinds change, a watcher of an idle kind has missed nothing."""
     log = CommitLog(max_changes=3)
     cursor = log.cursor(B, 0)
     for revision in range(1, 5000):
@@ -128,8 +128,8 @@ def test_an_idle_kinds_cursor_is_never_too_far_behind() -> None:
     assert cursor.revision == 4999
 
 
-def test_what_is_trimmed_is_gone_for_cursors_old_and_new() -> None:
-    """Both a cursor that stands too far back and a new one there get HistoryCompacted, not a gap."""
+def test_trimmed_history_raises_for_old_and_new_cursors() -> None:
+    """A cursor that stands too far back, or a new one at its position, raises HistoryCompacted."""
     log = _filled(3, max_changes=3)
     old = log.cursor(A, 0)
     for revision in range(4, 4000):
@@ -142,8 +142,8 @@ def test_what_is_trimmed_is_gone_for_cursors_old_and_new() -> None:
     assert _revisions(log.take(log.cursor(A, 3996))) == [3997, 3998, 3999]
 
 
-def test_history_holds_no_more_than_it_says() -> None:
-    """A change that is not kept holds no memory, though its kind's list is not made shorter for each."""
+def test_trimmed_changes_hold_no_memory() -> None:
+    """This holds although the list of a kind is not shortened for each trimmed change."""
     log, alive = CommitLog(max_changes=3000), weakref.WeakSet[pb.Resource]()
     for revision in range(1, 10_000):
         resource = _Weighed()
@@ -155,7 +155,7 @@ def test_history_holds_no_more_than_it_says() -> None:
     assert _revisions(log.take(log.cursor(A, 9000), 10**6)) == list(range(9001, 10_000))
 
 
-def test_history_of_several_kinds_and_of_commits_of_many_is_bounded_together() -> None:
+def test_bound_covers_all_kinds_and_large_commits() -> None:
     log, alive = CommitLog(max_changes=100), weakref.WeakSet[pb.Resource]()
     for revision in range(1, 500):
         changes: list[tuple[Kind, pb.Resource, bool]] = []
@@ -167,8 +167,8 @@ def test_history_of_several_kinds_and_of_commits_of_many_is_bounded_together() -
         assert len(alive) <= 100
 
 
-def test_what_has_grown_old_is_dropped_a_part_at_a_time() -> None:
-    """After an idle hour the next write would otherwise wait until all of the history has been dropped."""
+def test_old_history_is_dropped_in_parts() -> None:
+    """Otherwise, the first write after an idle hour would wait until all of the history has been dropped."""
     log, alive = CommitLog(max_age=10.0), weakref.WeakSet[pb.Resource]()
     for revision in range(1, 3 * _log.MOST_AT_ONCE + 1):
         resource = _Weighed()
@@ -183,8 +183,8 @@ def test_what_has_grown_old_is_dropped_a_part_at_a_time() -> None:
     assert log.floor == revision
 
 
-def test_what_is_too_old_is_trimmed() -> None:
-    """Age is measured by the clock given at `append`, and the newest commit stays."""
+def test_history_is_trimmed_by_age() -> None:
+    """Age is measured by the clock passed to `append`, and the newest commit stays."""
     log = _filled(3, max_age=10.0)
     log.append(4, [(A, RESOURCE, False)], 12.5)
     assert log.floor == 2
@@ -192,8 +192,11 @@ def test_what_is_too_old_is_trimmed() -> None:
     assert log.floor == 4
 
 
-def test_a_pin_keeps_what_follows_until_it_is_released() -> None:
-    """Pinned, a revision's tail outlives count and age; released, twice even, it goes at the next append."""
+def test_pin_keeps_later_history_until_it_is_released() -> None:
+    """The tail of a pinned revision outlives the bounds by count and age.
+
+    After a release, or two, the next append trims it.
+    """
     log = _filled(3, max_changes=2)
     pin = log.pin(3, until=1e9)
     for revision in range(4, 20):
@@ -205,8 +208,8 @@ def test_a_pin_keeps_what_follows_until_it_is_released() -> None:
     assert log.floor == 18
 
 
-def test_a_pin_ends_with_its_time() -> None:
-    """One that nobody releases keeps nothing after its time."""
+def test_pin_expires() -> None:
+    """A pin that is never released keeps nothing after its time."""
     log = _filled(3, max_changes=2)
     log.pin(1, until=50.0)
     log.append(4, [(A, RESOURCE, False)], 50.0)
@@ -217,15 +220,15 @@ def test_a_pin_ends_with_its_time() -> None:
 
 @dataclass
 class _Watcher:
-    """A cursor, and what the model knows of it."""
+    """A cursor, and the model's knowledge about it."""
 
     cursor: Cursor
     kind: Kind
     told: int
 
 
-def test_nothing_is_taken_across_a_mark() -> None:
-    """A cursor stops at each, whether or not there was anything before it; behind it there is what follows."""
+def test_cursor_stops_at_each_mark() -> None:
+    """It stops whether or not there are changes before the mark. The next take begins behind the mark."""
     log = _filled(3)
     log.append(4, [], 4.0)
     log.mark()
@@ -255,7 +258,7 @@ def test_nothing_is_taken_across_a_mark() -> None:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """The log against a model that keeps every commit for ever and works out by rule what may be gone."""
+    """The log against a model that keeps every commit and computes which ones may be trimmed."""
 
     watchers = Bundle("watchers")
     pins = Bundle("pins")

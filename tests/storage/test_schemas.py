@@ -1,4 +1,4 @@
-"""What stores remember of the types of the programs that open them, and which programs they refuse."""
+"""The types that a store remembers of the programs that opened it, and the programs that it refuses."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def program(*types: ResourceType[Any]) -> headway.App:
 
 @pytest.fixture(params=["memory", "sqlite", "etcd"])
 async def reopened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reopened]:
-    """A store of each sort, opened as often as it is asked for."""
+    """Return a function that opens a store of each kind as often as it is called."""
     if request.param == "etcd":
         async with serving_etcd() as (_, endpoint):
             yield lambda: EtcdBackend(f"etcd://{endpoint}/staff")
@@ -95,8 +95,8 @@ async def recorded(store: AbstractAsyncContextManager[Backend]) -> dict[str, typ
         return await read_schemas(backend)
 
 
-async def test_a_program_that_would_misread_is_refused(reopened: Reopened) -> None:
-    """Every field is named, and nothing is written; the next program that reads everything is let in."""
+async def test_program_that_would_misread_the_store_is_refused(reopened: Reopened) -> None:
+    """The error names every field, and nothing is written. The next program that reads every field is accepted."""
     async with running(reopened(), FIRST) as engine:
         await engine.client.write(FIRST.new("core", First(title="Core", color="red")))
     before = await recorded(reopened())
@@ -114,8 +114,8 @@ async def test_a_program_that_would_misread_is_refused(reopened: Reopened) -> No
     assert len((await recorded(reopened()))["staff.v1.Team"].seen) == 2
 
 
-async def test_an_older_program_runs_on_and_loses_nothing(reopened: Reopened) -> None:
-    """Rolled back, or the old half of a rolling upgrade: fields that it doesn't know survive its writes."""
+async def test_older_program_keeps_unknown_fields(reopened: Reopened) -> None:
+    """It may be rolled back, or the old half of a rolling upgrade: its writes keep fields that it does not know."""
     async with running(reopened(), FIRST) as engine:
         await engine.client.write(FIRST.new("core", First(title="Core", color="red")))
     async with running(reopened(), SECOND) as engine:
@@ -133,8 +133,11 @@ async def test_an_older_program_runs_on_and_loses_nothing(reopened: Reopened) ->
     assert len((await recorded(reopened()))["staff.v1.Team"].seen) == 2
 
 
-async def test_a_type_of_which_nothing_is_stored_can_change(reopened: Reopened) -> None:
-    """In any way. What programs had before is no longer known then: it is compared like any other one's."""
+async def test_type_without_stored_resources_can_change(reopened: Reopened) -> None:
+    """Any change is accepted.
+
+    The earlier programs' schemas are forgotten, so those programs are compared like any other.
+    """
     async with running(reopened(), FIRST) as engine:
         stored = await engine.client.write(FIRST.new("core", First(title="Core", color="red")))
         await engine.client.delete(stored)
@@ -143,8 +146,8 @@ async def test_a_type_of_which_nothing_is_stored_can_change(reopened: Reopened) 
     assert len(await refused(reopened(), FIRST)) == 2
 
 
-async def test_another_version_of_the_kind_is_another_type(reopened: Reopened) -> None:
-    """What is stored as v2 keeps nobody from changing v1."""
+async def test_versions_of_a_kind_are_separate_types(reopened: Reopened) -> None:
+    """Resources stored as v2 do not prevent a change of v1."""
 
     @message
     class Later:
@@ -157,8 +160,8 @@ async def test_another_version_of_the_kind_is_another_type(reopened: Reopened) -
         pass
 
 
-async def test_a_changed_scope_leaves_no_ghosts(reopened: Reopened) -> None:
-    """It is refused while anything of the kind is stored, as another version too; and back again likewise."""
+async def test_scope_cannot_change_while_resources_are_stored(reopened: Reopened) -> None:
+    """The change is refused while any version of the kind has a stored resource, in both directions."""
     async with running(reopened(), FIRST) as engine:
         await engine.client.write(FIRST.new("core", First()))
     said = (
@@ -184,8 +187,8 @@ async def test_a_changed_scope_leaves_no_ghosts(reopened: Reopened) -> None:
         pass
 
 
-async def test_a_changed_scope_hides_no_field(reopened: Reopened) -> None:
-    """One refusal names the scope and every field, so that one change of the program is enough."""
+async def test_refusal_names_the_scope_and_every_field(reopened: Reopened) -> None:
+    """One change of the program is then enough."""
     wrong = team(Wrong, Scope.CLUSTER)
     async with running(reopened(), FIRST) as engine:
         await engine.client.write(FIRST.new("core", First()))
@@ -197,8 +200,8 @@ async def test_a_changed_scope_hides_no_field(reopened: Reopened) -> None:
     ]
 
 
-async def test_a_store_without_records_takes_those_of_the_next_program(reopened: Reopened) -> None:
-    """One of an earlier version; but for a scope that its resources don't have."""
+async def test_store_without_records_takes_those_of_the_next_program(reopened: Reopened) -> None:
+    """An earlier version leaves no records. A scope that the stored resources do not have is still refused."""
     async with running(reopened(), FIRST) as engine:
         await engine.client.write(FIRST.new("core", First(title="Core")))
     async with reopened() as backend:
@@ -216,8 +219,8 @@ async def forget(backend: Backend) -> None:
         await backend.commit([Remove(SCHEMA_KIND, ("", "", each.id.name), each.id.uid, each.version)])
 
 
-async def test_programs_that_open_one_store_at_a_time_are_all_recorded() -> None:
-    """Each has types of its own and one in common, of which they have different fields."""
+async def test_programs_that_open_a_store_in_turn_are_all_recorded() -> None:
+    """Each has types of its own, and all share one type, of which they have different fields."""
 
     def types(number: int) -> list[ResourceType[Any]]:
         @message
@@ -254,7 +257,7 @@ async def test_programs_that_open_one_store_at_a_time_are_all_recorded() -> None
 
 
 async def test_planning_writes_nothing() -> None:
-    """And says what would be written."""
+    """The plan lists what would be written."""
     async with MemoryBackend() as backend:
         plan = await plan_schemas(backend, [FIRST])
         assert (plan.problems, list(plan.changes)) == ([], ["staff.v1.Team"])
@@ -266,7 +269,7 @@ async def test_planning_writes_nothing() -> None:
         assert backend.position.revision == revision
 
 
-async def test_a_store_forgets_the_oldest_programs() -> None:
+async def test_store_forgets_the_oldest_programs() -> None:
     """It keeps the schemas of the last hundred."""
     async with MemoryBackend() as backend:
         for number in range(1, 103):
@@ -283,7 +286,7 @@ async def test_a_store_forgets_the_oldest_programs() -> None:
 
 
 async def test_copies_and_backups_have_the_records(tmp_path: Path) -> None:
-    """And a check finds nothing wrong with them; an empty store that was opened before can be copied into."""
+    """A check finds no problem in them, and an empty store that was opened before can be the target of a copy."""
     store, copied, restored = (f"sqlite:{tmp_path / name}" for name in ("staff.db", "copy.db", "restored.db"))
     async with running(open_store(store), FIRST) as engine:
         await engine.client.write(FIRST.new("core", First(title="Core")))

@@ -29,8 +29,8 @@ print(trio.run(backup_store, sys.argv[1], sys.argv[2]).revision)
 """
 
 
-async def test_a_backup_is_taken_while_the_store_is_open_and_written_to(tmp_path: Path) -> None:
-    """By this process: it has everything that was acknowledged before it began, at one revision, and nothing torn."""
+async def test_backup_during_writes_is_consistent(tmp_path: Path) -> None:
+    """The process that has the store open makes it. It has everything acknowledged before it began, at one revision."""
     backups: list[int] = []
 
     async def write(writer: int) -> None:
@@ -66,8 +66,8 @@ async def test_a_backup_is_taken_while_the_store_is_open_and_written_to(tmp_path
             assert max(int(version) for version in versions.values()) == backups[index]
 
 
-async def test_another_process_backs_up_a_store_that_is_open(tmp_path: Path) -> None:
-    """The server's lock keeps other servers out and no backup; it goes on as if nothing were."""
+async def test_another_process_can_back_up_an_open_store(tmp_path: Path) -> None:
+    """The server's lock keeps other servers out, but no backup. The server goes on undisturbed."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         at = await put(backend, thing("a"))
         command = [sys.executable, "-W", "error", "-c", BACKED_UP, f"sqlite:{tmp_path}/a.db", str(tmp_path / "b")]
@@ -77,8 +77,8 @@ async def test_another_process_backs_up_a_store_that_is_open(tmp_path: Path) -> 
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
 
 
-async def test_a_backup_of_a_store_that_nobody_has_open_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    """Nor is the store's file changed by it."""
+async def test_backup_of_a_closed_store_leaves_no_files_beside_it(tmp_path: Path) -> None:
+    """The store's file does not change either."""
     at = await filled(tmp_path / "a.db")
     before = (tmp_path / "a.db").read_bytes()
     made = await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
@@ -87,8 +87,8 @@ async def test_a_backup_of_a_store_that_nobody_has_open_leaves_nothing_beside_it
     assert (tmp_path / "a.db").read_bytes() == before
 
 
-async def test_a_backup_is_never_opened_as_a_store(tmp_path: Path) -> None:
-    """Copied over the store, as one does in a hurry, it is refused untouched, with the command that restores it."""
+async def test_backup_cannot_be_opened_as_a_store(tmp_path: Path) -> None:
+    """A backup copied over the store is refused and stays unchanged. The error has the command that restores it."""
     await filled(tmp_path / "a.db")
     await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
     shutil.copy(tmp_path / "b", tmp_path / "a.db")
@@ -100,8 +100,8 @@ async def test_a_backup_is_never_opened_as_a_store(tmp_path: Path) -> None:
     assert (tmp_path / "a.db").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-async def test_a_file_that_is_there_is_replaced_only_when_told(tmp_path: Path) -> None:
-    """And only by a backup that is whole."""
+async def test_existing_file_is_replaced_only_on_request(tmp_path: Path) -> None:
+    """Only a complete backup replaces it."""
     await filled(tmp_path / "a.db")
     (tmp_path / "b").write_text("yesterday's")
     with pytest.raises(FailedPrecondition, match=r"is there already; give another path, or replace it"):
@@ -117,8 +117,8 @@ async def test_a_file_that_is_there_is_replaced_only_when_told(tmp_path: Path) -
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
 
 
-async def test_what_cannot_be_backed_up_is_said_by_name(tmp_path: Path) -> None:
-    """No file's url, no store, not a store, the store itself, no directory."""
+async def test_invalid_backup_source_or_target_is_named(tmp_path: Path) -> None:
+    """The url is not a file's, the store is missing or not a store, the target is the store or has no directory."""
     await filled(tmp_path / "a.db")
     await filled(tmp_path / "other.db")
     (tmp_path / "text").write_text("Dear diary, " * 100)
@@ -136,8 +136,8 @@ async def test_what_cannot_be_backed_up_is_said_by_name(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "other.db", "other.db.lock", "text"]
 
 
-async def test_a_cancelled_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What SQLite is at is interrupted, however long it would take."""
+async def test_canceled_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite is interrupted, however long it would take."""
     await filled(tmp_path / "a.db")
     begun = trio.Event()
     token = trio.lowlevel.current_trio_token()

@@ -1,4 +1,4 @@
-"""The store in an SQLite file: what is found of damage, in each of its tables, and that nothing is found without."""
+"""The check of a store in an SQLite file finds damage in each table, and finds nothing in an intact store."""
 
 import re
 import shutil
@@ -31,8 +31,8 @@ async def _found(path: Path) -> list[str]:
     return [str(finding) for finding in await check_store(f"sqlite:{path}")]
 
 
-async def test_nothing_is_found_in_a_whole_store(tmp_path: Path) -> None:
-    """Closed, open and written to, left by a crash, with history trimmed away, and restored."""
+async def test_check_finds_nothing_in_an_intact_store(tmp_path: Path) -> None:
+    """The store is closed, open during writes, left by a crash, with trimmed history, and restored."""
     path = tmp_path / "a.db"
     await _store(path)
     assert await _found(path) == []
@@ -109,7 +109,7 @@ DAMAGE: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("statement", "message"), DAMAGE.values(), ids=DAMAGE)
 async def test_each_kind_of_damage_is_found(tmp_path: Path, statement: str, message: str) -> None:
-    """By its name and what is wrong with it; the file stays as it is."""
+    """The finding names the damage, and the file stays as it is."""
     path = tmp_path / "a.db"
     await _store(path)
     with opened_plainly(path) as plain:
@@ -120,8 +120,8 @@ async def test_each_kind_of_damage_is_found(tmp_path: Path, statement: str, mess
     assert path.read_bytes() == before
 
 
-async def test_damaged_pages_are_found_and_the_rest_is_looked_at(tmp_path: Path) -> None:
-    """SQLite's findings come first, with the table that they are of."""
+async def test_check_continues_past_damaged_pages(tmp_path: Path) -> None:
+    """The findings of SQLite come first, with their table."""
     path = tmp_path / "a.db"
     await _store(path)
     with opened_plainly(path) as plain:
@@ -135,8 +135,8 @@ async def test_damaged_pages_are_found_and_the_rest_is_looked_at(tmp_path: Path)
     assert len(found) > 1
 
 
-async def test_an_open_store_checks_itself(tmp_path: Path) -> None:
-    """In sentences, while it is written to."""
+async def test_open_store_can_check_itself(tmp_path: Path) -> None:
+    """The findings are sentences, and writes go on meanwhile."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await put(backend, thing("a"))
         assert await backend.check_itself() == []
@@ -147,8 +147,8 @@ async def test_an_open_store_checks_itself(tmp_path: Path) -> None:
         await put(backend, thing("b"))
 
 
-async def test_what_is_no_store_cannot_be_checked(tmp_path: Path) -> None:
-    """Nothing there, something else, a store in memory, and one that has to be opened first."""
+async def test_check_refuses_anything_but_a_store_file(tmp_path: Path) -> None:
+    """The path is missing or another file, or the store is in memory or must be opened first."""
     (tmp_path / "diary").write_text("Dear diary, " * 100)
     shutil.copy(FORMATS / "1.db", tmp_path / "old.db")
     for name, message in {

@@ -1,4 +1,4 @@
-"""What a read of many rows holds: a few objects for each thousand, which are given up as they are decoded."""
+"""A read of many rows holds a few objects per thousand rows, and frees them as they are decoded."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.helpers.declared import NOTE, a_note
 COUNT = 2 * SNAPSHOT_CHUNK + 10
 
 
-async def test_rows_are_held_in_chunks_and_given_up_one_by_one(tmp_path: Path) -> None:
-    """A million rows that are freed at once would stop the loop for 150 ms."""
+async def test_rows_are_held_in_chunks_and_freed_one_by_one(tmp_path: Path) -> None:
+    """Freeing a million rows at once would stop the loop for 150 ms."""
     async with SqliteBackend(tmp_path / "store.db") as store:
         puts = []
         for number in range(COUNT):

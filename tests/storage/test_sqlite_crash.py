@@ -1,8 +1,8 @@
-"""The store in an SQLite file, killed again and again at random moments while many write to it through the service.
+"""A store in an SQLite file is killed at random moments while many writers use it through the service.
 
-What a life has acknowledged is there after it; what it had under way is there as a whole or not at all; and nothing
-that is never to come back (a revision, a term, a fence, a settled mark) does. `make crash` runs a thousand lives. The
-seed is printed: HEADWAY_CRASH_SEED=... repeats the choices of moments, though not what the machine makes of them.
+The next life has everything that the former one acknowledged. An operation in flight is there completely or not at all.
+Revisions, terms, fences and checkpoints never go back. `make crash` runs a thousand lives. The seed is printed:
+HEADWAY_CRASH_SEED=... repeats the choice of moments, but not the timing of the machine.
 """
 
 import os
@@ -42,7 +42,7 @@ class Mother:
         self._rest = b""
 
     async def life(self, number: int, rng: random.Random) -> list[Ack]:
-        """Begin a life, end it at a random moment, and return what it has said."""
+        """Begin a life, end it at a random moment, and return its acknowledgements."""
         assert self._process.stdin is not None
         await self._process.stdin.send_all(f"{number}\n".encode())
         said, pid = await self._line()
@@ -72,7 +72,7 @@ class Mother:
 
 @asynccontextmanager
 async def mother(path: Path) -> AsyncIterator[Mother]:
-    """Start it, for the length of the block."""
+    """Run the parent process within the block."""
     command = [sys.executable, "-m", "tests.storage.crash_child", str(path)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'engine'}"}
 
@@ -94,7 +94,7 @@ async def mother(path: Path) -> AsyncIterator[Mother]:
 
 
 class Known:
-    """What must be in the store, from all that was acknowledged so far."""
+    """The required content of the store, by all acknowledgements so far."""
 
     def __init__(self) -> None:
         # By name: (text, version) of what is stored; nothing where nothing is.
@@ -112,7 +112,7 @@ class Known:
         return 0 if self.position is None else self.position.revision
 
     async def check(self, backend: Backend, path: Path, life: int, acks: list[Ack]) -> None:
-        """Hold the store, opened again after a life, against what that life has said."""
+        """Compare the store, reopened after a life, with the acknowledgements of that life."""
         here = backend.position
         revisions = [int(ack[-1]) for ack in acks if ack[0] in ("wrote", "pair", "term", "fence")]
         assert len(revisions) == len(set(revisions)), "a revision was given out twice"
@@ -210,8 +210,8 @@ class Known:
     "lives",
     [10, pytest.param(1000, marks=[pytest.mark.deep, pytest.mark.timeout(2400)])],
 )
-async def test_what_was_acknowledged_survives_kill_9_at_random_moments(tmp_path: Path, lives: int) -> None:
-    """Life after life on one file: every check of the module's first sentence, and that the file is whole."""
+async def test_acknowledged_writes_survive_kill_9_at_random_moments(tmp_path: Path, lives: int) -> None:
+    """Each life on the one file is checked as the module describes, and the file must be intact."""
     path = tmp_path / "a.db"
     seed = int(os.environ.get("HEADWAY_CRASH_SEED") or random.SystemRandom().randrange(2**32))
     rng = random.Random(seed)
@@ -233,7 +233,10 @@ async def test_what_was_acknowledged_survives_kill_9_at_random_moments(tmp_path:
 
 
 async def _check_the_oldest_position(path: Path, known: Known) -> None:
-    """It is resumed after, or history says by name that it is gone; never a part of it."""
+    """Check that a watch resumes at the oldest position, or fails because its history is compacted.
+
+    It never receives a part of the changes.
+    """
     assert known.first is not None
     with opened_plainly(path) as plain:
         (floor,) = plain.execute("SELECT value FROM meta WHERE key = 'history_floor'").fetchone()

@@ -1,4 +1,4 @@
-"""The store in an SQLite file on a disk that is full, read-only, locked by others or damaged; with real ones."""
+"""The store in an SQLite file on a real disk that is full, read-only, locked by others or damaged."""
 
 import os
 import shutil
@@ -57,7 +57,7 @@ def _key(name: str) -> Key:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a file system of its own with 2 MB, where this process may mount one."""
+    """Mount a file system of 2 MB, and return a directory on it; skip where mounting is not permitted."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
@@ -81,8 +81,8 @@ async def _fill(backend: Backend) -> tuple[int, WriteRejected]:
     raise AssertionError("the disk is larger than was said")
 
 
-async def test_on_a_full_disk_reads_go_on_and_writes_when_there_is_room(small_disk: Path) -> None:
-    """A commit that finds no room is refused as not done; watches and reads go on; then so do writes, unasked."""
+async def test_full_disk_rejects_writes_until_there_is_space(small_disk: Path) -> None:
+    """A commit without space is rejected. Watches and reads go on, and later writes succeed without intervention."""
     path = small_disk / "a.db"
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_000_000))
@@ -110,8 +110,8 @@ async def test_on_a_full_disk_reads_go_on_and_writes_when_there_is_room(small_di
     assert await check_store(f"sqlite:{path}") == []
 
 
-async def test_a_backup_that_finds_no_room_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
-    """And what was backed up there before stays."""
+async def test_backup_without_space_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
+    """An earlier backup at the same path stays."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await put(backend, thing("small"))
         await backup_store(f"sqlite:{tmp_path}/a.db", small_disk / "b")
@@ -124,8 +124,8 @@ async def test_a_backup_that_finds_no_room_leaves_nothing(small_disk: Path, tmp_
         await put(backend, thing("more"))
 
 
-async def test_a_client_is_told_that_a_write_was_not_done(small_disk: Path) -> None:
-    """By the same error, in the process and over the network, where a lost reply would be an unknown outcome."""
+async def test_client_gets_a_rejection_for_a_write_without_space(small_disk: Path) -> None:
+    """In the process and over the network it is the same error, though a lost reply would be an unknown outcome."""
     app = headway.App("staff")
     account = app.type("staff", "v1", "Account", Account)
     async with (
@@ -140,8 +140,8 @@ async def test_a_client_is_told_that_a_write_was_not_done(small_disk: Path) -> N
         await remote.write(account.new("grace", Account(login="grace")))
 
 
-async def test_beyond_a_limit_of_its_process_a_store_goes_on_as_on_a_full_disk(tmp_path: Path) -> None:
-    """A limit on the size of files, as a quota, is another error of the system: the commit is refused all the same."""
+async def test_file_size_limit_acts_like_a_full_disk(tmp_path: Path) -> None:
+    """A limit on file sizes, like a quota, is another error of the system, but the commit is rejected all the same."""
     done = await trio.run_process(
         [sys.executable, "-W", "error", "-c", LIMITED, str(tmp_path / "a.db")],
         capture_stdout=True,
@@ -154,10 +154,8 @@ async def test_beyond_a_limit_of_its_process_a_store_goes_on_as_on_a_full_disk(t
     assert 0 < int(written) < 100
 
 
-async def test_a_disk_that_fails_to_flush_leaves_the_outcome_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Then the commit's mark may be on the disk already, so nobody is told that nothing was written."""
+async def test_failed_flush_is_an_unknown_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit's mark may already be on the disk, so that no writer gets a rejection."""
 
     def failing(_: sqlite3.Connection) -> None:
         error = sqlite3.OperationalError("disk I/O error")
@@ -177,7 +175,7 @@ async def test_a_disk_that_fails_to_flush_leaves_the_outcome_open(
 
 @pytest.fixture
 def as_nobody() -> Iterator[Path]:
-    """A directory of another user, who the process is for the test's time if it may change that."""
+    """Return a directory of another user, and become that user during the test where that is permitted."""
     folder = Path(tempfile.mkdtemp(prefix="headway-disk-"))
     changed = os.geteuid() == 0
     if changed:
@@ -193,8 +191,8 @@ def as_nobody() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="rights are POSIX's")
-async def test_without_the_right_to_write_the_store_is_refused_untouched(as_nobody: Path) -> None:
-    """A file that can't be read, or written to, and a directory in which nothing can be made: each is said."""
+async def test_store_without_write_permission_is_refused_unchanged(as_nobody: Path) -> None:
+    """The file cannot be read or written, or its directory cannot be written: the error names which."""
     path = as_nobody / "a.db"
     await filled(path)
     before = path.read_bytes()
@@ -222,10 +220,8 @@ async def _opened(path: Path) -> None:
         pass
 
 
-async def test_a_store_that_another_program_has_locked_waits_and_then_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has done nothing then, reads go on meanwhile, and writes afterwards."""
+async def test_write_to_a_locked_store_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has been written then. Reads go on meanwhile, and later writes succeed."""
     monkeypatch.setattr("headway.storage._sqlite_connect.BUSY_TIMEOUT", 0.05)
     path = tmp_path / "a.db"
     await filled(path)
@@ -246,8 +242,8 @@ async def test_a_store_that_another_program_has_locked_waits_and_then_says_so(
 # --- Damaged -------------------------------------------------------------------
 
 
-async def test_a_page_that_is_damaged_while_the_store_is_open_spoils_only_what_is_on_it(tmp_path: Path) -> None:
-    """Reads of it say what it is and what to do; what is on other pages is read and written as before."""
+async def test_damaged_page_affects_only_its_own_rows(tmp_path: Path) -> None:
+    """Reads of those rows name the damage and the remedy. Rows on other pages can be read and written as before."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         for index in range(60):
@@ -275,8 +271,8 @@ async def test_a_page_that_is_damaged_while_the_store_is_open_spoils_only_what_i
         await _opened(path)
 
 
-async def test_a_damaged_row_is_named_and_the_others_are_read(tmp_path: Path) -> None:
-    """Damage that SQLite doesn't see: one bit of one body. Who reads just that is told, at once and by name."""
+async def test_damaged_row_is_named_and_other_rows_can_be_read(tmp_path: Path) -> None:
+    """SQLite does not detect one wrong bit of one body. A read of the row fails at once and names it."""
     path = tmp_path / "a.db"
     await filled(path)
     with opened_plainly(path) as plain:
@@ -307,8 +303,8 @@ async def _read_whole(backend: Backend, name: str) -> None:
     assert name_of(found) == name
 
 
-async def test_damaged_history_is_gone_by_name_and_the_rest_is_kept(tmp_path: Path) -> None:
-    """A watch that would need it takes a new snapshot; one that stands behind it resumes; no change is told wrongly."""
+async def test_damaged_history_is_dropped_and_the_rest_is_kept(tmp_path: Path) -> None:
+    """A watch that would need it takes a new snapshot; a later one resumes; no watch gets a wrong change."""
     path = tmp_path / "a.db"
     await filled(path)
     async with open_sqlite(path) as backend:

@@ -1,4 +1,4 @@
-"""The store in an SQLite file: what it says when the disk fails or somebody else has the file."""
+"""The store in an SQLite file reports a failing disk, and another program that moves or writes the file."""
 
 import sqlite3
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from headway.testing._conformance_tools import EVERYTHING, KIND, Reader, names, 
 from tests.storage.sqlite_kit import Gate, expect_unusable, opened_plainly
 
 
-async def test_without_room_nothing_is_written_and_all_are_told(tmp_path: Path) -> None:
-    """A full disk fails the batch whole, each writer is told so, and with room again the store goes on."""
+async def test_full_disk_rejects_the_whole_batch(tmp_path: Path) -> None:
+    """Each writer of the batch gets the error. With space again, the store goes on."""
     refusals: list[str] = []
 
     async def write(name: str) -> None:
@@ -51,10 +51,10 @@ async def test_without_room_nothing_is_written_and_all_are_told(tmp_path: Path) 
         assert (await put(backend, thing("after", "x" * 100_000))).revision == here.revision + 1
 
 
-async def test_a_failure_while_a_commit_is_made_durable_is_an_unknown_outcome(
+async def test_failure_during_the_flush_is_an_unknown_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_gate: Gate
 ) -> None:
-    """Writers get OutcomeUnknown, a refused one of the batch its refusal; from then on the store refuses everything."""
+    """Writers get OutcomeUnknown, a rejected one its rejection. From then on the store refuses everything."""
     path = tmp_path / "a.db"
     outcomes: list[type[BaseException]] = []
 
@@ -97,10 +97,8 @@ def _failing(code: int) -> Callable[[sqlite3.Connection], None]:
     return end_transaction
 
 
-async def test_an_error_of_lacking_room_at_the_commit_is_no_unknown_outcome(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SQLITE_FULL at COMMIT means that the mark of a commit was not written: nothing was, and the store goes on."""
+async def test_full_disk_at_the_commit_is_a_rejection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLITE_FULL at COMMIT means that the commit's mark was not written, so nothing was. The store goes on."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         with monkeypatch.context() as patch:
             patch.setattr(_sqlite_commit, "end_transaction", _failing(sqlite3.SQLITE_FULL))
@@ -110,8 +108,8 @@ async def test_an_error_of_lacking_room_at_the_commit_is_no_unknown_outcome(
         await put(backend, thing("a"))
 
 
-async def test_a_file_that_is_taken_away_takes_no_more_writes(tmp_path: Path) -> None:
-    """A write into a file that is no longer at its path would be acknowledged and lost: it is refused."""
+async def test_moved_file_rejects_writes(tmp_path: Path) -> None:
+    """A write into a file that is no longer at its path would be acknowledged and lost."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))
@@ -122,8 +120,8 @@ async def test_a_file_that_is_taken_away_takes_no_more_writes(tmp_path: Path) ->
             await backend.list(KIND, EVERYTHING)
 
 
-async def test_reads_never_open_the_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another store in the place of the file, every reader still reads the file that was opened."""
+async def test_reads_never_reopen_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another store in its place, every reader still reads the file that was opened."""
     gate, read_many = Gate(), _sqlite_reader.read_many
 
     def slow(*arguments: object, **named: object) -> object:
@@ -157,7 +155,7 @@ async def test_reads_never_open_the_file_again(tmp_path: Path, monkeypatch: pyte
 async def test_file_that_vanishes_while_it_is_opened_is_named(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each connection of an opening refuses it with the path. The file can be opened afterwards."""
+    """Each connection fails with the path. The file can be opened later."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))
@@ -173,7 +171,7 @@ async def test_file_that_vanishes_while_it_is_opened_is_named(
 async def test_file_that_vanishes_before_it_is_checked_is_not_called_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check fails with the path. It has no finding, since it has read nothing."""
+    """The check fails with the path. It has no finding, because it has read nothing."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))
@@ -193,7 +191,7 @@ async def test_open_store_does_not_check_the_file_of_another(tmp_path: Path) -> 
 
 
 def _move_store(path: Path, folder: Path) -> None:
-    """Move the file, and all that stands beside it, to a directory of its own."""
+    """Move the file and all files beside it to a directory of its own."""
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     for file in folder.glob(f"{path.name}*"):
@@ -201,7 +199,7 @@ def _move_store(path: Path, folder: Path) -> None:
 
 
 def _without_file(path: Path, connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
-    """Move the file away for the length of each call of ``connect``, as another program may."""
+    """Move the file away during each call of ``connect``, as another program may."""
 
     def without(*arguments: object, **named: object) -> sqlite3.Connection:
         away = path.rename(f"{path}.away")
@@ -213,8 +211,8 @@ def _without_file(path: Path, connect: Callable[..., sqlite3.Connection]) -> Cal
     return without
 
 
-async def test_a_file_that_somebody_else_writes_to_takes_no_more_writes(tmp_path: Path) -> None:
-    """Another program that moves the head past the lock is noticed before a revision is given out twice."""
+async def test_file_written_by_another_program_rejects_writes(tmp_path: Path) -> None:
+    """The store notices a head that moved despite its lock, before it gives out a revision twice."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))

@@ -1,4 +1,4 @@
-"""The file of a store: one holder at a time, refused untouched when it isn't ours, and whole after `kill -9`."""
+"""The file of a store has one holder at a time, survives ``kill -9``, and foreign files stay unchanged."""
 
 import os
 import shutil
@@ -57,7 +57,7 @@ trio.run(main)
 
 
 class Child:
-    """Another process, whose lines are read until it is killed."""
+    """Another process, whose output lines are read until it is killed."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -68,7 +68,7 @@ class Child:
         return self.process.pid
 
     async def line(self) -> list[str]:
-        """The words of the next whole line; none when the output has ended."""
+        """Return the words of the next complete line, or none at the end of the output."""
         assert self.process.stdout is not None
         while b"\n" not in self._rest:
             received = await self.process.stdout.receive_some()
@@ -96,8 +96,8 @@ async def _start(nursery: trio.Nursery, script: str, *arguments: object) -> Chil
 # --- One holder ----------------------------------------------------------------
 
 
-async def test_a_second_process_is_refused_and_told_who_holds_the_file(tmp_path: Path) -> None:
-    """The error names the file, the holder's pid, program and since when; killed, the holder holds nothing more."""
+async def test_second_process_is_refused_with_the_holder_in_the_error(tmp_path: Path) -> None:
+    """It names the file and the holder's pid, program and start. After a kill the file can be opened."""
     path = tmp_path / "a.db"
     async with trio.open_nursery() as nursery:
         child = await _start(nursery, HOLD, path)
@@ -112,8 +112,8 @@ async def test_a_second_process_is_refused_and_told_who_holds_the_file(tmp_path:
         await put(backend, thing("a"))
 
 
-async def test_a_second_opening_in_one_process_is_refused(tmp_path: Path) -> None:
-    """Also by another path to the same file; and the first opening goes on undisturbed."""
+async def test_second_opening_in_one_process_is_refused(tmp_path: Path) -> None:
+    """Another path to the same file is refused, too, and the first opening goes on undisturbed."""
     path = tmp_path / "a.db"
     (tmp_path / "link.db").symlink_to(path)
     async with open_sqlite(path) as backend:
@@ -128,8 +128,8 @@ async def test_a_second_opening_in_one_process_is_refused(tmp_path: Path) -> Non
     await _open_and_close(tmp_path / "link.db")
 
 
-async def test_a_lock_that_says_nothing_yet_is_respected(tmp_path: Path) -> None:
-    """Between locking and writing down who it is, a holder is a holder."""
+async def test_lock_without_content_is_respected(tmp_path: Path) -> None:
+    """A holder has the lock before it writes its name there."""
     path = tmp_path / "a.db"
     async with open_sqlite(path):
         (tmp_path / "a.db.lock").write_bytes(b"")
@@ -186,10 +186,8 @@ FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "message"), FOREIGN.values(), ids=FOREIGN)
-async def test_a_file_that_is_not_ours_is_refused_untouched(
-    tmp_path: Path, make: Callable[[Path], object], message: str
-) -> None:
-    """Whatever it is, its bytes stay, and nothing is left beside it."""
+async def test_foreign_file_is_refused_unchanged(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
+    """No file appears beside it."""
     path = tmp_path / "theirs"
     make(path)
     before = _everything_in(tmp_path)
@@ -226,10 +224,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
-async def test_a_damaged_store_is_refused_untouched(
+async def test_damaged_store_is_refused_unchanged(
     tmp_path: Path, damage: Callable[[Path], object], message: str
 ) -> None:
-    """The error says what was found and what to do, and the file is byte for byte as it was."""
+    """The error names the damage and the remedy."""
     path = tmp_path / "a.db"
     await _store(path)
     damage(path)
@@ -242,8 +240,8 @@ async def test_a_damaged_store_is_refused_untouched(
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock"]
 
 
-async def test_a_damaged_store_with_a_log_is_refused_untouched(tmp_path: Path) -> None:
-    """After a crash changes stand in the write-ahead log: neither it nor the file is touched."""
+async def test_damaged_store_with_a_write_ahead_log_is_refused_unchanged(tmp_path: Path) -> None:
+    """After a crash, the log has changes: neither the log nor the file is modified."""
     path, crashed = tmp_path / "a.db", tmp_path / "crashed.db"
     await _store(path)
     async with open_sqlite(path) as backend:
@@ -257,8 +255,8 @@ async def test_a_damaged_store_with_a_log_is_refused_untouched(tmp_path: Path) -
     assert _contents(crashed, Path(f"{crashed}-wal")) == before
 
 
-async def test_a_log_without_its_file_is_refused_untouched(tmp_path: Path) -> None:
-    """SQLite would play a left-over log into a new file: what it holds belongs to the file that is missing."""
+async def test_write_ahead_log_without_its_file_is_refused_unchanged(tmp_path: Path) -> None:
+    """SQLite would replay the log into a new file, but its content belongs to the missing file."""
     path = tmp_path / "a.db"
     log = tmp_path / "a.db-wal"
     log.write_bytes(b"changes of a store that was there")
@@ -272,8 +270,8 @@ async def test_a_log_without_its_file_is_refused_untouched(tmp_path: Path) -> No
     await _store(path)
 
 
-async def test_what_can_be_no_file_is_refused_by_name(tmp_path: Path) -> None:
-    """A directory, a missing one, a name that SQLite takes for memory, a lock that can't be made."""
+async def test_path_that_cannot_be_a_file_is_named(tmp_path: Path) -> None:
+    """It is a directory, in a missing directory, SQLite's name for memory, or its lock cannot be made."""
     (tmp_path / "file").touch()
     (tmp_path / "locked.db.lock").mkdir()
     for path, message in {
@@ -290,8 +288,8 @@ async def test_what_can_be_no_file_is_refused_by_name(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["file", "locked.db.lock"]
 
 
-async def test_an_empty_file_and_what_a_crash_left_of_a_new_one_become_a_store(tmp_path: Path) -> None:
-    """An empty file is a new one; a store that was being built when its process ended is built again."""
+async def test_empty_or_unfinished_file_becomes_a_store(tmp_path: Path) -> None:
+    """An empty file counts as new. A store that was not complete when its process ended is made again."""
     path = tmp_path / "a.db"
     path.touch()
     (tmp_path / "a.db.new").write_bytes(b"SQLite format 3\0 and half a page")
@@ -300,8 +298,8 @@ async def test_an_empty_file_and_what_a_crash_left_of_a_new_one_become_a_store(t
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock"]
 
 
-async def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
-    """Those that mean something in a URI, too."""
+async def test_path_may_contain_any_characters(tmp_path: Path) -> None:
+    """Characters with a meaning in a URI work, too."""
     path = tmp_path / "50% of a?b#c d\N{SNOWMAN}.db"
     await _store(path)
     async with open_sqlite(path) as backend:
@@ -323,8 +321,8 @@ KILLED_AFTER = (30, 220, 90)
     ],
     ids=["three lives", "twenty lives"],
 )
-async def test_every_acknowledged_write_survives_kill_9(tmp_path: Path, killed_after: Sequence[int]) -> None:
-    """Killed again and again at any moment: what was acknowledged is there, and no revision comes twice."""
+async def test_acknowledged_writes_survive_kill_9(tmp_path: Path, killed_after: Sequence[int]) -> None:
+    """The process is killed repeatedly, at any moment. No revision is given out twice."""
     path = tmp_path / "a.db"
     acknowledged: dict[str, tuple[str, int]] = {}
     last: list[Position] = []
@@ -371,8 +369,8 @@ def _check_survivors(acknowledged: dict[str, tuple[str, int]], there: dict[str, 
             assert name not in there, f"{name} was acknowledged to be removed and is there"
 
 
-async def test_a_backend_may_be_opened_again_when_it_was_closed(tmp_path: Path) -> None:
-    """The same object opens the same store, as often as it is entered."""
+async def test_closed_backend_can_be_reopened(tmp_path: Path) -> None:
+    """The same object opens the same store each time that it is entered."""
     backend = SqliteBackend(tmp_path / "a.db")
     for life in range(3):
         async with backend:

@@ -1,4 +1,4 @@
-"""A store's file that is replaced by a backup, or by an older copy, while controllers in another process run on it.
+"""A store's file that is replaced by a backup or an older copy while controllers in another process run on it.
 
 Their server ends, the file is replaced, and a server begins again at the same address, over a real network.
 """
@@ -24,8 +24,8 @@ def _file(rig: Rig) -> str:
     return rig.url.removeprefix("sqlite:")
 
 
-async def test_controllers_begin_anew_on_a_store_that_was_restored(rig: Rig, tmp_path: Path) -> None:
-    """Their runs end by name; the next ones see what the backup had and nothing of what came after it."""
+async def test_controllers_start_over_on_a_restored_store(rig: Rig, tmp_path: Path) -> None:
+    """Their runs end with an error that says why. The next runs see the backup and nothing of what followed it."""
     async with rig.working():
         async with rig.serving() as engine:
             await engine.client.write(rig.pool.new("kept"))
@@ -45,8 +45,8 @@ async def test_controllers_begin_anew_on_a_store_that_was_restored(rig: Rig, tmp
     assert min(rig.terms[before:]) > term + 2**31, "its lease and its fence are above all of the former store"
 
 
-async def test_an_older_copy_stops_the_controllers(rig: Rig, tmp_path: Path) -> None:
-    """Their position is refused by its incarnation; the store went back, so no run goes on until that is accepted."""
+async def test_older_copy_stops_the_controllers(rig: Rig, tmp_path: Path) -> None:
+    """The store refuses their position by its incarnation: it was rolled back, so runs wait until that is accepted."""
     async with rig.serving() as engine:
         await engine.client.write(rig.pool.new("kept"))
     shutil.copy(_file(rig), tmp_path / "older")
@@ -65,10 +65,8 @@ async def test_an_older_copy_stops_the_controllers(rig: Rig, tmp_path: Path) -> 
     assert rig.seen[before:] == [{"kept": rig.seen[0]["kept"]}] * (len(rig.seen) - before)
 
 
-async def test_an_older_copy_that_has_gone_on_past_it_stops_the_controllers_all_the_same(
-    rig: Rig, tmp_path: Path
-) -> None:
-    """Its revisions are as high as those that were seen; only the incarnation says that it is another history."""
+async def test_older_copy_with_new_commits_stops_the_controllers(rig: Rig, tmp_path: Path) -> None:
+    """Its revisions are as high as those that were seen; only the incarnation tells that it is another history."""
     async with rig.serving() as engine:
         await engine.client.write(rig.pool.new("kept"))
     shutil.copy(_file(rig), tmp_path / "older")
@@ -96,10 +94,8 @@ async def test_an_older_copy_that_has_gone_on_past_it_stops_the_controllers_all_
     assert all("lost" not in seen for seen in rig.seen[before:])
 
 
-async def test_a_store_that_has_forgotten_their_opening_did_not_go_back(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its server began again more often than it counts, while they were away: they go on with what it has now."""
+async def test_store_that_forgot_their_opening_is_not_rolled_back(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server was restarted more often than it counts while they were away: they go on with its current state."""
     monkeypatch.setattr(_sqlite_file, "OPENINGS_KEPT", 3)
     async with rig.working():
         async with rig.serving() as engine:

@@ -1,4 +1,4 @@
-"""Tables in memory: a page is what sorting all of them would give, and a long read lets others run."""
+"""In-memory tables: a page is a part of the sorted whole, and a long read lets other tasks run."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ async def filled(keys: Sequence[Key], owner: str = "") -> MemoryBackend:
     return backend
 
 
-def test_keys_are_in_order_whatever_comes_and_goes() -> None:
-    """As a sorted set of them is, from every place, over many lists."""
+def test_keys_stay_in_order_while_keys_come_and_go() -> None:
+    """They equal a sorted set, from every position, across many lists."""
     chance = random.Random(7)
     keys, there = SortedKeys[Key](), set[Key]()
     for _ in range(6000):
@@ -56,8 +56,8 @@ def test_keys_are_in_order_whatever_comes_and_goes() -> None:
     assert list(keys.since(("", "", ""), inclusive=True)) == []
 
 
-async def test_pages_are_parts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within every tenancy and prefix, from every place, with turns that are shorter than a page."""
+async def test_pages_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds within every tenancy and prefix, from every position, also when a read yields within a page."""
     monkeypatch.setattr("headway.storage._tables_read.TURN", 7)
     backend = await filled([(*place, str(number)) for place in PLACES for number in range(30)])
     await backend.commit([Remove(NOTE.kind, ("west", "east", "23"), "west-east-23", "1")])
@@ -73,8 +73,8 @@ async def test_pages_are_parts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> 
                 assert [resource_key(each) for each in page] == rest[:limit], (within, after, limit)
 
 
-async def test_a_whole_list_is_of_one_moment_whatever_others_do_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lets others run while it reads, and shows nothing of what they do; so does what an owner owns."""
+async def test_whole_list_is_consistent_during_concurrent_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The read lets other tasks run and shows none of their writes. The list of owned resources does the same."""
     monkeypatch.setattr("headway.storage._sorted_keys.LOAD", 5)
     keys = [("default", "default", str(number)) for number in range(100)]
     backend = await filled(keys, owner="BOSS")
@@ -103,8 +103,8 @@ async def test_a_whole_list_is_of_one_moment_whatever_others_do_meanwhile(monkey
         assert len(listed) == 99 + at.revision
 
 
-def test_a_scan_looks_at_no_more_than_it_is_told() -> None:
-    """What matches may be far behind what does not: a scan says where to go on."""
+def test_scan_is_bounded() -> None:
+    """Matches may be far apart: a scan returns the position from which to go on."""
     tables = ResourceTables()
     keys = [("default", "default", f"n{number:03}") for number in range(30)]
     for key in keys:

@@ -1,4 +1,4 @@
-"""The pulse that wakes a store's watchers: every beat wakes those who wait, whatever is cancelled around it."""
+"""The pulse that wakes a store's watchers: every beat wakes all waiters, whichever of them are canceled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headway.errors import StoreUnusable
 from headway.storage._tail import Pulse
 
 
-async def test_a_beat_wakes_all_who_wait_and_nobody_twice() -> None:
-    """Who waits again is woken by the next beat, and a beat that nobody waits for is nobody's."""
+async def test_beat_wakes_each_waiter_once() -> None:
+    """A task that waits again is woken by the next beat. A beat without waiters is not remembered."""
     pulse, woken = Pulse(), 0
 
     async def waiter() -> None:
@@ -36,8 +36,8 @@ async def test_a_beat_wakes_all_who_wait_and_nobody_twice() -> None:
 
 
 @pytest.mark.parametrize("cancelled_first", [True, False])
-async def test_a_beat_and_a_cancellation_may_meet(cancelled_first: bool) -> None:
-    """Whichever comes first is what the waiter gets; the other finds nobody there."""
+async def test_beat_and_cancellation_may_coincide(cancelled_first: bool) -> None:
+    """The waiter gets the first of them, and the other one has no effect."""
     pulse, scope, outcomes = Pulse(), trio.CancelScope(), list[str]()
 
     async def waiter() -> None:
@@ -54,8 +54,8 @@ async def test_a_beat_and_a_cancellation_may_meet(cancelled_first: bool) -> None
     assert outcomes == (["over"] if cancelled_first else ["woken", "over"])
 
 
-async def test_who_is_cancelled_and_waits_elsewhere_is_woken_only_there() -> None:
-    """A cancelled waiter is a stranger to its former pulse, also before it has run."""
+async def test_canceled_waiter_is_not_woken_by_its_former_pulse() -> None:
+    """This holds even before the canceled task has run."""
     former, other, woken = Pulse(), Pulse(), trio.Event()
     scope = trio.CancelScope()
 
@@ -76,8 +76,8 @@ async def test_who_is_cancelled_and_waits_elsewhere_is_woken_only_there() -> Non
         other.beat()
 
 
-async def test_a_pulse_keeps_nothing_of_who_was_cancelled() -> None:
-    """Watchers come and go on a store that nothing is written to: their tasks go with them."""
+async def test_pulse_drops_canceled_waiters() -> None:
+    """Watchers come and go on an idle store, and their tasks must be freed."""
     pulse = Pulse()
     tasks: list[weakref.ref[trio.lowlevel.Task]] = []
 
@@ -95,8 +95,8 @@ async def test_a_pulse_keeps_nothing_of_who_was_cancelled() -> None:
     assert [task() for task in tasks] == [None] * 3
 
 
-async def test_a_stopped_pulse_refuses_who_waits_then_and_later() -> None:
-    """Nobody waits for a beat that can't come."""
+async def test_stopped_pulse_refuses_current_and_later_waiters() -> None:
+    """A beat can no longer come."""
     pulse = Pulse()
 
     async def watch() -> None:

@@ -1,4 +1,4 @@
-"""A store that doesn't agree with itself is found out, and one that does is not."""
+"""The check of a store finds every inconsistency, and finds nothing in a consistent store."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ async def _fill(store: KeptMemory | SqliteBackend) -> None:
     await put(store, thing("other", kind=OTHER_KIND, owner_uid=uid_of(owner)))
 
 
-async def test_a_store_that_agrees_with_itself_has_no_problems(tmp_path: object) -> None:
-    """In memory and in a file, with history and without; it says where it stands and what it holds."""
+async def test_consistent_store_has_no_problems(tmp_path: object) -> None:
+    """It may be in memory or in a file, with history or without.
+
+    The result has its position and the number of resources.
+    """
     memory = KeptMemory()
     await _fill(memory)
     found = await verify_store(memory)
@@ -45,8 +48,8 @@ async def test_a_store_that_agrees_with_itself_has_no_problems(tmp_path: object)
     assert found.resources == {KIND: 101, OTHER_KIND: 12}
 
 
-async def test_nothing_is_found_because_others_write_meanwhile(autojump_clock: MockClock) -> None:
-    """What they change between two looks is told from what is wrong."""
+async def test_concurrent_writes_cause_no_findings(autojump_clock: MockClock) -> None:
+    """A change between two reads is distinguished from an inconsistency."""
     store = KeptMemory(max_changes=60)
     truth = Truth()
     found: list[Verified] = []
@@ -172,10 +175,10 @@ class KnowsBetter(KeptMemory):
         (KnowsBetter, "its third page is torn"),
     ],
 )
-async def test_a_store_that_does_not_agree_with_itself_is_found_out(
+async def test_inconsistent_store_is_detected(
     broken: type[KeptMemory], problem: str, autojump_clock: MockClock
 ) -> None:
-    """Each way of being wrong has a sentence that names what is wrong."""
+    """Each inconsistency has a sentence that names what is wrong."""
     store = broken()
     await _fill(store)
     told: list[str] = []
@@ -186,8 +189,8 @@ async def test_a_store_that_does_not_agree_with_itself_is_found_out(
     assert autojump_clock.current_time() < 300
 
 
-async def test_a_version_that_is_no_revision_is_found() -> None:
-    """A resource whose version isn't the decimal revision of a commit."""
+async def test_version_that_is_not_a_revision_is_found() -> None:
+    """The version of a resource must be the decimal revision of a commit."""
     store = KeptMemory()
     await _fill(store)
     for version in ("", "0", "x", "99"):
@@ -196,8 +199,8 @@ async def test_a_version_that_is_no_revision_is_found() -> None:
         assert any(f"default/default/a has version {version!r}; the" in each for each in found.problems)
 
 
-async def test_an_unfinished_copy_is_a_problem() -> None:
-    """A store that a copy was not finished into holds a part of another one."""
+async def test_unfinished_copy_is_a_problem() -> None:
+    """The store holds only a part of another one."""
     store = KeptMemory()
     await mark_unfinished(store, "another")
 
@@ -205,7 +208,7 @@ async def test_an_unfinished_copy_is_a_problem() -> None:
 
 
 async def test_checking_writes_nothing() -> None:
-    """The store stands where it stood, and its fences too."""
+    """The position and the fences of the store stay the same."""
     store = KeptMemory()
     await _fill(store)
     await store.raise_fence("c", "m", 3, 1)
