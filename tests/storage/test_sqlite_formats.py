@@ -1,7 +1,8 @@
-"""The store in an SQLite file: files that earlier programs have written, as those programs wrote them.
+"""The store in an SQLite file opens the files of earlier versions, stored here as those versions wrote them.
 
 Both files in `formats` have: kept (owned by o), gone (removed at revision 3), a raised fence, changed (written twice),
-and long (whose body doesn't fit a page). The first is of before there were leases; the other's reports/web-1 holds one.
+and long (whose body does not fit a page). The first file is older than leases. In the other, reports/web-1 holds a
+lease.
 """
 
 import shutil
@@ -35,8 +36,8 @@ def _shape(path: Path) -> list[tuple[str, ...]]:
 
 
 @EVERY_FORMAT
-async def test_a_file_of_an_earlier_format_goes_on_with_all_it_has(tmp_path: Path, name: str) -> None:
-    """Resources, owners, history, positions, fences and the store's id are as they were left, in today's tables."""
+async def test_file_of_an_earlier_format_keeps_all_its_content(tmp_path: Path, name: str) -> None:
+    """Resources, owners, history, positions, fences and the store's id are unchanged in today's tables."""
     path = copied(name, tmp_path)
     with opened_plainly(path) as plain:
         meta = dict(plain.execute("SELECT key, value FROM meta").fetchall())
@@ -81,10 +82,10 @@ async def _first_position(path: Path) -> Position:
 
 
 @EVERY_FORMAT
-async def test_a_step_that_fails_leaves_the_file_in_its_format(
+async def test_failed_upgrade_leaves_the_file_in_its_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Wherever it fails, the file is of its old format with all it had, and the next opening takes the step."""
+    """Wherever the upgrade fails, the file keeps its format and its content. The next opening upgrades it."""
     path = copied(name, tmp_path)
     before = _shape(path)
     with monkeypatch.context() as patch:
@@ -97,9 +98,7 @@ async def test_a_step_that_fails_leaves_the_file_in_its_format(
         assert len((await backend.list(KIND_THEN, EVERYTHING))[0]) == 3
 
 
-async def test_without_room_for_the_step_the_file_stays_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_upgrade_without_space_leaves_the_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says that the disk is full."""
     path = copied("1.db", tmp_path)
 
@@ -118,8 +117,8 @@ async def test_without_room_for_the_step_the_file_stays_as_it_was(
         assert len((await backend.list(KIND_THEN, EVERYTHING))[0]) == 3
 
 
-async def test_a_newer_format_that_stands_only_in_the_log_is_refused_untouched(tmp_path: Path) -> None:
-    """A newer program that took its step and was killed has left the old number in the file's own header."""
+async def test_newer_format_in_the_write_ahead_log_is_refused_unchanged(tmp_path: Path) -> None:
+    """A newer version that was killed after its upgrade has left the old number in the file's own header."""
     path, crashed, log = tmp_path / "a.db", tmp_path / "crashed.db", tmp_path / "crashed.db-wal"
     async with open_sqlite(path) as backend:
         await put(backend, thing("a"))
@@ -135,8 +134,8 @@ async def test_a_newer_format_that_stands_only_in_the_log_is_refused_untouched(t
     assert log.read_bytes() == before
 
 
-async def test_a_program_that_is_older_than_the_file_knows_by_its_header(tmp_path: Path) -> None:
-    """Once a file is closed, its header has the number that makes an older program leave it alone."""
+async def test_header_tells_an_older_version_that_the_file_is_newer(tmp_path: Path) -> None:
+    """The header of a closed file has the number that makes an older version refuse the file."""
     path = copied("1.db", tmp_path)
     async with open_sqlite(path):
         pass

@@ -1,4 +1,4 @@
-"""The store in an SQLite file: reads of single resources that share a transaction."""
+"""In a store in an SQLite file, reads of single resources share transactions."""
 
 import threading
 from pathlib import Path
@@ -20,7 +20,7 @@ def _key(name: str) -> Key:
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many reads each transaction has had so far."""
+    """Record the number of reads in each transaction."""
     seen: list[int] = []
     lock = threading.Lock()
     read_all = _sqlite_gather._read_all
@@ -37,7 +37,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> Gate:  # noqa: ARG001  # counted inside the gate
-    """Every transaction of reads waits here before its first one."""
+    """Hold every read transaction before its first read."""
     gate, read_all = Gate(), _sqlite_gather._read_all
 
     def slow(path: str, batch: list[_sqlite_gather._Read], connection: object) -> None:
@@ -48,8 +48,8 @@ def gate(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> Gate:  # noqa: AR
     return gate
 
 
-async def test_reads_at_once_share_a_transaction(tmp_path: Path, gate: Gate, sizes: list[int]) -> None:
-    """Those that come while one is under way share the next, and each gets what it asked for."""
+async def test_concurrent_reads_share_a_transaction(tmp_path: Path, gate: Gate, sizes: list[int]) -> None:
+    """Reads that begin during a transaction share the next one, and each gets its own answer."""
     found: dict[str, tuple[str, int]] = {}
 
     async def read(name: str) -> None:
@@ -71,15 +71,15 @@ async def test_reads_at_once_share_a_transaction(tmp_path: Path, gate: Gate, siz
 
 
 async def test_reads_of_one_turn_share_the_first_transaction(tmp_path: Path, sizes: list[int]) -> None:
-    """Whoever leads looks first for those that have come in the same turn of the loop."""
+    """The leader first collects the reads that began in the same turn of the loop."""
     async with open_sqlite(tmp_path / "a.db") as backend, trio.open_nursery() as nursery:
         for index in range(9):
             nursery.start_soon(backend.read, KIND, _key(f"n{index}"))
     assert sizes == [9]
 
 
-async def test_a_read_sees_what_was_acknowledged_before_it_began(tmp_path: Path, gate: Gate) -> None:
-    """It never joins a transaction that has begun: a write that was acknowledged meanwhile is in its answer."""
+async def test_read_sees_every_write_acknowledged_before_it(tmp_path: Path, gate: Gate) -> None:
+    """A read never joins a transaction that has begun, so its answer has every write acknowledged meanwhile."""
     found: list[str] = []
 
     async def read() -> None:
@@ -96,8 +96,8 @@ async def test_a_read_sees_what_was_acknowledged_before_it_began(tmp_path: Path,
     assert found[1] == "1", "the first one's transaction may see it, the second one's must"
 
 
-async def test_a_cancelled_read_leaves_nobody_waiting(tmp_path: Path, gate: Gate) -> None:
-    """Whoever is cancelled, the leader or one of the others: all others get their answer."""
+async def test_canceled_read_does_not_block_other_reads(tmp_path: Path, gate: Gate) -> None:
+    """The canceled read may be the leader or one of the others."""
     answers: list[int] = []
 
     async def read() -> None:
@@ -120,10 +120,10 @@ async def test_a_cancelled_read_leaves_nobody_waiting(tmp_path: Path, gate: Gate
         assert (await backend.read(KIND, _key("a")))[1].revision == 1
 
 
-async def test_many_reads_are_bounded_to_a_transaction(
+async def test_reads_per_transaction_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
 ) -> None:
-    """More than fit share several."""
+    """More reads share several transactions."""
     monkeypatch.setattr(_sqlite_gather, "MOST_AT_ONCE", 4)
 
     async def read() -> None:
@@ -136,8 +136,8 @@ async def test_many_reads_are_bounded_to_a_transaction(
     assert (sum(sizes), max(sizes)) == (105, 4)
 
 
-async def test_all_who_wait_are_told_that_the_store_is_closed(tmp_path: Path, gate: Gate) -> None:
-    """Reads that have not begun when the store closes are refused; none of them is left waiting."""
+async def test_closing_the_store_rejects_all_waiting_reads(tmp_path: Path, gate: Gate) -> None:
+    """Reads that have not begun fail, and none of them is left waiting."""
     told: list[str] = []
 
     async def read() -> None:

@@ -1,4 +1,4 @@
-"""The store in an SQLite file: writers that share a commit, and what each of them is told."""
+"""In a store in an SQLite file, writers share a commit, and each gets its own outcome."""
 
 import signal
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from tests.storage.sqlite_kit import Gate
 
 
 async def test_concurrent_writers_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 writers of ten writes each need little more than ten transactions, not 640."""
+    """64 writers with ten writes each need little more than ten transactions, not 640."""
     transactions = _count_batches(monkeypatch)
 
     async def write(backend: Backend, writer: int) -> None:
@@ -46,10 +46,10 @@ def _count_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-async def test_a_batch_is_bounded_and_leadership_is_handed_on(
+async def test_batch_is_bounded_and_leadership_is_handed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_gate: Gate
 ) -> None:
-    """Who led one batch returns, whatever is still pending; the others are led by one of themselves."""
+    """The leader of a batch returns after it, even if more writers wait. One of them leads the next batch."""
     monkeypatch.setattr(_sqlite_writer, "MOST_IN_A_BATCH", 4)
     sizes = _count_batches(monkeypatch)
     finished: list[int] = []
@@ -73,8 +73,8 @@ async def test_a_batch_is_bounded_and_leadership_is_handed_on(
     assert max(sizes) <= 4
 
 
-async def test_a_refused_write_fails_alone_in_its_batch(tmp_path: Path, commit_gate: Gate) -> None:
-    """Of the writers that share a transaction each has its own outcome, also one whose name can't be stored."""
+async def test_rejected_write_fails_alone_in_its_batch(tmp_path: Path, commit_gate: Gate) -> None:
+    """Each writer in a transaction has its own outcome, also one whose name cannot be stored."""
     outcomes: dict[str, object] = {}
 
     async def write(name: str, expected: str) -> None:
@@ -97,8 +97,8 @@ async def test_a_refused_write_fails_alone_in_its_batch(tmp_path: Path, commit_g
         assert await names(backend) == ["a", "b", "first"]
 
 
-async def test_a_cancellation_waits_for_the_outcome_of_a_commit(tmp_path: Path, commit_gate: Gate) -> None:
-    """Cancelled in flight, leading or waiting, a commit returns its position; the next checkpoint is cancelled."""
+async def test_canceled_commit_returns_its_position(tmp_path: Path, commit_gate: Gate) -> None:
+    """This holds for the leader and for a waiting writer. The next checkpoint raises Cancelled."""
     returned: dict[str, Position] = {}
     cancelled: list[str] = []
 
@@ -128,8 +128,8 @@ async def test_a_cancellation_waits_for_the_outcome_of_a_commit(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_an_interrupted_writer_leaves_the_others_their_turn(tmp_path: Path, commit_gate: Gate, behind: bool) -> None:
-    """KeyboardInterrupt respects no shield: who is interrupted while waiting is forgotten, and the others go on."""
+def test_interrupted_writer_does_not_block_others(tmp_path: Path, commit_gate: Gate, behind: bool) -> None:
+    """KeyboardInterrupt ignores shields: a writer interrupted while it waits is dropped, and the others go on."""
     stored: list[list[str]] = []
 
     @trio.lowlevel.enable_ki_protection
@@ -161,10 +161,8 @@ def test_an_interrupted_writer_leaves_the_others_their_turn(tmp_path: Path, comm
     assert stored == [["first", "second"]]
 
 
-def test_an_interrupted_leader_tells_its_batch_that_nothing_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Interrupted before its transaction began, a leader leaves nobody believing in it, and the store goes on."""
+def test_interrupted_leader_rejects_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was interrupted before its transaction began: its batch gets an error, and the store goes on."""
     refused: list[str] = []
     stored: list[list[str]] = []
 

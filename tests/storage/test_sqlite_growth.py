@@ -1,4 +1,4 @@
-"""The store in an SQLite file: history kept by count and by age, and a file that doesn't grow with churn."""
+"""A store in an SQLite file keeps history by count and by age, and its file does not grow with churn."""
 
 import sqlite3
 import threading
@@ -40,8 +40,8 @@ from tests.storage.sqlite_kit import opened_plainly
         ({"max_age": "1h"}, "max_age='1h' must be"),
     ],
 )
-def test_bounds_that_are_none_are_refused_by_name(named: dict[str, object], message: str) -> None:
-    """Before anything is opened, with the value and what would be right."""
+def test_invalid_bounds_are_refused(named: dict[str, object], message: str) -> None:
+    """The error comes before the file is opened, and has the value and an example."""
     with pytest.raises(InvalidArgument, match=message):
         SqliteBackend("a.db", **named)  # type: ignore[arg-type]  # what is wrong with it
 
@@ -57,14 +57,14 @@ def test_bounds_that_are_none_are_refused_by_name(named: dict[str, object], mess
         ("", "'' is no option of it"),
     ],
 )
-def test_options_of_a_url_that_are_none_are_refused_by_name(options: str, message: str) -> None:
-    """With what is known, and the url."""
+def test_unknown_url_options_are_refused(options: str, message: str) -> None:
+    """The error has the known options and the url."""
     with pytest.raises(InvalidArgument, match=message):
         open_store(f"sqlite:a.db?{options}")
 
 
-async def test_a_url_says_how_much_history_is_kept(tmp_path: Path) -> None:
-    """By count: the changes after it can be resumed after, and what precedes them is gone by name."""
+async def test_url_option_bounds_the_history(tmp_path: Path) -> None:
+    """Watches resume within the bound by count, and earlier positions fail as compacted."""
     async with open_store(f"sqlite:{tmp_path}/a.db?max_changes=5&max_age=7200") as backend:
         positions = [await put(backend, thing(f"n{index}")) for index in range(10)]
         await _resumable(backend, positions[4])
@@ -72,8 +72,8 @@ async def test_a_url_says_how_much_history_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "a.db").exists()
 
 
-async def test_history_is_kept_by_age_over_a_restart_too(tmp_path: Path, mock_clock: MockClock) -> None:
-    """Measured by the clock of the process while it runs, and by the wall's in between."""
+async def test_history_is_kept_by_age_across_a_restart(tmp_path: Path, mock_clock: MockClock) -> None:
+    """A running process measures age by its own clock; between two processes the wall clock counts."""
     url = f"sqlite:{tmp_path}/a.db?max_age=100"
     async with open_store(url) as backend:
         old = await put(backend, thing("old"))
@@ -102,8 +102,8 @@ async def _gone(backend: Backend, after: Position) -> None:
         await backend.watch(KIND, EVERYTHING, after)
 
 
-async def test_the_file_does_not_grow_with_churn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten times as much is written again as it takes to fill history: pages of what is gone are used again."""
+async def test_file_does_not_grow_with_churn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After history is full, ten times as much is written: SQLite reuses the pages of trimmed history."""
     monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 100)
     path = tmp_path / "a.db"
     sizes: list[int] = []
@@ -128,10 +128,10 @@ async def test_the_file_does_not_grow_with_churn(tmp_path: Path, monkeypatch: py
     assert sizes[-1] * 4096 < 1_500_000, "of 80 resources and about 500 changes of 700 bytes"
 
 
-async def test_the_log_does_not_grow_while_there_is_always_somebody_who_reads(
+async def test_write_ahead_log_does_not_grow_under_constant_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite by itself begins it anew only when nobody reads: with readers that overlap that would be never."""
+    """SQLite by itself restarts the log only when there is no reader. With overlapping readers that never happens."""
     monkeypatch.setattr(_sqlite_wal, "LONGEST", 2**20)
     path = tmp_path / "a.db"
     longest = 0
@@ -166,11 +166,11 @@ async def test_the_log_does_not_grow_while_there_is_always_somebody_who_reads(
     assert longest < 3 * 2**20, "15 MB were written to the log"
 
 
-async def test_a_file_that_is_opened_again_and_again_does_not_grow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It knows its last openings, whether or not anything was written in them. Whoever stands at an earlier one takes a
-    snapshot; whoever stands above all of those that were forgotten, and at none, was at another store.
+async def test_file_does_not_grow_with_reopening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its last openings, whether or not they wrote anything.
+
+    A position in a forgotten opening takes a snapshot. A position above all forgotten openings, and in none, belongs to
+    another store.
     """
     monkeypatch.setattr(_sqlite_file, "OPENINGS_KEPT", 5)
     positions: list[Position] = []

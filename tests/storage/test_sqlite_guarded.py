@@ -46,8 +46,8 @@ async def open_and_put(path: Path, name: str = "a") -> None:
 # --- Modes ---------------------------------------------------------------------
 
 
-async def test_store_files_are_made_for_their_owner_alone_under_any_umask(tmp_path: Path, umask: int) -> None:
-    """The store, its lock, and the files that SQLite makes."""
+async def test_store_files_are_private_under_any_umask(tmp_path: Path, umask: int) -> None:
+    """This covers the store, its lock, and the files that SQLite makes."""
     folder = tmp_path / "stores"
     folder.mkdir()
     folder.chmod(0o700)
@@ -57,8 +57,8 @@ async def test_store_files_are_made_for_their_owner_alone_under_any_umask(tmp_pa
     assert found == dict.fromkeys(("a.db", "a.db.lock", "a.db-wal", "a.db-shm"), 0o600), oct(umask)
 
 
-async def test_backups_and_restored_stores_are_made_for_their_owner_alone(tmp_path: Path) -> None:
-    """Even where the store that is backed up, or the backup that is restored, can be read by others."""
+async def test_backups_and_restored_stores_are_private(tmp_path: Path) -> None:
+    """They are private even if other users can read the source."""
     path = tmp_path / "a.db"
     await open_and_put(path)
     path.chmod(0o644)
@@ -70,8 +70,8 @@ async def test_backups_and_restored_stores_are_made_for_their_owner_alone(tmp_pa
     assert modes(tmp_path)["c.db"] == 0o600
 
 
-async def test_mode_of_an_existing_store_is_its_owners_choice(tmp_path: Path) -> None:
-    """Opening it and replacing it by a backup keep the mode that it has."""
+async def test_mode_of_an_existing_store_is_kept(tmp_path: Path) -> None:
+    """Opening the store and restoring a backup over it keep its mode."""
     path = tmp_path / "a.db"
     await open_and_put(path)
     path.chmod(0o640)
@@ -84,8 +84,8 @@ async def test_mode_of_an_existing_store_is_its_owners_choice(tmp_path: Path) ->
 # --- Planted files ---------------------------------------------------------------
 
 
-async def test_lock_that_is_a_link_is_refused_and_its_target_kept(tmp_path: Path, victim: Path) -> None:
-    """Neither an existing file nor a missing one is reached through a link; nothing is made."""
+async def test_linked_lock_is_refused_and_its_target_is_unchanged(tmp_path: Path, victim: Path) -> None:
+    """The target may exist or be missing; nothing is created."""
     lock = tmp_path / "a.db.lock"
     for target in (victim, tmp_path / "missing"):
         lock.symlink_to(target)
@@ -96,8 +96,8 @@ async def test_lock_that_is_a_link_is_refused_and_its_target_kept(tmp_path: Path
     assert intact(victim)
 
 
-async def test_lock_with_the_content_of_another_program_is_refused_and_kept(tmp_path: Path) -> None:
-    """Neither a file of another program, nor a second name of such a file, is truncated."""
+async def test_lock_with_foreign_content_is_refused_unchanged(tmp_path: Path) -> None:
+    """Neither another program's file nor a hard link to one is truncated."""
     lock = tmp_path / "a.db.lock"
     lock.write_bytes(SECRET)
     lock.chmod(0o600)
@@ -113,7 +113,7 @@ async def test_lock_with_the_content_of_another_program_is_refused_and_kept(tmp_
     assert not (tmp_path / "a.db").exists()
 
 
-async def test_lock_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+async def test_lock_that_is_not_a_regular_file_is_refused(tmp_path: Path) -> None:
     """Another user may have made a pipe to read the content."""
     os.mkfifo(tmp_path / "a.db.lock")
     with pytest.raises(StoreUnusable, match="is not a regular file"):
@@ -121,7 +121,7 @@ async def test_lock_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 80, b'{"pid": 17, "ho', b'{"pi'], ids=repr)
-async def test_lock_that_a_crash_left_torn_is_taken(tmp_path: Path, content: bytes) -> None:
+async def test_lock_torn_by_a_crash_can_be_acquired(tmp_path: Path, content: bytes) -> None:
     """A crash can leave a part of the content, or zeros; both are recognized as a lock."""
     lock = tmp_path / "a.db.lock"
     lock.write_bytes(content)
@@ -130,10 +130,10 @@ async def test_lock_that_a_crash_left_torn_is_taken(tmp_path: Path, content: byt
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
-async def test_links_beside_a_store_are_refused_and_their_targets_kept(
+async def test_links_beside_a_store_are_refused_and_their_targets_are_unchanged(
     tmp_path: Path, victim: Path, suffix: str
 ) -> None:
-    """SQLite would follow them and overwrite what they lead to."""
+    """SQLite would follow the links and overwrite their targets."""
     path = tmp_path / "a.db"
     await open_and_put(path)
     os.symlink(victim, f"{path}{suffix}")
@@ -142,8 +142,8 @@ async def test_links_beside_a_store_are_refused_and_their_targets_kept(
     assert intact(victim)
 
 
-async def test_link_to_a_store_is_still_followed(tmp_path: Path) -> None:
-    """The path of the store itself is the operator's own choice."""
+async def test_link_to_a_store_is_followed(tmp_path: Path) -> None:
+    """The operator chooses the path of the store."""
     (tmp_path / "real").mkdir()
     (tmp_path / "a.db").symlink_to(tmp_path / "real" / "a.db")
     async with open_store(f"sqlite:{tmp_path / 'a.db'}") as backend:

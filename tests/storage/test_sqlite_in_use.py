@@ -1,4 +1,4 @@
-"""The store in an SQLite file: reading beside writes, closing, and what it is opened with."""
+"""The store in an SQLite file: reads during writes, closing, and its url."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +23,8 @@ from headway.testing._conformance_tools import EVERYTHING, KIND, names, put, put
 from tests.storage.sqlite_kit import Gate, expect_unusable
 
 
-async def test_a_snapshot_that_is_read_slowly_keeps_its_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a snapshot is being read, what follows it is kept, however much that is."""
+async def test_slowly_read_snapshot_keeps_its_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a snapshot is read, all later changes are kept, however many."""
     gate, read_many = Gate(), _sqlite_reader.read_many
 
     def slow(*arguments: object, **named: object) -> object:
@@ -51,10 +51,8 @@ async def test_a_snapshot_that_is_read_slowly_keeps_its_tail(tmp_path: Path, mon
         assert told(reader.changes) == facts
 
 
-async def test_a_snapshot_may_stand_at_a_commit_that_is_not_yet_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a snapshot has read from the file is not said again once published; its position can be resumed after."""
+async def test_snapshot_may_stand_at_an_unpublished_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is not delivered again when it is published, and a watch can resume at its position."""
     gate, run_batch = Gate(), _sqlite_commit.run_batch
 
     def slow(*arguments: object) -> int:
@@ -79,8 +77,8 @@ async def test_a_snapshot_may_stand_at_a_commit_that_is_not_yet_published(
             assert told(each.changes) == [(2, "b", False)]
 
 
-async def test_a_large_store_is_read_while_it_is_written_to(tmp_path: Path) -> None:
-    """More reads at once than there are connections wait for one another and all see one whole commit each."""
+async def test_large_store_can_be_read_during_writes(tmp_path: Path) -> None:
+    """Reads wait for a free connection, and each sees one complete commit."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         version = str((await backend.commit([putting(thing(f"n{i}", uid=f"n{i}")) for i in range(50)])).revision)
 
@@ -97,8 +95,8 @@ async def test_a_large_store_is_read_while_it_is_written_to(tmp_path: Path) -> N
                 version = str((await backend.commit(changes)).revision)
 
 
-async def test_closing_lets_commits_end_and_tells_those_who_wait(tmp_path: Path, commit_gate: Gate) -> None:
-    """A commit under way is acknowledged, a waiting watch gets StoreUnusable, and so does who comes later."""
+async def test_closing_completes_commits_and_wakes_watches_with_an_error(tmp_path: Path, commit_gate: Gate) -> None:
+    """A commit in flight is acknowledged. Waiting watches and later calls get StoreUnusable."""
     acknowledged: list[Position] = []
 
     async def write() -> None:
@@ -132,8 +130,8 @@ async def _soon(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-async def test_a_number_that_the_file_cannot_hold_is_refused_alone(tmp_path: Path) -> None:
-    """The wire's numbers have 64 bits, SQLite's have a sign too: InvalidArgument, and nothing is written."""
+async def test_number_beyond_the_range_of_sqlite_is_rejected_alone(tmp_path: Path) -> None:
+    """Numbers have 64 bits on the wire and 63 in SQLite: the write is an InvalidArgument and stores nothing."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         raised = await backend.raise_fence("c", "m", 2**63 - 1, 0)
         for attempt in (
@@ -146,8 +144,8 @@ async def test_a_number_that_the_file_cannot_hold_is_refused_alone(tmp_path: Pat
         assert backend.position == raised.position
 
 
-async def test_a_store_is_opened_by_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``memory:`` and ``sqlite:PATH``, relative or absolute; another url is refused with what is known."""
+async def test_url_selects_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``memory:`` and ``sqlite:PATH`` work, relative or absolute. For another url the error lists the known ones."""
     monkeypatch.chdir(tmp_path)
     async with open_store("memory:") as backend:
         assert isinstance(backend, MemoryBackend)

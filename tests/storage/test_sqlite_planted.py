@@ -1,4 +1,4 @@
-"""Files that another user put beside a store, or that more users can reach than the store, are refused."""
+"""Files beside a store are refused if another user planted them or more users can reach them than the store."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ async def open_and_put(path: Path, name: str = "a") -> None:
 
 
 async def crashed_store(path: Path) -> None:
-    """Make a store whose last change, "in the log", is in its write-ahead log alone, as after a crash."""
+    """Make a store whose last change, "in the log", is only in its write-ahead log, as after a crash."""
     running = path.with_name("running.db")
     await open_and_put(running)
     async with open_sqlite(running) as backend:
@@ -38,7 +38,7 @@ async def crashed_store(path: Path) -> None:
 
 
 def plant(path: Path, suffix: str, mode: int = 0o600, owner: int = -1) -> Path:
-    """Put an empty file beside the store, or take the one that is there, and give it this mode and owner."""
+    """Put an empty file beside the store, or take the existing one, and give it this mode and owner."""
     file = Path(f"{path}{suffix}")
     file.touch()
     file.chmod(mode)
@@ -76,7 +76,7 @@ async def test_file_of_another_user_beside_a_store_is_refused(tmp_path: Path, su
 
 @as_root
 async def test_forged_write_ahead_log_of_another_user_is_never_read(tmp_path: Path) -> None:
-    """Neither by opening the store, nor by a backup, a check or a restore, which would write it into the store."""
+    """An open, a backup, a check and a restore all refuse it, because SQLite would write it into the store."""
     path, crashed = tmp_path / "a.db", tmp_path / "crashed.db"
     await crashed_store(crashed)
     shutil.copy(crashed, path)
@@ -113,8 +113,8 @@ async def test_files_of_root_and_of_the_owner_of_the_store_are_accepted(tmp_path
 
 
 @as_root
-async def test_owner_of_a_log_may_be_anyone_who_can_write_the_store(tmp_path: Path) -> None:
-    """A server that writes a store by its group, or by everybody's rights, owns the log."""
+async def test_log_may_belong_to_any_user_who_can_write_the_store(tmp_path: Path) -> None:
+    """A server that writes a store by its group's or everybody's permission owns the log."""
     path = tmp_path / "a.db"
     await crashed_store(path)
     path.chmod(0o666)
@@ -124,7 +124,7 @@ async def test_owner_of_a_log_may_be_anyone_who_can_write_the_store(tmp_path: Pa
 
 
 @as_root
-async def test_file_planted_while_the_content_is_checked_is_refused(
+async def test_file_planted_during_the_content_check_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check of a large store takes seconds."""
@@ -156,7 +156,7 @@ async def test_file_planted_while_the_content_is_checked_is_refused(
 async def test_file_that_more_users_can_reach_than_the_store_is_refused(
     tmp_path: Path, suffix: str, store: int, mode: int, verb: str
 ) -> None:
-    """SQLite writes the content of the store into files that are there, and keeps their modes."""
+    """SQLite writes the store's content into existing files and keeps their modes."""
     path = tmp_path / "a.db"
     await open_and_put(path)
     path.chmod(store)
@@ -168,8 +168,8 @@ async def test_file_that_more_users_can_reach_than_the_store_is_refused(
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".lock"])
-async def test_file_that_others_can_reach_is_refused_before_there_is_a_store(tmp_path: Path, suffix: str) -> None:
-    """The store that would be made is its owner's alone."""
+async def test_file_that_others_can_reach_is_refused_before_the_store_is_made(tmp_path: Path, suffix: str) -> None:
+    """The new store would be private to its owner."""
     path = tmp_path / "a.db"
     file = plant(path, suffix, 0o644)
     with pytest.raises(StoreUnusable, match=f"{file} has mode 0644.* `chmod 600 {file}`"):
@@ -177,8 +177,8 @@ async def test_file_that_others_can_reach_is_refused_before_there_is_a_store(tmp
     assert not path.exists()
 
 
-async def test_store_and_files_of_an_earlier_version_still_open(tmp_path: Path) -> None:
-    """Made with mode 0644, as they were under umask 022, and left by a crash."""
+async def test_store_files_of_an_earlier_version_can_be_opened(tmp_path: Path) -> None:
+    """They were made with mode 0644, as under umask 022, and left by a crash."""
     path = tmp_path / "a.db"
     await crashed_store(path)
     path.chmod(0o644)
@@ -189,7 +189,7 @@ async def test_store_and_files_of_an_earlier_version_still_open(tmp_path: Path) 
     assert not stat.S_IMODE(path.stat().st_mode) & 0o022
 
 
-async def test_second_name_of_another_file_beside_a_store_is_refused(tmp_path: Path) -> None:
+async def test_hard_link_beside_a_store_is_refused(tmp_path: Path) -> None:
     """A hard link to another store's log has the right owner and mode, and the wrong content."""
     path = tmp_path / "a.db"
     await open_and_put(path)
@@ -214,10 +214,10 @@ def remove(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("make", "kind"), [(pipe, "a pipe"), (Path.mkdir, "a directory")], ids=["pipe", "directory"])
-async def test_what_is_no_regular_file_is_refused_at_once(
+async def test_path_that_is_not_a_regular_file_is_refused_immediately(
     tmp_path: Path, make: Callable[[Path], None], kind: str
 ) -> None:
-    """At the path of a store, of its log, and of the file that is restored: opening a pipe waits for ever."""
+    """This covers the paths of a store, its log, and a backup to restore: opening a pipe would block forever."""
     good, path = tmp_path / "good.db", tmp_path / "a.db"
     await open_and_put(good)
     make(path)

@@ -1,4 +1,4 @@
-"""The store in an SQLite file: what outlives the process, and copies that don't have all of it."""
+"""The state of a store in an SQLite file outlives the process, and an incomplete copy is detected."""
 
 import os
 import shutil
@@ -24,8 +24,8 @@ from headway.testing._conformance_tools import (
 from tests.storage.sqlite_kit import opened_plainly
 
 
-async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
-    """Resources, owners, the store id and the revisions go on; the incarnation is a new one."""
+async def test_stored_state_survives_a_restart(tmp_path: Path) -> None:
+    """Resources, owners, the store's id and the revisions are kept. The incarnation is new."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await put(backend, kept := thing("kept", "text", owner_uid="o"))
         at = await put(backend, gone := thing("gone"))
@@ -40,8 +40,8 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
         assert (await put(backend, thing("new"))).revision == fence_at.revision + 1
 
 
-async def test_a_watch_resumes_over_a_restart(tmp_path: Path) -> None:
-    """Every position of the former process is resumed after exactly: changes, deletions, fences' revisions."""
+async def test_watch_resumes_across_a_restart(tmp_path: Path) -> None:
+    """Every position of the former process resumes exactly: changes, deletions, and revisions of fences."""
     positions, facts = [], []
     async with open_sqlite(tmp_path / "a.db") as backend:
         for index in range(5):
@@ -62,8 +62,8 @@ async def test_a_watch_resumes_over_a_restart(tmp_path: Path) -> None:
             assert told(reader.changes) == [fact for fact in facts if fact[0] > position.revision]
 
 
-async def test_a_deletion_heard_after_a_restart_has_the_resource_as_it_last_was(tmp_path: Path) -> None:
-    """Replayed from the file, a deletion brings the last content and the last version."""
+async def test_deletion_replayed_after_a_restart_has_the_last_state_of_the_resource(tmp_path: Path) -> None:
+    """It has the last content and the last version."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         first = await put(backend, resource := thing("a", "last words"))
         await remove(backend, resource, str(first.revision))
@@ -75,7 +75,7 @@ async def test_a_deletion_heard_after_a_restart_has_the_resource_as_it_last_was(
 
 
 async def test_history_in_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the log has dropped goes from the file now and then; what it keeps is there after a restart."""
+    """Trimmed history is deleted from the file now and then. The kept history is there after a restart."""
     monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 10)
     async with open_sqlite(tmp_path / "a.db", max_changes=20) as backend:
         positions = [await put(backend, thing(f"n{index}")) for index in range(100)]
@@ -94,10 +94,10 @@ async def test_history_in_the_file_is_bounded(tmp_path: Path, monkeypatch: pytes
             await backend.watch(KIND, EVERYTHING, positions[-7])
 
 
-async def test_a_restart_does_not_bring_back_history_that_was_dropped(
+async def test_restart_with_a_larger_bound_does_not_restore_trimmed_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a larger bound than before, what the file has let go of is refused, and what it has not is not."""
+    """Trimmed positions fail, and kept positions resume."""
     monkeypatch.setattr(_sqlite_writer, "TRIM_STEP", 10)
     async with open_sqlite(tmp_path / "a.db", max_changes=20) as backend:
         positions = [await put(backend, thing(f"n{index}")) for index in range(50)]
@@ -110,8 +110,8 @@ async def test_a_restart_does_not_bring_back_history_that_was_dropped(
             await backend.watch(KIND, EVERYTHING, positions[floor - 2])
 
 
-async def test_fences_and_what_is_settled_outlive_the_process(tmp_path: Path) -> None:
-    """A write below a fence of the former process is refused by the next one."""
+async def test_fences_and_checkpoints_survive_a_restart(tmp_path: Path) -> None:
+    """The next process rejects a write below a fence of the former one."""
     async with open_sqlite(tmp_path / "a.db") as backend:
         await backend.raise_fence("c", "m", 1, 0)
         await put(backend, thing("a"), fence=Fence("c", "m", 1, 0))
@@ -123,8 +123,8 @@ async def test_fences_and_what_is_settled_outlive_the_process(tmp_path: Path) ->
         assert (await backend.raise_fence("c", "m", 0, 0))[::2] == (Fence("c", "m", 3, 0), 5)
 
 
-async def test_an_older_copy_in_place_of_the_file_is_found_out(tmp_path: Path) -> None:
-    """Positions that the copy can have had are resumed after; those of what it lost are refused, for good."""
+async def test_older_copy_in_place_of_the_file_is_detected(tmp_path: Path) -> None:
+    """Positions that the copy can have had resume. Positions that it lost are refused permanently."""
     path, copy = tmp_path / "a.db", tmp_path / "copy.db"
     async with open_sqlite(path) as backend:
         known = await put(backend, thing("known"))
@@ -142,8 +142,8 @@ async def test_an_older_copy_in_place_of_the_file_is_found_out(tmp_path: Path) -
                 await put(backend, thing(f"else{index}{backend.position.revision}"))
 
 
-async def test_a_copy_taken_while_the_store_was_open_is_found_out(tmp_path: Path) -> None:
-    """A copy knows the incarnation that went on without it, and up to where it went along."""
+async def test_copy_of_an_open_store_is_detected(tmp_path: Path) -> None:
+    """A copy has the incarnation that went on without it, and the last revision that it shares with it."""
     path, copy = tmp_path / "a.db", tmp_path / "copy.db"
     async with open_sqlite(path) as backend:
         known = await put(backend, thing("known"))
@@ -158,8 +158,8 @@ async def test_a_copy_taken_while_the_store_was_open_is_found_out(tmp_path: Path
             await backend.watch(KIND, EVERYTHING, lost)
 
 
-async def test_the_file_holds_what_the_backend_says(tmp_path: Path) -> None:
-    """The file names itself in its header, and each opening in a row of its own."""
+async def test_file_identifies_itself_and_its_openings(tmp_path: Path) -> None:
+    """The file's header names Headway, and each opening has a row of its own."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         await put(backend, resource := thing("a", "text"))

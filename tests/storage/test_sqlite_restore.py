@@ -1,4 +1,4 @@
-"""Stores made of backups: other stores, above all that the first one can have given out."""
+"""A store made of a backup is another store, and its revisions are above all that the first one can have given out."""
 
 import os
 import shutil
@@ -28,8 +28,8 @@ async def _restored(file: Path, to: Path, *, replace: bool = False) -> Position:
         return backend.position
 
 
-async def test_a_restored_store_is_another_one_above_all_that_the_first_has_given_out(tmp_path: Path) -> None:
-    """Its id is new; its revisions are above those given out after the backup, and no former position is resumed."""
+async def test_restored_store_has_a_new_id_and_higher_revisions(tmp_path: Path) -> None:
+    """Its revisions are above those given out after the backup. No former position resumes."""
     path = tmp_path / "a.db"
     await filled(path)
     async with open_sqlite(path) as backend:
@@ -49,10 +49,10 @@ async def test_a_restored_store_is_another_one_above_all_that_the_first_has_give
     assert await check_store(f"sqlite:{path}") == []
 
 
-async def test_two_stores_of_one_backup_do_not_begin_at_one_revision(
+async def test_two_stores_of_one_backup_begin_at_different_revisions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has a version of the first and meets the second isn't taken for somebody who has read it."""
+    """A caller with a version of the first store cannot write at that version in the second."""
     await filled(tmp_path / "a.db")
     await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
     first = await _restored(tmp_path / "b", tmp_path / "first.db")
@@ -63,8 +63,11 @@ async def test_two_stores_of_one_backup_do_not_begin_at_one_revision(
     assert second.store_id != first.store_id
 
 
-async def test_what_is_replaced_is_gone_above_when_it_can_be_read(tmp_path: Path) -> None:
-    """A store that has been restored before stands far above the backup, and the next one above that."""
+async def test_restored_store_has_higher_revisions_than_the_replaced_one(tmp_path: Path) -> None:
+    """A store that was restored before is far above the backup, and the next restored store is above that one.
+
+    This requires that the replaced store can be read.
+    """
     path = tmp_path / "a.db"
     await filled(path)
     await backup_store(f"sqlite:{path}", tmp_path / "b")
@@ -73,8 +76,8 @@ async def test_what_is_replaced_is_gone_above_when_it_can_be_read(tmp_path: Path
     assert second.revision >= first.revision + 2**48
 
 
-async def test_nothing_that_bears_a_fence_of_before_lands_in_a_restored_store(tmp_path: Path) -> None:
-    """Of whichever term: known to the backup, raised or begun since then, or of a controller that it doesn't know."""
+async def test_restored_store_rejects_writes_with_earlier_fences(tmp_path: Path) -> None:
+    """The backup may know the term, or it was raised or begun later, or the controller is unknown to the backup."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         raised = await backend.raise_fence("known", "", 0, 0)
@@ -100,8 +103,8 @@ async def test_nothing_that_bears_a_fence_of_before_lands_in_a_restored_store(tm
         assert (await backend.acquire_lease("leased", "web-2", 3600)).held.lease.term > taken.held.lease.term + 2**31
 
 
-async def test_history_goes_on_in_a_restored_store(tmp_path: Path) -> None:
-    """A controller that had settled up to some revision still hears the deletions since, with the new store's id."""
+async def test_restored_store_keeps_history(tmp_path: Path) -> None:
+    """A controller with a checkpoint still receives the deletions since then, with the new store's id."""
     path = tmp_path / "a.db"
     at = await filled(path)
     await backup_store(f"sqlite:{path}", tmp_path / "b")
@@ -112,8 +115,8 @@ async def test_history_goes_on_in_a_restored_store(tmp_path: Path) -> None:
         assert told(reader.changes) == [(at.revision - 1, "n9", False), (at.revision, "n9", True)]
 
 
-async def test_a_store_that_is_there_is_replaced_only_when_told_and_kept_beside(tmp_path: Path) -> None:
-    """Refused, everything is as it was; told, the former file stands beside as a store of its own, log and all."""
+async def test_existing_store_is_replaced_only_on_request_and_kept(tmp_path: Path) -> None:
+    """A refusal changes nothing. On request, the former file is kept beside it as a store of its own, with its log."""
     path = tmp_path / "a.db"
     await filled(path)
     await backup_store(f"sqlite:{path}", tmp_path / "b")
@@ -135,8 +138,8 @@ async def test_a_store_that_is_there_is_replaced_only_when_told_and_kept_beside(
         assert (backend.position.store_id, backend.position.revision) == (last.store_id, last.revision)
 
 
-async def test_a_store_that_is_open_is_not_restored_over(tmp_path: Path) -> None:
-    """The error names who holds it."""
+async def test_open_store_is_not_replaced(tmp_path: Path) -> None:
+    """The error names the holder."""
     path = tmp_path / "a.db"
     await filled(path)
     await backup_store(f"sqlite:{path}", tmp_path / "b")
@@ -146,8 +149,8 @@ async def test_a_store_that_is_open_is_not_restored_over(tmp_path: Path) -> None
         await put(backend, thing("a"))
 
 
-async def test_a_damaged_store_is_replaced_and_kept_as_it_is(tmp_path: Path) -> None:
-    """What may still be saved from it is not thrown away."""
+async def test_damaged_store_is_replaced_and_kept(tmp_path: Path) -> None:
+    """An operator may still rescue parts of it."""
     path = tmp_path / "a.db"
     await filled(path)
     await backup_store(f"sqlite:{path}", tmp_path / "b")
@@ -163,8 +166,8 @@ async def test_a_damaged_store_is_replaced_and_kept_as_it_is(tmp_path: Path) -> 
     assert (tmp_path / "a.db.replaced").read_bytes() == damaged
 
 
-async def test_a_damaged_backup_replaces_nothing(tmp_path: Path) -> None:
-    """Whether its pages are damaged or a row of it."""
+async def test_damaged_backup_replaces_nothing(tmp_path: Path) -> None:
+    """Its pages or one of its rows may be damaged."""
     path = tmp_path / "a.db"
     await filled(path)
     await backup_store(f"sqlite:{path}", tmp_path / "b")
@@ -183,8 +186,8 @@ async def test_a_damaged_backup_replaces_nothing(tmp_path: Path) -> None:
         assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db.lock", "b"]
 
 
-async def test_a_file_of_another_program_is_not_replaced(tmp_path: Path) -> None:
-    """Not even when told: it is to be moved away by who knows what it is."""
+async def test_foreign_file_is_never_replaced(tmp_path: Path) -> None:
+    """An explicit request is refused, too: the operator must move the file away first."""
     await filled(tmp_path / "a.db")
     await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
     (tmp_path / "diary").write_text("Dear diary, " * 100)
@@ -193,8 +196,8 @@ async def test_a_file_of_another_program_is_not_replaced(tmp_path: Path) -> None
     assert (tmp_path / "diary").read_text() == "Dear diary, " * 100
 
 
-async def test_a_plain_copy_of_a_store_is_restored_too(tmp_path: Path) -> None:
-    """And its log with it: whoever has only that gets the same guarantees."""
+async def test_plain_copy_of_a_store_can_be_restored(tmp_path: Path) -> None:
+    """Its log is restored with it, and the guarantees are the same."""
     path = tmp_path / "a.db"
     async with open_sqlite(path) as backend:
         at = await put(backend, thing("in the log"))
@@ -207,8 +210,8 @@ async def test_a_plain_copy_of_a_store_is_restored_too(tmp_path: Path) -> None:
         assert await names(backend) == ["in the log"]
 
 
-async def test_the_rights_to_the_file_stay(tmp_path: Path) -> None:
-    """What is restored over a store may be read by those who may read the store, whatever the backup's mode is."""
+async def test_restored_store_keeps_the_permissions_of_the_replaced_one(tmp_path: Path) -> None:
+    """The mode of the backup does not matter."""
     path = tmp_path / "a.db"
     await filled(path)
     path.chmod(0o600)
