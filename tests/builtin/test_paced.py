@@ -1,4 +1,4 @@
-"""A channel whose streams are read at intervals, in virtual time."""
+"""A channel whose streams are read at intervals, tested in virtual time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plain() -> Calls:
 
 @pytest.fixture
 def paced(plain: Calls) -> Calls:
-    """The same service, through the channel under test."""
+    """Return the same service, through the channel under test."""
     return Calls(plain.backend, registry(), channel=PacedChannel(plain.channel, SECONDS))
 
 
@@ -44,8 +44,8 @@ def texts(item: StreamItem) -> list[str]:
     return [text_of(change.resource) for change in item.changes]
 
 
-async def test_calls_are_made_at_once(plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock) -> None:
-    """It is streams that are paced; what the channel beneath it says of writes holds."""
+async def test_calls_are_not_delayed(plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock) -> None:
+    """Only streams are paced. What the inner channel reports about writes still holds."""
     for number in range(5):
         await paced.write(a_note("one", str(number)))
     await refused(paced.read(an_id("none")), Status.NOT_FOUND, "Note none is not there")
@@ -53,10 +53,10 @@ async def test_calls_are_made_at_once(plain: Calls, paced: Calls, autojump_clock
     assert paced.channel.knows_outcomes is plain.channel.knows_outcomes is True
 
 
-async def test_what_happens_within_an_interval_comes_together_after_it(
+async def test_changes_within_an_interval_are_delivered_together(
     plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Every change, in order, none merged; the first after a rest comes at once."""
+    """Each change is delivered, in order and unmerged. The first one after an idle interval is not delayed."""
     heard: Heard = []
     async with paced.watch(a_type()) as items, trio.open_nursery() as nursery:
         nursery.start_soon(hear, items, heard)
@@ -75,10 +75,10 @@ async def test_what_happens_within_an_interval_comes_together_after_it(
     assert autojump_clock.current_time() > 15
 
 
-async def test_a_bookmark_paces_a_stream_as_a_change_does(
+async def test_bookmark_paces_a_stream_like_a_change(
     plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """It is for them that the channel is there: of many commits of other kinds it hears as of one."""
+    """The channel exists for bookmarks: many commits of other kinds cost the stream one bookmark."""
     heard: Heard = []
     async with paced.watch(a_type()) as items, trio.open_nursery() as nursery:
         nursery.start_soon(hear, items, heard)
@@ -93,8 +93,8 @@ async def test_a_bookmark_paces_a_stream_as_a_change_does(
     assert autojump_clock.current_time() > 6
 
 
-async def test_a_snapshot_is_not_held_up(plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock) -> None:
-    """However many pieces it comes in, and neither is what comes right after it."""
+async def test_snapshot_is_not_delayed(plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock) -> None:
+    """This holds however many pieces it has, and for the items directly after it."""
     puts = []
     for number in range(2500):
         resource = a_note(f"n{number}", partition="default", namespace="default", uid=f"n{number}")
@@ -108,10 +108,8 @@ async def test_a_snapshot_is_not_held_up(plain: Calls, paced: Calls, autojump_cl
     assert autojump_clock.current_time() == 0
 
 
-async def test_each_stream_has_a_pace_of_its_own(
-    plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
-) -> None:
-    """One that has just been read, or is not read at all, keeps no other one waiting."""
+async def test_each_stream_has_its_own_pace(plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock) -> None:
+    """A stream that has just been read, or is not read at all, delays no other stream."""
     async with (
         paced.watch(a_type(NOTE)) as notes,
         paced.watch(a_type(CHILD)) as children,
@@ -129,10 +127,10 @@ async def test_each_stream_has_a_pace_of_its_own(
         assert autojump_clock.current_time() == SECONDS
 
 
-async def test_a_reader_that_is_cancelled_while_it_waits_has_lost_nothing(
+async def test_canceled_reader_loses_nothing(
     plain: Calls, paced: Calls, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """It waits before it asks: the item is still there, and the stream goes on."""
+    """The delay comes before the read, so the item is still there, and the stream goes on."""
     async with paced.watch(a_type()) as items:
         await anext(items)
         await plain.write(a_note("one", "a"))
@@ -145,8 +143,8 @@ async def test_a_reader_that_is_cancelled_while_it_waits_has_lost_nothing(
         assert autojump_clock.current_time() == SECONDS
 
 
-async def test_a_stream_that_is_left_is_closed(autojump_clock: trio.testing.MockClock) -> None:
-    """At once, by leaving the block and by a cancellation."""
+async def test_stream_is_closed_when_its_block_ends(autojump_clock: trio.testing.MockClock) -> None:
+    """It is closed at once, by leaving the block and by a cancellation."""
     script: list[Line] = [end(1), bookmark(2), bookmark(3)]
     inner = ScriptedChannel([list(script), list(script)])
     channel = PacedChannel(inner, 60.0)
@@ -163,8 +161,8 @@ async def test_a_stream_that_is_left_is_closed(autojump_clock: trio.testing.Mock
     assert autojump_clock.current_time() == 1
 
 
-async def test_what_ends_a_stream_ends_it_here(autojump_clock: trio.testing.MockClock) -> None:
-    """A refusal, an error later on, and the end: each as it came, once what was said before it has been taken."""
+async def test_end_of_the_inner_stream_ends_the_paced_one(autojump_clock: trio.testing.MockClock) -> None:
+    """A rejection, a later error and a normal end all pass unchanged, after the items before them."""
     gone = GRPCError(Status.OUT_OF_RANGE, "too far behind")
     scripts: list[list[Line]] = [[GRPCError(Status.PERMISSION_DENIED, "not you")], [bookmark(2), Pause(0.1), gone], []]
     channel = PacedChannel(ScriptedChannel(scripts), SECONDS)
@@ -181,8 +179,8 @@ async def test_what_ends_a_stream_ends_it_here(autojump_clock: trio.testing.Mock
         assert [item async for item in items] == []
 
 
-async def test_a_method_that_is_not_there_is_said_when_the_stream_is_opened(paced: Calls) -> None:
-    """As by the channel beneath it."""
+async def test_unknown_method_fails_when_the_stream_is_opened(paced: Calls) -> None:
+    """The inner channel does the same."""
     with pytest.raises(GRPCError) as caught:
         async with paced.channel.stream("/no.Such/Method", pb.WatchListRequest()):
             pass

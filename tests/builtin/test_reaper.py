@@ -1,4 +1,4 @@
-"""The reaper: what a deleted owner owned is deleted, whatever happens in between."""
+"""The reaper deletes the resources of a deleted owner, and survives crashes at any step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def an_app(*types: ResourceType[Any]) -> headway.App:
 async def engine_on(
     clock: MockClock, store: Backend, *types: ResourceType[Any], heard: list[object] | None = None
 ) -> AsyncIterator[headway.Engine]:
-    """An engine under virtual time."""
+    """Run an engine under virtual time."""
     assert clock.autojump_threshold == 0
     async with headway.open_engine(store, an_app(*types), report=ignore if heard is None else heard.append) as engine:
         yield engine
@@ -40,7 +40,7 @@ async def settle(engine: headway.Engine) -> None:
 
 
 async def family(client: headway.Client, name: str = "boss") -> Resource[Note]:
-    """A boss, what it owns in other scopes and tenancies, and what that owns."""
+    """Write an owner, its children in other scopes and tenancies, and their children."""
     boss = await client.write(NOTE.new(name))
     region = await client.write(REGION.new(f"{name}-region", owner=boss))
     await client.write(PLANET.new(f"{name}-planet", owner=boss))
@@ -57,8 +57,8 @@ async def everything(client: headway.Client) -> list[str]:
     return sorted(each.name for each in found) + [each.name for each in await client.list(TOMBSTONE)]
 
 
-async def test_what_a_deleted_owner_owned_goes_with_it(autojump_clock: MockClock) -> None:
-    """Across types, scopes and generations of owners; nothing else, and no tombstone stays."""
+async def test_children_are_deleted_with_their_owner(autojump_clock: MockClock) -> None:
+    """This covers types, scopes and generations of owners. Nothing else is deleted, and no tombstone stays."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         other = await family(engine.client, "other")
         others = await everything(engine.client)
@@ -69,8 +69,8 @@ async def test_what_a_deleted_owner_owned_goes_with_it(autojump_clock: MockClock
         assert autojump_clock.current_time() < 1
 
 
-async def test_an_owner_of_the_longest_name_is_no_exception(autojump_clock: MockClock) -> None:
-    """In the origin the children of names of more than 26 letters stay for ever."""
+async def test_children_of_an_owner_with_the_longest_name_are_deleted(autojump_clock: MockClock) -> None:
+    """In Consul, the children of owners with names of more than 26 letters stay forever."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("n" * 63))
         await engine.client.write(CHILD.new("child", owner=boss))
@@ -79,8 +79,8 @@ async def test_an_owner_of_the_longest_name_is_no_exception(autojump_clock: Mock
         assert await everything(engine.client) == []
 
 
-async def test_the_children_of_a_living_owner_are_never_touched(autojump_clock: MockClock) -> None:
-    """Its deletion is refused, it is marked, or its name is given to another incarnation."""
+async def test_children_of_a_living_owner_are_never_deleted(autojump_clock: MockClock) -> None:
+    """The owner's deletion is rejected, the owner is only marked, or its name belongs to another incarnation."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "held"}))
         await engine.client.write(CHILD.new("child", owner=boss))
@@ -98,8 +98,8 @@ async def test_the_children_of_a_living_owner_are_never_touched(autojump_clock: 
         assert await everything(engine.client) == ["boss", "child", "first", "of-second"]
 
 
-async def test_finalizers_hold_a_child_and_the_tombstone_waits(autojump_clock: MockClock) -> None:
-    """The child is marked at once, and the tombstone goes within seconds of it."""
+async def test_tombstone_waits_for_a_child_with_finalizers(autojump_clock: MockClock) -> None:
+    """The child is marked at once, and the tombstone is removed within seconds of the child."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("boss"))
         await engine.client.write(CHILD.new("held", owner=boss, metadata={"finalizers": "a"}))
@@ -117,7 +117,7 @@ async def test_finalizers_hold_a_child_and_the_tombstone_waits(autojump_clock: M
 
 
 class OneIsStuck(MemoryBackend):
-    """Refuses to remove what is called ``stuck`` while it is told to."""
+    """A backend that refuses to remove the resource ``stuck`` while its flag is set."""
 
     stuck = True
 
@@ -127,8 +127,8 @@ class OneIsStuck(MemoryBackend):
         return await super().commit(operations, fence)
 
 
-async def test_one_bad_child_does_not_stop_the_others(autojump_clock: MockClock) -> None:
-    """All others go in the first pass; the bad one is tried again, and named."""
+async def test_child_that_cannot_be_deleted_does_not_block_others(autojump_clock: MockClock) -> None:
+    """All others are deleted in the first pass. The failing child is retried, and named."""
     store = OneIsStuck()
     heard: list[object] = []
     async with engine_on(autojump_clock, store, heard=heard) as engine:
@@ -145,8 +145,8 @@ async def test_one_bad_child_does_not_stop_the_others(autojump_clock: MockClock)
         assert await everything(engine.client) == []
 
 
-async def test_a_child_whose_type_is_not_registered_does_not_stop_the_others(autojump_clock: MockClock) -> None:
-    """It stays, with the tombstone, until a program comes that knows it."""
+async def test_child_of_an_unregistered_type_does_not_block_others(autojump_clock: MockClock) -> None:
+    """It stays, with the tombstone, until a program that knows its type runs."""
     store = MemoryBackend()
     async with engine_on(autojump_clock, store) as engine:
         boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "a"}))
@@ -165,7 +165,7 @@ async def test_a_child_whose_type_is_not_registered_does_not_stop_the_others(aut
 
 
 class Crashing(MemoryBackend):
-    """Ends the scope, as a crash would, when so many commits have happened."""
+    """A backend that ends the scope after a number of commits, as a crash would."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,8 +182,8 @@ class Crashing(MemoryBackend):
 
 
 @pytest.mark.parametrize("commits", range(17))
-async def test_a_crash_between_any_two_steps_loses_nothing(autojump_clock: MockClock, commits: int) -> None:
-    """The next start finds what is left to do by the tombstones alone, wherever the last one ended."""
+async def test_deletion_resumes_after_a_crash_between_any_two_steps(autojump_clock: MockClock, commits: int) -> None:
+    """The next start finds the remaining work by the tombstones alone."""
     store = Crashing()
     with store.crash:
         async with engine_on(autojump_clock, store) as engine:
@@ -200,8 +200,8 @@ async def test_a_crash_between_any_two_steps_loses_nothing(autojump_clock: MockC
         assert await everything(engine.client) == []
 
 
-async def test_an_app_of_the_engines_own_name_is_refused() -> None:
-    """Its controllers' fences are kept under the app's name."""
+async def test_app_with_the_engines_own_name_is_refused() -> None:
+    """The fences of an app's controllers are stored under its name."""
     with pytest.raises(headway.errors.DeclarationError, match="an app named 'headway' would share the fences"):
         async with headway.open_engine("memory:", headway.App("headway")):
             pass

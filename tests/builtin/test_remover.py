@@ -1,4 +1,4 @@
-"""The remover: what is marked and held by no finalizer any more is removed, whoever took the last one away."""
+"""The remover deletes a marked resource without finalizers, whoever removed the last finalizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.versions import V1, V3, a_team, roster, versions, without_con
 
 
 async def held(client: headway.Client, type: headway.ResourceType[Note] = NOTE) -> headway.Resource[Note]:
-    """A resource that is marked, and held by two finalizers."""
+    """Return a marked resource with two finalizers."""
     made = await client.write(type.new("held", metadata={"finalizers": "a b"}))
     marked = await client.delete(made)
     assert marked is not None
@@ -33,10 +33,10 @@ async def release(client: headway.Client, resource: headway.Resource[Note]) -> h
 
 
 @pytest.mark.parametrize("type", [NOTE, REGION, PLANET, HOOKED], ids=lambda each: each.name.kind)
-async def test_what_lost_its_last_finalizer_by_hand_is_removed(
+async def test_marked_resource_is_removed_after_its_last_finalizer(
     autojump_clock: MockClock, type: headway.ResourceType[Note]
 ) -> None:
-    """Between one and five seconds later, with everything that stood for it."""
+    """It is removed one to five seconds later, together with its pending removal."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         await release(engine.client, await held(engine.client, type))
         began = trio.current_time()
@@ -47,8 +47,8 @@ async def test_what_lost_its_last_finalizer_by_hand_is_removed(
         assert await engine.client.list(TOMBSTONE) == []
 
 
-async def test_what_is_held_or_not_marked_stays(autojump_clock: MockClock) -> None:
-    """One finalizer of two is enough, and so is a resource without any that nobody has deleted."""
+async def test_resource_with_a_finalizer_or_without_a_mark_stays(autojump_clock: MockClock) -> None:
+    """One finalizer of two is enough. A resource without finalizers stays until it is deleted."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         marked = await held(engine.client)
         marked.finalizers = ["b"]
@@ -61,8 +61,8 @@ async def test_what_is_held_or_not_marked_stays(autojump_clock: MockClock) -> No
         assert await everything(engine.client) == ["free", "held"]
 
 
-async def test_a_client_that_deletes_again_gets_success(autojump_clock: MockClock) -> None:
-    """Before the second is over, and after; what stood for the removal goes by the same commit."""
+async def test_second_delete_succeeds(autojump_clock: MockClock) -> None:
+    """It succeeds before and after the removal. The same commit deletes the pending removal."""
     store = MemoryBackend()
     consul = Calls(store, registry()).as_origin()
     async with engine_on(autojump_clock, store) as engine:
@@ -78,7 +78,7 @@ async def test_a_client_that_deletes_again_gets_success(autojump_clock: MockCloc
 
 
 async def test_another_incarnation_of_the_name_is_never_removed(autojump_clock: MockClock) -> None:
-    """The name is given away within the second, and the new bearer is even marked and held."""
+    """The name is reused within a second, and the new resource is even marked and has a finalizer."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         left = await release(engine.client, await held(engine.client))
         await engine.client.delete(left)
@@ -87,8 +87,8 @@ async def test_another_incarnation_of_the_name_is_never_removed(autojump_clock: 
         assert (await engine.client.read(NOTE, "held")).uid == again.uid
 
 
-async def test_a_status_that_is_written_meanwhile_does_not_save_it(autojump_clock: MockClock) -> None:
-    """The version that is compared is the one that was looked at; then it is looked at again."""
+async def test_concurrent_status_write_does_not_prevent_the_removal(autojump_clock: MockClock) -> None:
+    """The removal compares the version that was read; after a conflict it reads again."""
     heard: list[object] = []
     async with engine_on(autojump_clock, MemoryBackend(), heard=heard) as engine:
         left = await release(engine.client, await held(engine.client))
@@ -100,8 +100,8 @@ async def test_a_status_that_is_written_meanwhile_does_not_save_it(autojump_cloc
     assert not [each for each in heard if isinstance(each, Reconciled) and each.error is not None]
 
 
-async def test_an_owner_is_removed_with_what_it_owns(autojump_clock: MockClock) -> None:
-    """Its tombstone takes over from there."""
+async def test_owner_is_removed_with_its_children(autojump_clock: MockClock) -> None:
+    """The tombstone takes over after the removal."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         boss = await engine.client.write(NOTE.new("boss", metadata={"finalizers": "a"}))
         await engine.client.write(CHILD.new("child", owner=boss))
@@ -116,8 +116,8 @@ async def test_an_owner_is_removed_with_what_it_owns(autojump_clock: MockClock) 
 
 
 @pytest.mark.parametrize("commits", range(5))
-async def test_a_crash_between_any_two_steps_leaves_nothing(autojump_clock: MockClock, commits: int) -> None:
-    """The next start finds the removal, which was stored by the write itself."""
+async def test_removal_resumes_after_a_crash_between_any_two_steps(autojump_clock: MockClock, commits: int) -> None:
+    """The write that released the resource stored the pending removal, so the next start finds it."""
     store = Crashing()
     with store.crash:
         async with engine_on(autojump_clock, store) as engine:
@@ -139,8 +139,8 @@ async def test_a_crash_between_any_two_steps_leaves_nothing(autojump_clock: Mock
         assert await engine.client.list(TOMBSTONE) == []
 
 
-async def test_a_type_that_no_program_here_knows_waits_for_one_that_does(autojump_clock: MockClock) -> None:
-    """The removal stays in the store meanwhile."""
+async def test_removal_of_an_unregistered_type_waits_for_a_program_that_knows_it(autojump_clock: MockClock) -> None:
+    """The pending removal stays in the store meanwhile."""
     store = MemoryBackend()
     calls = Calls(store, registry())
     async with engine_on(autojump_clock, store, CHILD) as engine:
@@ -158,7 +158,7 @@ async def test_a_type_that_no_program_here_knows_waits_for_one_that_does(autojum
         assert await engine.client.list(TOMBSTONE) == []
 
 
-async def test_a_resource_is_removed_in_another_version_than_it_was_released_in(autojump_clock: MockClock) -> None:
+async def test_resource_is_removed_in_another_version_of_its_type(autojump_clock: MockClock) -> None:
     """After a migration, a program may no longer declare the version that the removal names."""
     store = MemoryBackend()
     old = Calls(store, without_converters())
@@ -176,8 +176,8 @@ async def test_a_resource_is_removed_in_another_version_than_it_was_released_in(
         assert await engine.client.list(TOMBSTONE) == []
 
 
-async def test_a_write_that_only_marks_is_followed_by_the_removal(autojump_clock: MockClock) -> None:
-    """A mark may be written as well as made by Delete; nothing holds the resource then."""
+async def test_write_that_marks_a_resource_without_finalizers_removes_it(autojump_clock: MockClock) -> None:
+    """A Write can set the mark as Delete does."""
     async with engine_on(autojump_clock, MemoryBackend()) as engine:
         note = await engine.client.write(NOTE.new("held"))
         note.metadata[DELETION_TIMESTAMP] = "2024-02-02T10:00:00Z"
@@ -186,8 +186,8 @@ async def test_a_write_that_only_marks_is_followed_by_the_removal(autojump_clock
             await headway.until_gone(engine.client, NOTE, "held")
 
 
-async def test_nobody_writes_a_pending_removal_by_hand() -> None:
-    """It would have somebody else's deletion done in Headway's name."""
+async def test_client_cannot_write_a_pending_removal() -> None:
+    """It would delete another client's resource with Headway's permissions."""
     calls = Calls(MemoryBackend(), registry())
     with pytest.raises(Exception, match="tombstones are written by the service alone"):
         await calls.write(TOMBSTONE.new("tombstone-x").message())

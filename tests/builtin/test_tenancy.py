@@ -1,4 +1,4 @@
-"""The deletion of namespaces and partitions: they are emptied, and show how far that is."""
+"""The deletion of namespaces and partitions deletes their content and shows its progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONSULS = ResourceType("tenancy", "v2beta1", "Namespace", ConsulNamespace, scope
 
 @asynccontextmanager
 async def an_engine(clock: trio.testing.MockClock, *more: ResourceType[Any]) -> AsyncIterator[headway.Engine]:
-    """An engine under virtual time."""
+    """Run an engine under virtual time."""
     assert clock.autojump_threshold == 0
     app = headway.App("tests")
     for type in [*TYPES, *more]:
@@ -41,13 +41,13 @@ async def settle(engine: headway.Engine) -> None:
 
 
 async def left(client: headway.Client) -> list[str]:
-    """Everything that is there, of every type that anybody knows."""
+    """Return all stored resources of every known type."""
     types: list[ResourceType[Any]] = [*Registry(), *TYPES]
     return [str(each.id) for type in types for each in await client.list(type)]
 
 
-async def test_a_deleted_namespace_is_emptied_and_goes(autojump_clock: trio.testing.MockClock) -> None:
-    """Every type and version of it; what is elsewhere stays."""
+async def test_deleted_namespace_is_emptied_and_removed(autojump_clock: trio.testing.MockClock) -> None:
+    """This covers every type and version in it. Resources elsewhere stay."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         for name in ("up", "stays"):
@@ -71,7 +71,7 @@ async def test_a_deleted_namespace_is_emptied_and_goes(autojump_clock: trio.test
 
 
 async def test_namespace_of_another_version_is_a_namespace(autojump_clock: trio.testing.MockClock) -> None:
-    """Consul's own can be declared: what is written in it finds it, and its deletion empties it."""
+    """A program can declare Consul's own type: writes find the namespace, and its deletion empties it."""
     async with an_engine(autojump_clock, CONSULS) as engine:
         client = engine.client
         unit = await client.write(CONSULS.new("up", ConsulNamespace(description="of Consul")))
@@ -95,8 +95,8 @@ async def test_namespace_of_another_version_is_a_namespace(autojump_clock: trio.
         assert autojump_clock.current_time() < 10
 
 
-async def test_whatever_owns_what_is_in_it(autojump_clock: trio.testing.MockClock) -> None:
-    """An owner that lives elsewhere keeps nothing in it, and what is owned elsewhere by what was in it goes too."""
+async def test_ownership_does_not_keep_resources_in_a_deleted_namespace(autojump_clock: trio.testing.MockClock) -> None:
+    """An owner elsewhere keeps nothing in it, and children elsewhere of resources in it are deleted, too."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         await client.write(headway.NAMESPACE.new("up"))
@@ -110,10 +110,13 @@ async def test_whatever_owns_what_is_in_it(autojump_clock: trio.testing.MockCloc
         assert await client.list(TOMBSTONE) == []
 
 
-async def test_the_deletion_shows_its_progress_while_finalizers_hold_something(
+async def test_deletion_shows_its_progress_while_finalizers_block_it(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """What is left and who holds it, in a condition; it goes on within a second when they let go."""
+    """A condition lists the remaining resources and finalizers.
+
+    The deletion goes on within a second of the last one.
+    """
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         await client.write(headway.NAMESPACE.new("up"))
@@ -138,8 +141,8 @@ async def test_the_deletion_shows_its_progress_while_finalizers_hold_something(
         assert await left(client) == []
 
 
-async def test_others_finalizers_of_a_namespace_are_waited_for(autojump_clock: trio.testing.MockClock) -> None:
-    """It is emptied at once, and goes when the last of them does."""
+async def test_namespace_waits_for_finalizers_of_other_programs(autojump_clock: trio.testing.MockClock) -> None:
+    """It is emptied at once, and removed with its last finalizer."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         await client.write(headway.NAMESPACE.new("up", metadata={"finalizers": "mine"}))
@@ -155,8 +158,8 @@ async def test_others_finalizers_of_a_namespace_are_waited_for(autojump_clock: t
         assert await left(client) == []
 
 
-async def test_a_deleted_partition_is_emptied_with_all_its_namespaces(autojump_clock: trio.testing.MockClock) -> None:
-    """What is in the default one, what is of the partition itself, and its namespaces, each emptied first."""
+async def test_deleted_partition_is_emptied_with_all_its_namespaces(autojump_clock: trio.testing.MockClock) -> None:
+    """This covers the default namespace, the partition's own resources, and each other namespace."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         for partition in ("far", "stays"):
@@ -177,10 +180,10 @@ async def test_a_deleted_partition_is_emptied_with_all_its_namespaces(autojump_c
         ]
 
 
-async def test_what_is_created_during_the_deletion_is_refused_or_deleted(
+async def test_resource_created_during_the_deletion_is_rejected_or_deleted(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Whatever the moment, nothing is left in a namespace that has gone."""
+    """At no moment can a resource outlive its namespace."""
     async with an_engine(autojump_clock) as engine:
         client = engine.client
         await client.write(headway.NAMESPACE.new("up"))
@@ -213,12 +216,12 @@ FORMERS: list[ResourceType[Any]] = [FORMER, FORMER_NOTE, FORMER_REGION]
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-async def test_what_a_former_program_has_left_keeps_a_unit_and_is_named(
+async def test_resource_of_an_unregistered_type_keeps_its_namespace_or_partition(
     autojump_clock: trio.testing.MockClock, by_hand: bool
 ) -> None:
-    """Nobody here could say what it is, so nobody deletes it; the status says what it is called and what can be done.
+    """No running program knows the type, so nothing deletes the resource; the status has its name and a remedy.
 
-    What is known goes at once. A version that isn't registered is as strange as a kind.
+    Resources of known types are deleted at once. An unregistered version counts like an unregistered kind.
     """
     app, former = headway.App("tests"), headway.App("former")
     for type in TYPES:

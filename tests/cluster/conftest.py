@@ -1,4 +1,4 @@
-"""What needs three members runs when it is asked for: `make test-cluster`, or ``pytest -m cluster``."""
+"""Marks for the tests that need three etcd members: `make test-cluster` or ``pytest -m cluster`` runs them."""
 
 import pytest
 

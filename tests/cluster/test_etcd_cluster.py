@@ -1,4 +1,4 @@
-"""Faults of a real cluster are what they are called, as etcd itself tells by its revisions and leaders."""
+"""Simulated faults of a real cluster are real, as etcd's own revisions and leaders confirm."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def text(value: str) -> str:
 
 
 async def put(cluster: EtcdCluster, member: EtcdMember, key: str, value: str) -> int:
-    """Write, and return the revision at which it was written."""
+    """Write, and return the revision of the write."""
     answer = await cluster.call(member, "kv/put", key=text(key), value=text(value))
     return int(answer["header"]["revision"])
 
 
 async def get(cluster: EtcdCluster, member: EtcdMember, key: str, *, stale: bool = False) -> str | None:
-    """Read; ``stale``: what this member has by itself."""
+    """Read; ``stale`` reads this member's own state."""
     answer = await cluster.call(member, "kv/range", key=text(key), serializable=stale)
     found = answer.get("kvs", ())
     return base64.b64decode(found[0]["value"]).decode() if found else None
 
 
 async def has(cluster: EtcdCluster, member: EtcdMember, key: str, value: str) -> None:
-    """Wait until the member has it by itself."""
+    """Wait until the member itself has the value."""
 
     async def there() -> bool:
         return await get(cluster, member, key, stale=True) == value
@@ -48,7 +48,7 @@ async def has(cluster: EtcdCluster, member: EtcdMember, key: str, value: str) ->
 
 
 async def leads_no_more(cluster: EtcdCluster, member: EtcdMember) -> None:
-    """Wait until another one leads."""
+    """Wait until another member leads."""
 
     async def another() -> bool:
         return await cluster.leader() is not member
@@ -56,8 +56,8 @@ async def leads_no_more(cluster: EtcdCluster, member: EtcdMember) -> None:
     await until(another)
 
 
-async def test_another_member_leads_when_the_leader_is_killed(cluster: EtcdCluster) -> None:
-    """And what was written is there; the one that was killed comes back and has what it missed."""
+async def test_another_member_leads_after_the_leader_is_killed(cluster: EtcdCluster) -> None:
+    """All writes are there. The killed member comes back and catches up."""
     leader = await cluster.leader()
     first = await put(cluster, leader, "a", "before")
     await cluster.kill(leader)
@@ -71,7 +71,7 @@ async def test_another_member_leads_when_the_leader_is_killed(cluster: EtcdClust
 
 
 async def test_another_member_leads_while_the_leader_is_stopped(cluster: EtcdCluster) -> None:
-    """It says nothing, and follows when it goes on."""
+    """The stopped member does not answer, and follows when it is resumed."""
     leader = await cluster.leader()
     cluster.pause(leader)
     heir = await cluster.leader()
@@ -85,10 +85,8 @@ async def test_another_member_leads_while_the_leader_is_stopped(cluster: EtcdClu
 
 
 @pytest.mark.parametrize("clients", [False, True])
-async def test_a_leader_that_is_cut_off_commits_nothing_and_the_others_go_on(
-    cluster: EtcdCluster, clients: bool
-) -> None:
-    """It can still be reached past its wires, and has only what was; mended, it has everything."""
+async def test_partitioned_leader_commits_nothing_and_the_others_go_on(cluster: EtcdCluster, clients: bool) -> None:
+    """A direct connection to it shows only its earlier state. After the partition it has everything."""
     leader = await cluster.leader()
     await put(cluster, leader, "a", "before")
     wire = cluster.endpoints[list(cluster.members).index(leader.name)]
@@ -116,15 +114,15 @@ async def test_a_leader_that_is_cut_off_commits_nothing_and_the_others_go_on(
     await leader.until_healthy()
 
 
-async def test_the_lead_is_moved(cluster: EtcdCluster) -> None:
-    """To the member that Status names afterwards."""
+async def test_leadership_can_be_moved(cluster: EtcdCluster) -> None:
+    """Status then names the new leader."""
     leader = await cluster.leader()
     heir = await cluster.move_leader()
     assert await cluster.leader() is heir is not leader
 
 
-async def test_a_member_that_comes_back_with_an_old_data_directory_is_caught_up(cluster: EtcdCluster) -> None:
-    """It has everything that was acknowledged since its copy was made, before it says that it serves."""
+async def test_member_with_an_old_data_directory_catches_up(cluster: EtcdCluster) -> None:
+    """It has everything acknowledged since its copy was made, before it reports that it serves."""
     member = await cluster.follower()
     await put(cluster, member, "a", "in the copy")
     await cluster.kill(member)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 
 class Fleet:
-    """Engine processes on one store, and a witness in this process that watches all the while."""
+    """Engine processes on one store, and a witness in this process that watches throughout."""
 
     def __init__(self, store: str, folder: Path, seed: int) -> None:
         self.history = History()
@@ -36,7 +36,10 @@ class Fleet:
         self.engines = [EngineProcess(f"web-{n}", store, folder, seed * 1000 + n * 100) for n in range(1, ENGINES + 1)]
 
     async def run(self, during: Callable[[trio.Nursery], Awaitable[None]]) -> None:
-        """Start all, do something meanwhile, have all come to rest, and end them. Their facts are read in any case."""
+        """Start all engines, do something meanwhile, wait until all are idle, and end them.
+
+        The facts are read even after a failure.
+        """
         try:
             await self._run(during)
         finally:
@@ -73,9 +76,9 @@ class Fleet:
             nursery.cancel_scope.cancel()
 
     async def _settled(self) -> None:
-        """Wait until each controller's whole work is with some engine, and none of them owes anything.
+        """Wait until engines hold all work of each controller, and no engine owes any.
 
-        What nobody has, because a lease has just ended, nobody owes either.
+        After the end of a lease, no engine holds a part of the work; that part must not count as done.
         """
         former: list[Any] = []
 
@@ -93,12 +96,12 @@ class Fleet:
         await until(so, 60)
 
     def answers(self) -> Counter[str]:
-        """How many writes had which outcome."""
+        """Count the writes by their outcome."""
         return Counter(fact.outcome for fact in self.history.facts if isinstance(fact, WriteAnswered))
 
 
 async def _copied(client: headway.Client, job: Any, *made: Any) -> bool:
-    """Whether each job has its copy and its stamp, and nothing else has."""
+    """Return True if each job, and nothing else, has its copy and its stamp."""
     wanted, *found = [{each.name: each.data.text for each in await client.list(type)} for type in (job, *made)]
     return all(each == wanted for each in found)
 
@@ -108,7 +111,7 @@ def said(violations: Sequence[Violation]) -> str:
 
 
 @pytest.mark.timeout(SECONDS + 240)
-async def test_engines_on_a_cluster_that_is_killed_stopped_and_cut_off_keep_every_rule(
+async def test_engines_keep_every_rule_on_a_cluster_with_faults(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No acknowledged write is lost, no cache goes back, no two hold a term, and every key ends reconciled."""

@@ -1,4 +1,4 @@
-"""A cluster of which every member is put back to an old data directory has lost what it acknowledged: that is loud."""
+"""A cluster whose members are all rolled back to old data has lost acknowledged writes, and reports it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
 class Program:
-    """Copies each job; keeps what was reported."""
+    """A program that copies each job and records its reports."""
 
     def __init__(self) -> None:
         self.events: list[object] = []
@@ -34,7 +34,7 @@ class Program:
                 await rt.apply(copy.new(given.name, Copy(text=given.data.text)))
 
     def errors(self) -> list[type[BaseException]]:
-        """What has ended runs of the controller."""
+        """Return the errors that ended runs of the controller."""
         ended = (event for event in self.events if isinstance(event, events.RunEnded) and event.controller == "copier")
         return [type(event.error) for event in ended if event.error is not None]
 
@@ -49,7 +49,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[EtcdCluster]:
 
 
 async def put_back(cluster: EtcdCluster, kept: dict[str, Path]) -> None:
-    """Kill every member, and start all on their old data, as who restores a backup by hand would."""
+    """Kill every member, and restart all on their old data, as an operator who restores a backup by hand would."""
     for member in cluster.members.values():
         await cluster.kill(member)
     for member in cluster.members.values():
@@ -60,7 +60,7 @@ async def put_back(cluster: EtcdCluster, kept: dict[str, Path]) -> None:
 
 
 async def keep(cluster: EtcdCluster) -> dict[str, Path]:
-    """Copy every member's data, of one moment."""
+    """Copy the data of all members at one moment."""
     for member in cluster.members.values():
         await cluster.kill(member)
     kept = {name: cluster.keep_data(member) for name, member in cluster.members.items()}
@@ -71,10 +71,8 @@ async def keep(cluster: EtcdCluster) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("passed", [False, True], ids=["below what was told", "above it again"])
-async def test_a_store_that_went_back_ends_the_runs_until_an_operator_accepts_it(
-    cluster: EtcdCluster, passed: bool
-) -> None:
-    """No cache goes back by itself: also when the store has been written to until its revisions are above again."""
+async def test_rolled_back_store_stops_runs_until_an_operator_accepts_it(cluster: EtcdCluster, passed: bool) -> None:
+    """No cache goes back by itself, even after new writes have raised the revisions above the former ones."""
     program = Program()
     url = f"etcd://{','.join(cluster.endpoints)}/back"
     async with headway.open_engine(

@@ -1,4 +1,4 @@
-"""Events that strangers cause are reported at a bounded rate, and each of them is counted."""
+"""Events that unauthenticated peers cause are reported at a bounded rate, and all of them are counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Refused(Record):
 
 
 class Heard:
-    """A report that keeps its events, with a clock that the test moves."""
+    """A report that records its events, with a clock that the test moves."""
 
     def __init__(self) -> None:
         self.events: list[object] = []
@@ -26,8 +26,8 @@ class Heard:
         self.bounded = BoundedReport(self.events.append, clock=lambda: self.now)
 
 
-def test_one_event_of_a_kind_passes_each_second_and_counts_the_others() -> None:
-    """The first passes at once; the next carries the number of those between."""
+def test_one_event_per_kind_and_second_is_reported_with_the_suppressed_count() -> None:
+    """The first event passes immediately; the next one has the number of suppressed events."""
     heard = Heard()
     for tenth in range(31):
         heard.now = 100.0 + tenth / 10
@@ -41,7 +41,7 @@ def test_one_event_of_a_kind_passes_each_second_and_counts_the_others() -> None:
 
 
 def test_kinds_do_not_suppress_each_other() -> None:
-    """A flood of one kind hides none of another."""
+    """A flood of one kind hides no event of another kind."""
     heard = Heard()
     for _ in range(5):
         heard.bounded(ConnectionEnded, peer="a", why="b")
@@ -49,8 +49,8 @@ def test_kinds_do_not_suppress_each_other() -> None:
     assert heard.events == [ConnectionEnded("a", "b"), Refused("c")]
 
 
-async def test_what_a_burst_leaves_suppressed_is_reported_without_a_further_event(mock_clock: MockClock) -> None:
-    """Once, with the fields of the last one; a quiet kind sets no timer."""
+async def test_suppressed_rest_of_a_burst_is_reported_after_the_interval(mock_clock: MockClock) -> None:
+    """It is reported once, with the fields of the last event. An idle kind sets no timer."""
     events: list[object] = []
     bounded = BoundedReport(events.append)
     async with trio.open_nursery() as nursery:
@@ -69,8 +69,8 @@ async def test_what_a_burst_leaves_suppressed_is_reported_without_a_further_even
         nursery.cancel_scope.cancel()
 
 
-def test_metrics_count_what_was_suppressed() -> None:
-    """A counter rises by the event and by those before it."""
+def test_metrics_count_suppressed_events() -> None:
+    """A counter rises by the event and by those suppressed before it."""
     metrics = Metrics()
     metrics(ConnectionEnded("a", "b", 0))
     metrics(ConnectionEnded("a", "b", 41))

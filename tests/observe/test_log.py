@@ -1,4 +1,4 @@
-"""What an operator reads: which events become lines, at which level, and what a line says."""
+"""The log: which events become lines, their levels, and their text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DONE = events.Reconciled("teams", ID, "done", 0.1, None, None, ())
 
 
 class Lines:
-    """A logger that keeps what it is told."""
+    """A logger that records its calls."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, dict[str, object]]] = []
@@ -38,8 +38,8 @@ def failed(error: Exception) -> events.Reconciled:
     return events.Reconciled("teams", ID, "failed", 0.1, error, 0.005, reasons)
 
 
-def test_a_failed_reconcile_says_where_and_why() -> None:
-    """The line of the program, the error's class and text, and the reasons in words."""
+def test_failed_reconcile_logs_its_place_error_and_reasons() -> None:
+    """The line has the program's source line, the class and text of the error, and the reasons in words."""
     lines = Lines()
     try:
         int("five")
@@ -55,8 +55,8 @@ def test_a_failed_reconcile_says_where_and_why() -> None:
     assert fields["id"] == "Team core"
 
 
-def test_a_line_of_a_library_is_not_the_programs() -> None:
-    """Neither Python's own nor Trio's."""
+def test_place_of_an_error_is_never_in_a_library() -> None:
+    """Neither Python's standard library nor Trio counts as the program."""
     lines = Lines()
     try:
         json.loads("five")
@@ -71,7 +71,7 @@ def test_a_line_of_a_library_is_not_the_programs() -> None:
     assert [fields["where"] for _, _, fields in lines.lines] == [f"{__file__}:{line}", f"{__file__}:{other}"]
 
 
-def test_an_error_that_is_nobodys_has_no_line() -> None:
+def test_error_without_program_frames_has_no_place() -> None:
     lines = Lines()
     log_report(lines)(failed(LookupError("never raised")))
     assert "where" not in lines.lines[0][2]
@@ -90,8 +90,8 @@ RETRY, CHANGED = Reason("retry"), Reason("changed", NAME, ID.key, 7)
         ((Reason("started"), RETRY, Reason("source clock"), CHANGED), "source clock, Team core changed at 7"),
     ],
 )
-def test_the_reasons_are_those_of_the_attempt(reasons: tuple[Reason, ...], says: str) -> None:
-    """And not those of the attempts before it, which a later change has overtaken."""
+def test_failure_logs_the_reasons_of_its_own_attempt(reasons: tuple[Reason, ...], says: str) -> None:
+    """Reasons of earlier attempts, which a later change has superseded, are absent."""
     lines = Lines()
     log_report(lines)(events.Reconciled("teams", ID, "failed", 0.1, FAILED, 0.005, reasons, 0.0, 5))
     [(_, _, fields)] = lines.lines
@@ -114,8 +114,8 @@ def _raised(call: Callable[[], object]) -> Exception:
     raise AssertionError("it raised nothing")
 
 
-def test_a_failure_shows_the_programs_frames_down_to_the_raise() -> None:
-    """And none of Headway, Trio or Python's library; with `verbose` all of them."""
+def test_failure_shows_the_frames_of_the_program_only() -> None:
+    """Frames of Headway, Trio and the standard library are hidden unless `verbose` is set."""
     error = _raised(lambda: _outer(2))
     quiet, verbose = Lines(), Lines()
     log_report(quiet)(failed(error))
@@ -128,8 +128,8 @@ def test_a_failure_shows_the_programs_frames_down_to_the_raise() -> None:
     assert "decoder.py" in whole
 
 
-def test_the_frames_of_a_cause_and_of_each_error_in_a_group_are_shown() -> None:
-    """Where it began is what an operator looks for."""
+def test_frames_of_causes_and_grouped_errors_are_shown() -> None:
+    """An operator looks for the origin of the error."""
 
     def chained() -> None:
         try:
@@ -144,7 +144,7 @@ def test_the_frames_of_a_cause_and_of_each_error_in_a_group_are_shown() -> None:
     assert stack.count("JSONDecodeError") == 2
 
 
-def test_a_deep_recursion_shows_its_beginning_and_its_end() -> None:
+def test_deep_recursion_shows_its_first_and_last_frames() -> None:
     """One line must not fill a log."""
     lines = Lines()
     log_report(lines)(failed(_raised(lambda: _outer(800))))
@@ -154,14 +154,14 @@ def test_a_deep_recursion_shows_its_beginning_and_its_end() -> None:
     assert 'json.loads("five")' in stack
 
 
-def test_a_key_is_told_as_a_path() -> None:
+def test_key_is_logged_as_a_path() -> None:
     lines = Lines()
     log_report(lines)(events.MappingFailed("teams", "owner", NAME, ID.key, FAILED, 0.0))
     assert lines.lines[0][2]["key"] == "default/default/core"
 
 
-def test_the_errors_of_several_tasks_are_one_story() -> None:
-    """However deep in groups; alike ones once, with their number and each with its line."""
+def test_errors_of_several_tasks_are_one_line() -> None:
+    """Nested groups are flattened. Equal errors appear once, with their number, and each has its source line."""
     lines = Lines()
     errors: list[LookupError] = []
     for text in ("a", "b", "a"):
@@ -177,7 +177,7 @@ def test_the_errors_of_several_tasks_are_one_story() -> None:
     assert fields["where"] == ", ".join(f"{__file__}:{line}" for line in lines_of)
 
 
-def test_an_error_without_a_text_is_its_class() -> None:
+def test_error_without_text_is_logged_as_its_class() -> None:
     lines = Lines()
     log_report(lines)(failed(trio.TooSlowError()))
     assert lines.lines[0][2]["error"] == "TooSlowError"
@@ -187,20 +187,20 @@ FAILED = LookupError("odd")
 WRITE = OwnWrite(NAME, ID.key, 7, "written", ID.key)
 
 
-def test_a_key_that_triggers_itself_is_told_with_its_writes() -> None:
+def test_key_that_triggers_itself_is_logged_with_its_writes() -> None:
     lines = Lines()
     log_report(lines)(events.SelfTriggered("teams", ID, (WRITE,), 11, 0.1))
     assert [fields["writes"] for _, _, fields in lines.lines] == ["Team core written at 7"]
 
 
-def test_a_daemon_that_is_done_is_no_warning() -> None:
+def test_finished_daemon_is_not_a_warning() -> None:
     lines = Lines()
     log_report(lines)(events.DaemonEnded("teams", ID, None, None))
     assert lines.lines == []
 
 
-def test_what_is_well_is_not_logged_unless_asked_for() -> None:
-    """Without ``verbose`` a reconcile that is done makes no line; with it, one at debug."""
+def test_success_is_logged_only_when_verbose() -> None:
+    """Without ``verbose`` a successful reconcile makes no line; with it, one at debug."""
     quiet, verbose = Lines(), Lines()
     log_report(quiet)(DONE)
     log_report(verbose, verbose=True)(DONE)
@@ -222,8 +222,8 @@ def test_what_is_well_is_not_logged_unless_asked_for() -> None:
         events.DeletionsUnknown("teams", NAME, 7, "history is gone"),
     ],
 )
-def test_what_an_operator_should_know_is_a_warning(event: object) -> None:
-    """Whether ``verbose`` or not, and with the controller's name."""
+def test_events_for_an_operator_are_warnings(event: object) -> None:
+    """They have the controller's name, and do not depend on ``verbose``."""
     lines = Lines()
     log_report(lines)(event)
 
@@ -232,10 +232,10 @@ def test_what_an_operator_should_know_is_a_warning(event: object) -> None:
     assert (level, name, fields["controller"]) == ("warning", logged_as, "teams")
 
 
-async def test_an_engine_without_a_report_logs_by_structlog(
+async def test_engine_without_a_report_logs_to_structlog(
     autojump_clock: MockClock,  # noqa: ARG001  # the test runs by it
 ) -> None:
-    """What went wrong is a warning of the logger that everybody configures."""
+    """Failures are warnings of structlog's default logger."""
     app = headway.App("pools")
     pool = app.type("pools", "v1", "Pool", Pool)
 
@@ -254,8 +254,8 @@ async def test_an_engine_without_a_report_logs_by_structlog(
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_the_text_of_an_error_is_bounded_and_can_not_look_like_another_line(verbose: bool) -> None:
-    """It is data: of another program, or of a stranger."""
+def test_error_text_is_bounded_and_cannot_forge_a_line(verbose: bool) -> None:
+    """The text is data of another program or of an unauthenticated peer."""
     lines = Lines()
     forged = "one\n2026-01-01 [warning] forged\x1b[31m"
 
@@ -279,7 +279,7 @@ def test_the_text_of_an_error_is_bounded_and_can_not_look_like_another_line(verb
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_a_group_of_many_errors_does_not_fill_the_log(verbose: bool) -> None:
+def test_large_error_group_is_bounded_in_the_log(verbose: bool) -> None:
     lines = Lines()
     group = ExceptionGroup("many", [_raised(lambda: _outer(0)) for _ in range(1000)])
     many = ExceptionGroup("all", [group, *(LookupError(str(number)) for number in range(1000))])

@@ -1,4 +1,4 @@
-"""What the contract calls visible or counted is there as a metric, and moves when it happens."""
+"""Each behavior that the contract calls visible or counted has a metric, which changes when the behavior occurs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GUIDE = (Path(__file__).parents[2] / "docs/guides/observing.md").read_text(encod
 
 
 def value(metrics: Metrics, name: str, labels: dict[str, str]) -> float | None:
-    """One sample of what Prometheus would read; None: it isn't there."""
+    """Return one sample as Prometheus would read it, or None if it is absent."""
     for family in text_string_to_metric_families(metrics.text().decode()):
         for sample in family.samples:
             if sample.name == name and labels.items() <= sample.labels.items():
@@ -36,7 +36,7 @@ def value(metrics: Metrics, name: str, labels: dict[str, str]) -> float | None:
 
 
 class Measured(Rig):
-    """A rig whose events are counted as well."""
+    """A rig whose events are also counted."""
 
     def __init__(self, clock: MockClock, **more: Any) -> None:
         super().__init__(clock, **more)
@@ -49,7 +49,7 @@ class Measured(Rig):
 
 
 async def test_reconciles_are_counted_and_timed(autojump_clock: MockClock) -> None:
-    """By outcome, under our names and controller-runtime's."""
+    """They are counted by outcome, under Headway's names and controller-runtime's."""
     rig = Measured(autojump_clock)
     rig.pools.pause = 2.0
     async with rig.open() as engine:
@@ -68,8 +68,8 @@ async def test_reconciles_are_counted_and_timed(autojump_clock: MockClock) -> No
         assert rig.value("controller_runtime_max_concurrent_reconciles", **ours) == 2
 
 
-async def test_what_can_be_counted_is_there_before_it_is(autojump_clock: MockClock) -> None:
-    """At zero: of a sample that begins at 1 Prometheus sees no rise."""
+async def test_counters_exist_at_zero_before_their_first_event(autojump_clock: MockClock) -> None:
+    """Prometheus sees no increase in a sample that begins at 1."""
     rig = Measured(autojump_clock)
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
@@ -89,8 +89,8 @@ async def test_what_can_be_counted_is_there_before_it_is(autojump_clock: MockClo
             assert rig.value(name, **ours) == 0, name
 
 
-async def test_no_sample_is_of_a_key(autojump_clock: MockClock) -> None:
-    """The page doesn't grow with the resources, whatever happens to them; no sample is there twice."""
+async def test_no_sample_has_a_key_as_label(autojump_clock: MockClock) -> None:
+    """The page does not grow with the resources or their events, and no sample appears twice."""
     rig = Measured(autojump_clock)
 
     async def fail(_: headway.Runtime, request: headway.Request) -> None:
@@ -120,8 +120,8 @@ async def test_no_sample_is_of_a_key(autojump_clock: MockClock) -> None:
         assert counts[0] == counts[1]
 
 
-async def test_the_guide_lists_every_metric(autojump_clock: MockClock) -> None:
-    """By its name on the page, under each of its labels, and nothing that there isn't."""
+async def test_guide_lists_every_metric(autojump_clock: MockClock) -> None:
+    """It names each metric with each of its labels, and no metric that does not exist."""
     rig = Measured(autojump_clock)
     async with rig.open() as engine:
         rig.metrics.watch(lambda: [replace(status, shards=()) for status in engine.status()])
@@ -149,8 +149,8 @@ async def test_the_guide_lists_every_metric(autojump_clock: MockClock) -> None:
     assert {re.sub("__+", "_", alias) for alias in aliased} == others
 
 
-def test_each_gauge_is_its_own_number() -> None:
-    """Of a status in which no two numbers are alike."""
+def test_each_gauge_shows_its_own_number() -> None:
+    """All numbers in the status of this test differ."""
     kind = TypeStatus(TypeName("x", "v1", "Y"), True, 90, 80, 3, lag=0, refused=4, cut_off="away", cut_off_seconds=5.0)
     late = TypeStatus(TypeName("x", "v1", "Z"), False, 70, 80, 6)
     status = ControllerStatus(
@@ -205,8 +205,8 @@ def test_each_gauge_is_its_own_number() -> None:
         assert value(metrics, f"headway_{name}", labels) == expected, name
 
 
-def test_where_to_look_is_where_it_is() -> None:
-    """Every metric, event and field of the guide's table exists; in brackets is what is logged at no warning."""
+def test_table_of_the_guide_names_existing_metrics_and_events() -> None:
+    """Every metric, event and field in it exists; events below a warning are in brackets."""
     there = {f"headway_{name}_total" for name in _COUNTERS} | set(
         re.findall(r"`(headway_\w+)`", GUIDE.split("## Metrics")[1])
     )
@@ -226,8 +226,8 @@ def test_where_to_look_is_where_it_is() -> None:
             assert bool(logged) == (name not in quiet), name
 
 
-async def test_failures_are_counted_by_how_they_failed(autojump_clock: MockClock) -> None:
-    """A failure, a permanent one and a deadline are three things."""
+async def test_failures_are_counted_by_cause(autojump_clock: MockClock) -> None:
+    """A failure, a permanent failure and a timeout are counted separately."""
     rig = Measured(autojump_clock, deadline=1.0)
 
     async def fail(_: headway.Runtime, request: headway.Request) -> None:
@@ -256,8 +256,8 @@ async def test_failures_are_counted_by_how_they_failed(autojump_clock: MockClock
         assert rig.value("workqueue_retries_total", **ours) == 2
 
 
-async def test_a_scrape_shows_what_the_controllers_are_doing(autojump_clock: MockClock) -> None:
-    """Priming with its progress, keys in hand and waiting, and the lag of a type behind the others."""
+async def test_scrape_shows_the_state_of_the_controllers(autojump_clock: MockClock) -> None:
+    """It shows the progress of priming, running and waiting keys, and the lag of one type behind the others."""
     rig = Measured(autojump_clock, concurrency=1)
     rig.pools.pause = 100.0
     rig.channel.stall(rig.pools.summary)
@@ -285,8 +285,8 @@ async def test_a_scrape_shows_what_the_controllers_are_doing(autojump_clock: Moc
         rig.pools.pause = 0
 
 
-async def test_an_unknown_write_shows_the_keys_that_it_holds_back(autojump_clock: MockClock) -> None:
-    """Until it is settled; both are counted."""
+async def test_write_with_unknown_outcome_shows_the_keys_it_blocks(autojump_clock: MockClock) -> None:
+    """The keys are shown until the write is resolved. Writes and keys are counted."""
     rig = Measured(autojump_clock)
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
@@ -306,8 +306,8 @@ async def test_an_unknown_write_shows_the_keys_that_it_holds_back(autojump_clock
         assert rig.value("headway_writes_settled_total", **ours) == 1
 
 
-async def test_a_restart_is_counted_by_what_ended_the_run(autojump_clock: MockClock) -> None:
-    """And the term is another one afterwards."""
+async def test_restart_is_counted_by_the_cause_that_ended_the_run(autojump_clock: MockClock) -> None:
+    """The next run has another term."""
     rig = Measured(autojump_clock)
     async with rig.open() as engine:
         rig.metrics.watch(engine.status)
@@ -327,7 +327,7 @@ async def test_a_restart_is_counted_by_what_ended_the_run(autojump_clock: MockCl
 
 
 def test_every_event_is_counted() -> None:
-    """An event that nobody counts is one that was forgotten here."""
+    """An event without a metric was forgotten here."""
     modules = (events.__name__, "headway._process_events", "headway._network_events")
     told = {events.Reconciled, events.Primed, events.Priming}
     there = {each for each in vars(events).values() if isinstance(each, type) and each.__module__ in modules}
@@ -336,8 +336,8 @@ def test_every_event_is_counted() -> None:
 
 
 @pytest.mark.parametrize("event", _LABELS, ids=lambda event: event.__name__)
-def test_each_event_moves_its_counter(event: type) -> None:
-    """By one, under labels of its own; an event that stands for several is tested in test_bounded_report.py."""
+def test_each_event_increments_its_counter(event: type) -> None:
+    """It rises by one under its own labels. test_bounded_report.py tests events that stand for several."""
     metrics = Metrics()
     fields: dict[str, Any] = {name: name for name in event.__match_args__ if name != "suppressed"}  # type: ignore[attr-defined]  # a record has them
     metrics(event(**fields))
@@ -347,8 +347,8 @@ def test_each_event_moves_its_counter(event: type) -> None:
     assert len(moved) == 1
 
 
-def test_several_reports_are_one() -> None:
-    """Each hears everything; successes are reported when one of them wants them."""
+def test_several_reports_each_get_every_event() -> None:
+    """Successes are reported when at least one report wants them."""
     heard: list[object] = []
     both = reports(heard.append, log_report())
     assert events.hears_successes(both)

@@ -1,4 +1,4 @@
-"""Metrics and health over HTTP, asked by a client that nobody here wrote."""
+"""Metrics and health over HTTP, requested by a standard client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headway.resource import TypeName
 
 @headway.message
 class Thing:
-    """Nothing in it matters."""
+    """A message whose content does not matter."""
 
     name: str = field(1)
 
@@ -34,8 +34,8 @@ def _app() -> headway.App:
     return app
 
 
-async def test_a_running_engine_is_healthy_ready_and_measured() -> None:
-    """Over a real socket."""
+async def test_running_engine_is_healthy_ready_and_measured() -> None:
+    """The requests use a real socket."""
     metrics = Metrics()
     async with (
         headway.open_engine("memory:", _app(), report=metrics) as engine,
@@ -93,10 +93,10 @@ UNPRIMED = TypeStatus(TypeName("secret", "v1", "Plan"), False, 0, 3, 1)
     ],
     ids=lambda given: given.phase if isinstance(given, ControllerStatus) else "",
 )
-async def test_unready_page_has_a_cause_and_neither_texts_of_errors_nor_types(
+async def test_unready_page_has_a_cause_without_error_texts_or_types(
     status: ControllerStatus, line: str, why: str
 ) -> None:
-    """Strangers may read the page; operators find the rest in `unready`, the status and the log."""
+    """Unauthenticated peers may read the page. Operators find the details in `unready`, the status and the log."""
     fine = ControllerStatus("fine", "running", 9.0)
     assert unready(_statuses(status, fine)) == [why]
     async with (
@@ -109,8 +109,8 @@ async def test_unready_page_has_a_cause_and_neither_texts_of_errors_nor_types(
 
 
 @pytest.mark.parametrize("address", ["9090", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000", ""])
-async def test_an_address_must_be_one(address: str) -> None:
-    """What isn't is named, with what would be right."""
+async def test_invalid_address_is_refused(address: str) -> None:
+    """The error has the value and an example."""
     with pytest.raises(headway.errors.InvalidArgument, match="write HOST:PORT, such as"):
         async with open_pages(address, _statuses()):
             pass
@@ -123,8 +123,8 @@ class PlanError(Exception):
     pass
 
 
-async def test_pages_of_a_failing_engine_hold_no_text_of_its_errors() -> None:
-    """Neither of a reconcile nor of an initialiser: their texts stay in log and status."""
+async def test_pages_of_a_failing_engine_have_no_error_texts() -> None:
+    """The texts of reconcilers' and initializers' errors appear only in the log and the status."""
     app = headway.App("paged")
     thing = app.type("test", "v1", "Thing", Thing)
     metrics = Metrics()
@@ -169,22 +169,22 @@ async def test_pages_of_a_failing_engine_hold_no_text_of_its_errors() -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "example.org:0"])
-async def test_pages_on_a_public_address_have_to_be_asked_for(address: str) -> None:
-    """Nothing is opened before."""
+async def test_pages_on_a_public_address_require_an_explicit_option(address: str) -> None:
+    """Without the option no socket is opened."""
     with pytest.raises(headway.errors.InvalidArgument, match=f"{re.escape(address)}.*public=True"):
         async with open_pages(address, _statuses()):
             pass
 
 
-async def test_public_pages_are_opened_when_asked_for() -> None:
+async def test_public_pages_are_served_with_the_option() -> None:
     async with open_pages("0.0.0.0:0", _statuses(), public=True) as address:
         port = address.rpartition(":")[2]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
             assert (await http.get("/readyz")).text == "ok\n"
 
 
-async def test_an_address_that_is_taken_is_an_error() -> None:
-    """At once, and as the operating system says it."""
+async def test_address_in_use_is_an_error() -> None:
+    """It is raised at once, with the operating system's message."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
         async with open_pages(f"127.0.0.1:{taken.getsockname()[1]}", _statuses()):
             pass

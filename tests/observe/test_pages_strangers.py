@@ -1,4 +1,4 @@
-"""Strangers on the port of the pages cost the process few descriptors, and scrapers are answered meantime."""
+"""Unauthenticated peers of the pages' port use few descriptors of the process and do not block scrapers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GET = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 async def page_server(
     app: App | PageServer, connections: int = 16, grace: float = 2.0, patience: float = 20.0
 ) -> AsyncIterator[str]:
-    """Serve the application while the block runs; gives the address."""
+    """Serve the application within the block, and give the address."""
     server = app if isinstance(app, PageServer) else PageServer(app, connections, patience)
     listener = socket.create_server(("127.0.0.1", 0))
     host, port = listener.getsockname()
@@ -47,13 +47,13 @@ async def page_server(
 
 
 def reset(stream: trio.SocketStream) -> None:
-    """Leave without an end: what the peer sends now fails."""
+    """Close the connection with a reset, so that the peer's next send fails."""
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     stream.socket.close()
 
 
-async def test_idle_connections_to_the_pages_shut_out_neither_scrapers_nor_callers() -> None:
-    """300 of them to a process that may open 300 descriptors, and few lines about them."""
+async def test_idle_connections_block_neither_scrapers_nor_callers() -> None:
+    """A process with at most 300 descriptors gets 300 idle connections, and logs few lines about them."""
     async with serving("--metrics", "127.0.0.1:0", descriptors=300) as server:
         said = await server.line("metrics and health at ")
         pages = said.split()[4].removesuffix("/metrics,")
@@ -69,8 +69,8 @@ async def test_idle_connections_to_the_pages_shut_out_neither_scrapers_nor_calle
         assert len(server.lines) <= 20 + 2 * (time.monotonic() - since), server.lines[-5:]
 
 
-async def test_one_connection_too_many_closes_the_oldest_that_is_not_being_answered() -> None:
-    """A slow answer outlives the idle connections that were opened after its own."""
+async def test_excess_connection_closes_the_oldest_idle_one() -> None:
+    """A slow answer outlives idle connections that were opened after its own."""
     asked, may_answer = trio.Event(), trio.Event()
 
     async def app(_: Message, __: Receive, send: Send) -> None:
@@ -98,16 +98,16 @@ async def _large(_: Message, __: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": bytes(20_000_000)})
 
 
-async def test_a_scraper_that_does_not_read_keeps_no_server_from_ending() -> None:
-    """Hypercorn shields what it sends from being canceled."""
+async def test_scraper_that_does_not_read_does_not_block_shutdown() -> None:
+    """Hypercorn shields its sends from cancellation."""
     with trio.fail_after(20):
         async with page_server(_large, grace=0.05) as where, tcp(where) as deaf:
             await deaf.send_all(GET)
             assert await deaf.receive_some(1) == b"H"
 
 
-async def test_a_scraper_that_does_not_read_keeps_no_program_from_being_canceled() -> None:
-    """The program's error passes at once."""
+async def test_scraper_that_does_not_read_does_not_block_cancellation() -> None:
+    """The program's error propagates at once."""
     with trio.fail_after(20):
         async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
             where = await nursery.start(_serve_forever)
@@ -147,8 +147,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-async def test_bytes_that_are_no_request_end_their_own_connection_alone(kind: str) -> None:
-    """Whatever they are, and when the stranger has gone before the answer."""
+async def test_invalid_request_ends_only_its_own_connection(kind: str) -> None:
+    """The bytes are arbitrary, and the peer may have left before the answer."""
     async with page_server(Pages(lambda: ()), grace=0.05) as where:
         with trio.fail_after(20):
             for leaves in (True, False):
@@ -161,7 +161,7 @@ async def test_bytes_that_are_no_request_end_their_own_connection_alone(kind: st
 
 
 def _asked_by_frames(window: int) -> bytes:
-    """The frames of a client that asks for a page and takes ``window`` bytes of it."""
+    """Return the frames of a client that requests a page and receives ``window`` bytes of it."""
     h2 = H2Connection()
     h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window})
     h2.send_headers(1, [(":method", "GET"), (":scheme", "http"), (":path", "/healthz"), (":authority", "a")], True)
@@ -182,8 +182,8 @@ DEAF = {
 
 
 @pytest.mark.parametrize("kind", DEAF)
-async def test_an_answer_that_is_not_taken_ends_with_its_connection(kind: str) -> None:
-    """Its peer reads nothing, or opens no window for it. It could hold one of the places for good."""
+async def test_unread_answer_ends_with_its_connection(kind: str) -> None:
+    """Its peer reads nothing, or opens no window. The answer could otherwise occupy one of the slots forever."""
     asked = trio.Event()
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -200,8 +200,8 @@ async def test_an_answer_that_is_not_taken_ends_with_its_connection(kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["nothing", "half a line", "half a body", "h2c"])
-async def test_a_connection_without_a_request_is_closed_after_the_patience(kind: str) -> None:
-    """Whatever has come of one."""
+async def test_connection_without_a_request_is_closed_after_a_timeout(kind: str) -> None:
+    """An incomplete request does not keep it open."""
     async with page_server(Pages(lambda: ()), patience=0.1) as where, tcp(where) as stranger:
         with trio.fail_after(20):
             await stranger.send_all(HOSTILE[kind])

@@ -1,4 +1,4 @@
-"""Every name of Hypercorn that the server of the pages builds on is there, and is what it was.
+"""The names of Hypercorn that the server of the pages depends on exist and are unchanged.
 
 Only `hypercorn.trio.serve` and `Config` are documented.
 """
@@ -23,12 +23,12 @@ from hypercorn.utils import wrap_app
         (wrap_app, ["app", "wsgi_max_body_size", "mode"]),
     ],
 )
-def test_a_function_has_the_parameters_that_we_give(function: Any, expected: list[str]) -> None:
-    """Another version of Hypercorn is to be read first if this fails."""
+def test_function_has_the_expected_parameters(function: Any, expected: list[str]) -> None:
+    """If this fails, read the new version of Hypercorn first."""
     assert list(inspect.signature(function).parameters) == expected
 
 
-async def test_a_server_that_ends_tells_hypercorn_so() -> None:
+async def test_ending_server_sets_hypercorns_event() -> None:
     """The idle connections wait for this event."""
     assert "terminated" in TCPServer._idle_timeout.__code__.co_names
     terminated = WorkerContext(None).terminated
