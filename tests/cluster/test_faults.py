@@ -66,7 +66,7 @@ class Fleet:
                 await engine.says("rests")
             await self._settled()
             assert await _copied(client, job, copy, stamp)
-            # A write that ends everything: what it comes after has been told when it has.
+            # The last write: when its change has been received, all earlier changes have been, too.
             last = await client.apply(job.new("last", Job(text="last")))
             await until(lambda: _copied(client, job, copy, stamp), 60)
             await self._settled()
@@ -129,7 +129,7 @@ async def test_engines_keep_every_rule_on_a_cluster_with_faults(
             await fleet.run(faults)
             ended_well = True
         finally:
-            # What broke off owes reconciles.
+            # A failed run may leave reconciles owed.
             violations = fleet.history.violations(owes() if ended_well else None)
             answers = fleet.answers()
             took = trio.current_time() - began
@@ -139,6 +139,6 @@ async def test_engines_keep_every_rule_on_a_cluster_with_faults(
                 if violations or not ended_well:
                     print(f"in this order: {'; '.join(plan[0].log if plan else ())}\n{said(violations)}")
     assert not violations
-    # A run in which nothing could be written, or nothing befell, would prove nothing.
+    # A run without writes, or without faults, would prove nothing.
     assert answers["acknowledged"] > 2 * SECONDS
     assert len(plan[0].log) > SECONDS / 15

@@ -100,7 +100,7 @@ async def test_rolled_back_store_stops_runs_until_an_operator_accepts_it(cluster
                 cluster.wires.cut(member, OUTSIDE)
         await put_back(cluster, kept)
         if passed:
-            # Somebody who reaches the members otherwise goes on with what is there.
+            # Another client, with a connection of its own, goes on writing to the restored state.
             direct = f"etcd://{','.join(member.endpoint for member in cluster.members.values())}/back"
             async with open_store(direct) as store:
                 for number in range(200):

@@ -39,7 +39,7 @@ MEMORY = StoreUnderTest(open_memory, lacks=frozenset({Capability.DURABILITY, Cap
 STORES = {
     "memory": MEMORY,
     "sqlite": StoreUnderTest(SqliteBackend, restore=restore_sqlite),
-    # Opened on the tests' etcd, by whoever has that.
+    # The fixture that has the tests' etcd opens it.
     "etcd": StoreUnderTest(open_memory),
 }
 

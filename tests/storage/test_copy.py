@@ -193,7 +193,7 @@ async def test_interrupted_copy_resumes_and_is_not_served_before() -> None:
     assert f"holds an unfinished copy of store {source.position.store_id}" in str(other)
     await refused(StoreUnusable, copy_store(target, MemoryBackend()), "a copy of an unfinished copy")
 
-    # What was changed in the source meanwhile is what the target has in the end.
+    # In the end the target has the changes made in the source in between.
     [first, second, *_] = (await source.list(KIND, EVERYTHING))[0]
     await remove(source, first, first.version)
     await remove(source, second, second.version)

@@ -219,7 +219,7 @@ def test_only_independent_commits_share_a_transaction() -> None:
     for each in (same, requires):
         assert not each.fits_with(first.believed, first.places)
     assert not first.fits_with(requires.believed, requires.places)
-    # What both have read, and neither writes, is no matter; unless they have read different things.
+    # Two commits may share a key that both only read, if both have read the same state.
     shared = {**other.believed, b"/p/fence/c/": 7}
     first.believed[b"/p/fence/c/"] = 7
     assert first.fits_with(shared, other.places)

@@ -57,7 +57,7 @@ async def test_rejected_commit_changes_nothing(
         (Status.UNAVAILABLE, "etcdserver: leader changed"),
         (Status.DEADLINE_EXCEEDED, "context deadline exceeded"),
         (Status.UNKNOWN, "context canceled"),
-        # Said by who applies a write, too: after it was done.
+        # The member that applies a write also returns this error, after the write was done.
         (Status.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"),
         (Status.INTERNAL, "anything"),
     ],
@@ -247,7 +247,7 @@ async def test_lease_request_with_unknown_outcome_is_repeated() -> None:
         rig.fake.after_txn = lambda _, response: response
         acquired = await rig.store.acquire_lease("c", "a", 60, "attempt")
         assert acquired.acquired
-        # The etcd lease was given back when nobody knew whether it was taken.
+        # The etcd lease was revoked when the outcome of the acquisition was unknown.
         assert (await rig.store.acquire_lease("c", "b", 60)).held.lease.holder == "a"
 
 
@@ -316,7 +316,7 @@ async def test_commit_with_too_many_operations_is_not_sent() -> None:
         # An owner's index takes an operation, too.
         owned = [putting(thing(f"n{number:03}", owner_uid="o")) for number in range(64)]
         await refused(InvalidArgument, rig.store.commit(owned), "a commit of 64 owned resources")
-        # What is compared counts by itself.
+        # Comparisons are counted separately.
         compared = [RequireOwnsNothing(f"owner-{number}") for number in range(128)]
         await refused(InvalidArgument, rig.store.commit([*compared, putting(thing("a"))]), "128 comparisons")
         assert not sent

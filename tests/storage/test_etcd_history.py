@@ -83,7 +83,7 @@ async def test_restored_cluster_is_detected_by_its_revision() -> None:
 
 
 async def test_restored_cluster_is_detected_after_more_writes_than_were_lost() -> None:
-    """Another writer has raised the revision above all that were lost, so the revision alone does not tell."""
+    """Another writer has raised the revision above all lost ones, so the revision alone does not show the loss."""
     async with rigged() as rig:
         backup = rig.fake.saved()
         lost = await put(rig.store, thing("lost"))
@@ -121,7 +121,7 @@ async def test_recreated_store_is_detected_by_its_id() -> None:
 async def test_commit_is_decided_again_in_the_incarnation_of_another_engine() -> None:
     """Another engine has begun an incarnation: a position always has the incarnation in which it was committed."""
     async with rigged() as rig:
-        # Only this engine's watch misses the beginning: the other one's opening reads its history from a watch as well.
+        # Only this engine's watch misses the beginning: the other engine reads its history by a second watch.
         rig.fake.muted = rig.fake.watches[-1]
         async with EtcdBackend(rig.url) as other:
             rig.fake.muted = None

@@ -100,7 +100,7 @@ class Writers:
     def replayed(self) -> ResourceTables:
         """Make the commits again, one by one; each must end as if it were alone."""
         tables, fence = ResourceTables(), Fence("c", "", 0, 0)
-        # What changes nothing has no revision of its own, and was decided on at the one that it names.
+        # A commit without changes has no revision of its own. It names the revision at which it was decided.
         changing = {each.revision for each in self.made if not _changes_nothing(each, self.made)}
         assert len(changing) == sum(not _changes_nothing(each, self.made) for each in self.made)
         for each in sorted(self.made, key=lambda it: (it.revision, _changes_nothing(it, self.made))):
@@ -143,7 +143,7 @@ async def test_concurrent_commits_are_serializable(seed: int) -> None:
         for number in range(ROUNDS):
             async with trio.open_nursery() as nursery:
                 if number % 2:
-                    # None of them is in another one's way, so that they share transactions however slow the machine is.
+                    # These commits do not conflict, so they share transactions however slow the machine is.
                     for name in NAMES[:WRITERS]:
                         nursery.start_soon(writers.put, rig.store, name)
                 else:

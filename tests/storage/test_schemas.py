@@ -220,7 +220,7 @@ async def forget(backend: Backend) -> None:
 
 
 async def test_programs_that_open_a_store_in_turn_are_all_recorded() -> None:
-    """Each has types of its own, and all share one type, of which they have different fields."""
+    """Each has types of its own, and all share one type with different fields."""
 
     def types(number: int) -> list[ResourceType[Any]]:
         @message

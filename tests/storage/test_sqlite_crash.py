@@ -47,7 +47,7 @@ class Mother:
         await self._process.stdin.send_all(f"{number}\n".encode())
         said, pid = await self._line()
         assert said == "life"
-        # Some are killed while they open the file, or are about to; most while everybody writes.
+        # Some lives are killed while they open the file, or before that; most are killed while all writers write.
         lines = rng.choice((0, rng.randrange(AT_MOST), rng.randrange(AT_MOST)))
         acks: list[Ack] = []
         with trio.move_on_after(rng.uniform(0, 0.1) if lines == 0 else 30):
@@ -244,7 +244,7 @@ async def _check_the_oldest_position(path: Path, known: Known) -> None:
     assert kept <= MAX_CHANGES + 5 * 1000, "history grows without end"
     async with open_sqlite(path, max_changes=MAX_CHANGES) as backend:
         if floor > known.first.revision:
-            # Of so many lives the file knows the last ones alone.
+            # The file keeps only the last of these openings.
             with pytest.raises((HistoryCompacted, StoreMismatch)):
                 await backend.watch(NOTE.kind, EVERYTHING, known.first)
         elif kept < MAX_CHANGES:

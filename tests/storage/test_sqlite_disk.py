@@ -210,7 +210,7 @@ async def test_store_without_write_permission_is_refused_unchanged(as_nobody: Pa
         await _opened(path)
     with pytest.raises(StoreUnusable, match=r"b\.db\.lock, the lock of the store, can't be opened \(Permission denied"):
         await _opened(as_nobody / "b.db")
-    # It can be looked at all the same.
+    # It can still be checked.
     assert await check_store(f"sqlite:{path}") == []
     assert path.read_bytes() == before
 
@@ -288,7 +288,7 @@ async def test_damaged_row_is_named_and_other_rows_can_be_read(tmp_path: Path) -
         async with trio.open_nursery() as nursery:
             for index in (0, 1, 2, 4, 5):
                 nursery.start_soon(_read_whole, backend, f"n{index}")
-        # It can be written anew by whoever knows what it was.
+        # An operator who knows its content can write it again.
         (resource, _) = await backend.read(KIND, _key("n4"))
         assert resource is not None
         with opened_plainly(path) as plain:

@@ -100,7 +100,7 @@ async def test_stopped_pulse_refuses_current_and_later_waiters() -> None:
     pulse = Pulse()
 
     async def watch() -> None:
-        # What a beat has woken looks for news, finds none and waits again.
+        # A woken waiter looks for changes, finds none and waits again.
         while True:
             await pulse.wait()
 
