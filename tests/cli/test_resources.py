@@ -80,7 +80,7 @@ async def test_a_typo_is_an_error_with_its_place_and_a_suggestion(headway: Termi
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.splitlines() == [
         "a.yaml:12:3: data.lgin: Account has no field 'lgin'; did you mean 'login'?",
-        "b.yaml:1:7: type: no type 'Teem' is registered; write one as group.version.Kind; did you mean 'Team'?",
+        "b.yaml:1:7: type: type 'Teem' is not registered; write it as group.version.Kind; did you mean 'Team'?",
     ]
     assert (await headway("get", "team", "core")).returncode == 3
 
