@@ -70,7 +70,7 @@ async def test_no_store_is_made_where_one_is_to_be_read(command: tuple[str], ter
     for url, problem in (
         ("sqlite:none.db", "no store found at sqlite:none.db"),
         ("memory:", "is a new, empty store"),
-        ("none.db", "names no store"),
+        ("none.db", "is not a store URL"),
     ):
         done = await terminal("store", *command, url, *rest)
         assert done.returncode == 2
