@@ -97,8 +97,8 @@ async def test_serve_listens_anywhere_when_told_that_it_is_meant(terminal: Termi
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("staff", "'staff' is no app; write module:attribute"),
-        ("no_such.module:app", "there is no module 'no_such'"),
+        ("staff", "'staff' is not an app; write module:attribute"),
+        ("no_such.module:app", "module 'no_such' not found"),
         ("tests.cli.served:ap", "tests.cli.served has no 'ap'"),
         ("tests.cli.served:TEAM", "it must be a headway.App, or a list of them"),
     ],

@@ -110,7 +110,7 @@ async def test_two_who_delete_an_owner_leave_one_tombstone(
 async def test_nobody_writes_a_tombstone_by_hand(calls: Calls) -> None:
     """It would delete what a living owner owns. MutateAndValidate says so too."""
     forged = pb.Resource(id=an_id(f"tombstone-{ULID.lower()}", TOMBSTONE))
-    said = "tombstones are written by the service alone"
+    said = "only the service writes tombstones"
     await refused(calls.write(forged), Status.INVALID_ARGUMENT, said)
     await refused(calls.mutate_and_validate(forged), Status.INVALID_ARGUMENT, said)
     boss = await calls.stored(a_note("boss"))

@@ -218,7 +218,7 @@ async def test_data_that_hooks_cannot_look_at_is_the_callers_fault(calls: Calls)
     """Bytes that are no payload are named as such, not as a broken hook."""
     resource = a_note("one", "", HOOKED)
     resource.data = AnyMessage(type_url=HOOKED.type_url, value=b"\xff\xff")
-    await refused(calls.write(resource), Status.INVALID_ARGUMENT, "resource.data of Hooked one: not a Note")
+    await refused(calls.write(resource), Status.INVALID_ARGUMENT, "resource.data of Hooked one: not a valid Note")
 
 
 async def test_what_no_bytes_can_hold_is_refused_before_it_is_stored(calls: Calls) -> None:
