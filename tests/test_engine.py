@@ -158,7 +158,9 @@ async def test_what_is_declared_while_an_app_is_open_is_refused(
             async with headway.open_engine("memory:", app):
                 pass
             for what, declare in late:
-                with pytest.raises(DeclarationError, match=f"app 'staff' is open, and {what} .* before open_engine"):
+                with pytest.raises(
+                    DeclarationError, match=f"app 'staff' is open and would ignore {what}: .* before open_engine"
+                ):
                     declare()
             headway.App("other").type("staff", "v1", "Late", Team)
         with pytest.raises(headway.errors.StoreUnusable):

@@ -125,7 +125,7 @@ def test_a_type_is_read_in_the_form_in_which_it_is_held() -> None:
     shared.feed(end(30))
     part = Cache("teams", names_only, [])
     part.open({TEAM.name: shared.subscribe([], _ignore_failure)})
-    with pytest.raises(NotWatched, match=r"has <Projection staff.v1.Team as Team> of it"):
+    with pytest.raises(NotWatched, match=r"caches <Projection staff.v1.Team as Team>"):
         part.list(TEAM)
     assert part.list(names_only) == []
 

@@ -196,6 +196,6 @@ async def test_a_mapper_that_changes_what_it_reads_is_found(autojump_clock: Mock
     for way in (ask, change):
         with (
             trio.move_on_after(10),
-            pytest.raises(headway.errors.IsolationBroken, match="changes has changed what it was"),
+            pytest.raises(headway.errors.IsolationBroken, match="changes has changed its argument"),
         ):
             await way()
