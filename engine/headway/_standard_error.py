@@ -1,4 +1,4 @@
-"""Standard error, for what has nobody else to hear it: a write that neither waits nor fails."""
+"""Writes to standard error that neither block nor fail, for messages without another destination."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 import select
 import sys
 
-# Bytes for which a pipe that is ready has room.
+# The number of bytes for which a pipe that is ready has room.
 _AT_ONCE = 4096
 _STDERR = 2
-"""The file itself: `sys.stderr` may be None, closed or something that isn't a file."""
+"""The file descriptor. `sys.stderr` may be None, closed, or not a file."""
 
 
 def say(text: str) -> None:
-    """Write to standard error as long as something reads it, from any thread."""
+    """Write to standard error, from any thread, as long as something reads it."""
     if sys.__stderr__ is None:
-        # It was closed when the process began: a store may have that number now.
+        # It was closed when the process began, so its number may now belong to a store.
         return
     ready = select.poll()
     ready.register(_STDERR, select.POLLOUT)

@@ -61,7 +61,7 @@ async def test_what_is_written_is_read(client: Client, calls: Calls) -> None:
 
 async def test_an_id_of_another_kind_is_refused(client: Client) -> None:
     """It can't be read as this type; one of another version of the kind is asked for as this one."""
-    with pytest.raises(InvalidArgument, match=r"Child one is not a tests\.v1\.Note: pass its own type"):
+    with pytest.raises(InvalidArgument, match=r"Child one is not a tests\.v1\.Note: ask for it by its own type"):
         await client.get(NOTE, CHILD.id("one"))
     await client.write(NOTE_V2.new("one", Memo(urgent=True)))
     assert (await client.read(NOTE_V2, NOTE.id("one"))).data.urgent

@@ -176,7 +176,7 @@ WRONG_WATCHES: list[tuple[str, object, object]] = [
     ("watches[test.v1.Other] must take a resource and a cache", OTHER, lonely_mapper),
     ("watches[test.v1.Other] must take a resource and a cache", OTHER, headway.mappers.owner),
     ("watches[test.v1.Other] must be a mapper", OTHER, headway.watch(OTHER, headway.mappers.owner())),
-    ("watch takes a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
+    ("watch expects a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
 ]
 
 

@@ -126,8 +126,8 @@ def _another_type(rig: Rig) -> object:
         (_raises, "not now"),
         (lambda _: None, "it returned None: return a list of ids"),
         (lambda _: "good", "it returned 'good': return a list of ids"),
-        (lambda _: [3], "it gave 3, which is no id"),
-        (_another_type, "it gave Member m, of type test.v1.Member: the controller manages test.v1.Pool"),
+        (lambda _: [3], "it returned 3, which is not an id"),
+        (_another_type, "it returned Member m, of type test.v1.Member: the controller manages test.v1.Pool"),
     ],
 )
 async def test_a_mapper_that_fails_is_named_and_harms_no_other_key(

@@ -241,7 +241,7 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
     ("from_channel needs the receiving end of a channel, not", lambda: headway.sources.from_channel(SEND, str)),  # type: ignore[arg-type]
     ("from_channel expects a function of an event to an id", lambda: headway.sources.from_channel(RECEIVE, waits)),  # type: ignore[arg-type]
     ("from_channel expects a function of an event to an id", lambda: headway.sources.from_channel(RECEIVE, "a")),  # type: ignore[arg-type]
-    ("must take one argument, and takes ()", lambda: headway.sources.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
+    ("must take one argument, but takes ()", lambda: headway.sources.from_channel(RECEIVE, lambda: None)),  # type: ignore[misc, arg-type]
     ("from_iterator expects a function that returns", lambda: headway.sources.from_iterator([1], lambda _: None)),  # type: ignore[arg-type]
     ("every: seconds must be a number above 0, not 0", lambda: headway.sources.every(0)),
     ("every: seconds must be a number above 0, not inf", lambda: headway.sources.every(float("inf"))),

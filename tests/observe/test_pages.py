@@ -115,7 +115,7 @@ async def test_unready_page_has_a_cause_and_neither_texts_of_errors_nor_types(
 @pytest.mark.parametrize("address", ["9090", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000", ""])
 async def test_an_address_must_be_one(address: str) -> None:
     """What isn't is named, with what would be right."""
-    with pytest.raises(headway.errors.InvalidArgument, match="write HOST:PORT, such as"):
+    with pytest.raises(headway.errors.InvalidArgument, match="use HOST:PORT, such as"):
         async with open_pages(address, _statuses()):
             pass
 

@@ -136,7 +136,9 @@ async def test_what_a_mapper_must_not_return_comes_out(autojump_clock: MockClock
 
     heard: list[object] = []
     async with one_shot(app, "look", report=heard.append) as shot:
-        with pytest.raises(headway.errors.DeclarationError, match=r"it gave Account ada, of type mapped\.v1\.Account"):
+        with pytest.raises(
+            headway.errors.DeclarationError, match=r"it returned Account ada, of type mapped\.v1\.Account"
+        ):
             await shot.given(account.new("ada", Account()))
     assert [each.retry_after for each in heard if isinstance(each, headway.events.MappingFailed)] == [0.005]
 
