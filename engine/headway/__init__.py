@@ -1,12 +1,12 @@
 """Headway: a controller engine on Trio.
 
-The packages, in the order in which a change passes through them. Each imports only those above it:
+The packages, in the order that a change passes through them. Each imports only those above it:
 
     errors, events   the exceptions, and the events that are reported
     resource         types, ids and resources
-    rpc              channels, through which services are called
+    rpc              channels, for calling services
     storage          stores, with their history and fences
-    service          the services that stores are accessed through
+    service          the services in front of a store
     access           access control: tokens and policies
     client           typed calls over any channel
     cache            one watch of each type, the resources that it delivered, indexes, reads

@@ -17,8 +17,7 @@ from headway.controller import Supervisor
 from headway.events import Report, RunStarted, hears_successes
 
 LIMIT = 600.0
-"""The time, in seconds, after which collection is on again even if a controller is not done, since failures leave
-garbage."""
+"""The time, in seconds, after which collection is on again even if a controller is not done. Failures leave garbage."""
 
 
 class _Collector:

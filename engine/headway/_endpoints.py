@@ -31,7 +31,7 @@ def open_remote(
     *,
     insecure: bool,
 ) -> AbstractAsyncContextManager[Channel]:
-    """Return a channel to engines, on which resources can be watched.
+    """Return a channel to engines that can also watch resources.
 
     Raises InvalidArgument, before anything is opened, for a token that others could read on its way.
     """
@@ -47,9 +47,9 @@ def open_remote(
 
 
 async def find_engine(channel: Channel, report: Report) -> None:
-    """Wait until an engine has answered. Used in a process in which no controller makes a call.
+    """Wait until an engine has answered. Used in a process whose controllers make no calls.
 
-    Raises NotHeadway if the server is not an engine. While there is no answer, report that and try again.
+    Raises NotHeadway if the server is not an engine. Until then, report each failure and try again.
     """
     failures = 0
     while True:

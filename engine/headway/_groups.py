@@ -118,7 +118,7 @@ def story(error: BaseException) -> str:
     """Return an exception's class and message, bounded. For a group, list the first ones, with counts."""
     told: dict[str, int] = {}
     for each in leaves(error):
-        # If there is no message, as for `trio.TooSlowError`, the class says enough.
+        # Without a message, as for `trio.TooSlowError`, the class says enough.
         text = f"{type(each).__name__}: {bounded(error_text(each))}".removesuffix(": ")
         told[text] = told.get(text, 0) + 1
     lines = [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]

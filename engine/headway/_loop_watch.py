@@ -59,8 +59,8 @@ class Judge:
         Args:
             now: the current time.
             used: the processor time that the process has used.
-            beat: the last time at which the loop was known to run.
-            running: the task that is running; None if there is none.
+            beat: the last known time of a turn of the loop.
+            running: the running task, or None.
         """
         overslept, worked = now - self._looked - self.wait, used - self._used
         self._looked, self._used = now, used
@@ -79,7 +79,7 @@ class Judge:
             self.wait = self.limit - held
             return None
         self.wait = self.limit
-        # If there is no running task, or a different one than at the last look, the loop is slow but not blocked.
+        # Without a running task, or with a different one than at the last look, the loop is slow but not blocked.
         if running is None or (sample is not _UNSEEN and sample is not running) or held < self._again:
             return None
         if now < self._due and not self._told:
@@ -98,8 +98,8 @@ class LoopWatch:
     """A watchdog for the event loop of the task that creates it, until `end`.
 
     Args:
-        nursery: the engine's nursery, in which the beat of the loop runs.
-        limit: the time, in seconds, for which a task may block the loop; None disables the watchdog.
+        nursery: the engine's nursery, which runs the beat of the loop.
+        limit: the longest time, in seconds, that a task may block the loop; None disables the watchdog.
     """
 
     def __init__(self, nursery: trio.Nursery, report: Report, limit: float | None) -> None:

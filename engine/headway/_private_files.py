@@ -23,8 +23,7 @@ def create_private(path: str, flags: int = os.O_RDWR) -> int:
 
 
 def check_secret(path: str | os.PathLike[str]) -> None:
-    """Check that no other user can read or replace the secret in a file. Raises PermissionError, or the errors of
-    `open`.
+    """Check that no other user can read or replace the secret in a file. Raises PermissionError, or as `open` does.
 
     Symbolic links are followed, because orchestrators mount secrets through them. The file must belong to the user of
     this process or to root. A file that belongs to root may be readable by its group, because that is how root passes a
@@ -43,8 +42,7 @@ def read_secret(path: str | os.PathLike[str]) -> str:
 
 
 def exposure(found: os.stat_result, user: int) -> str | None:
-    """Return how other users can access a secret with this status if the process runs as ``user``, or None if they
-    cannot."""
+    """Return how other users can access a secret with this status if the process runs as ``user``, or None."""
     if not stat.S_ISREG(found.st_mode):
         # The mode of a pipe or a terminal does not determine which processes read it.
         return None

@@ -3,8 +3,8 @@
 Trio ends every task that reaches a checkpoint and lets Cancelled through. A task that shields itself, swallows
 Cancelled or never reaches a checkpoint cannot be ended from within the process, and the last of these also blocks
 Trio's loop. A thread therefore watches the shutdown from its beginning to its end, as for a blocked loop
-(`_loop_watch.py`). A task can also hold the interpreter lock, as a regular expression can. Then no Python thread runs
-any more, but if the process is to be ended, `faulthandler` does that even then.
+(`_loop_watch.py`). A task can also hold the interpreter lock, as a regular expression can. Then no Python thread can
+run. If the process is to be ended, `faulthandler` does that even then.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ class ShutdownWatch:
     """A watchdog for the tasks of a nursery, from `begin` to `end`.
 
     Args:
-        bound: the time, in seconds after `begin`, after which the remaining tasks are reported, repeated at this
-            interval.
-        hard_exit: the time, in seconds after `begin`, after which the process exits with STATUS; None for never.
+        bound: the interval, in seconds since `begin`, of the reports of tasks that are still running.
+        hard_exit: the process exits with STATUS this many seconds after `begin`; None for never.
     """
 
     def __init__(self, nursery: trio.Nursery, report: Report, *, bound: float, hard_exit: float | None) -> None:
@@ -127,7 +126,7 @@ def _innermost(nursery: trio.Nursery) -> Iterator[trio.lowlevel.Task]:
 
 
 def stack_of(task: trio.lowlevel.Task, loop: int) -> traceback.StackSummary:
-    """Return the position at which a task waits or, if it is running, the position of its thread."""
+    """Return the stack where a task waits or, if it is running, the stack of its thread."""
     running: FrameType | None = sys._current_frames().get(loop) if getattr(task.coro, "cr_running", False) else None
     if running is None:
         return traceback.StackSummary.extract(task.iter_await_frames())

@@ -7,7 +7,7 @@ import os
 import select
 import sys
 
-# The number of bytes for which a pipe that is ready has room.
+# The number of bytes that always fit into a pipe that is ready.
 _AT_ONCE = 4096
 _STDERR = 2
 """The file descriptor. `sys.stderr` may be None, closed, or not a file."""

@@ -12,6 +12,6 @@ def check_trio(what: str) -> None:
     if not trio.lowlevel.in_trio_task():
         raise NotOnTrio(
             f"{what} needs Trio, but Trio is not running: start the program with trio.run(main) instead of "
-            "asyncio.run(main()). If a program must stay on asyncio, run Trio beside it, as shown in "
+            "asyncio.run(main()). If a program must stay on asyncio, run Trio alongside it, as shown in "
             "docs/guides/asyncio.md"
         )

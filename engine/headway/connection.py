@@ -36,7 +36,7 @@ async def connect(
     other's resources.
 
     Args:
-        endpoints: the addresses of engines on one store, any of which serves.
+        endpoints: the addresses of engines on one store; any one of them suffices.
         apps: the apps whose types the client uses. Their controllers do not run here.
         tls: the TLS context for TCP endpoints, from `headway.rpc.client_tls`.
         server_name: the name that the certificates must have. Default: the endpoint's host.

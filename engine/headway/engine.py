@@ -94,8 +94,7 @@ class Engine:
         self.controllers = _by_name(supervisors)
 
     def accept_store(self) -> bool:
-        """Accept a store that has been rolled back (`StoreRolledBack`) in its current state. This is an operator's
-        decision.
+        """Accept the current state of a store that was rolled back (`StoreRolledBack`). This is an operator's decision.
 
         All cached data is discarded. The supervisors begin new runs within a minute, and these runs see the current
         content of the store. Return True if the store was rolled back; otherwise do nothing and return False. This

@@ -1,4 +1,4 @@
-"""Every public error, grouped by who can fix it and how."""
+"""Every public error, grouped by its cause and by what to do about it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PayloadError(CallerError, ValueError):
 
 
 class ConversionFailed(PayloadError):
-    """A resource could not be converted from the version in which it is stored to the version that was requested.
+    """A resource could not be converted from its stored version to the requested one.
 
     The message names the resource and both versions. The reason is in the server's event of the same name.
     """
@@ -179,8 +179,7 @@ class NotWatched(CallerError, LookupError):
 
 
 class IsolationBroken(CallerError):
-    """A function mutated an argument that it may only read. Detected only by ``open_engine(...,
-    check_isolation=True)``."""
+    """A function mutated an argument that it may only read. Detected only with ``check_isolation=True``."""
 
 
 class NotDeclared(CallerError, LookupError):
@@ -233,8 +232,7 @@ class StoreUnusable(RemoteError):
 
 
 class WriteRejected(StoreUnusable, Unavailable):
-    """The store's disk rejected a commit, because it is full or because another program has locked the file, for
-    example.
+    """The store's disk rejected a commit. It may be full, or another program may have locked the file.
 
     Nothing was written. Reads and watches continue. Writes succeed again, without a restart, once the disk accepts
     them.

@@ -310,8 +310,7 @@ class StaleRefused(Record):
 
 
 class HandlerFailed(Record):
-    """A service's handler, or a hook of a type, raised an unexpected exception. The caller received UNKNOWN or
-    INTERNAL.
+    """A service's handler, or a hook of a type, raised unexpectedly. The caller received UNKNOWN or INTERNAL.
 
     Over the network, reported at most once a second. ``suppressed`` counts such failures since the last report.
     """

@@ -61,8 +61,8 @@ async def open_workers(
     and their own writes. It and ``workers.status()`` cover this process only.
 
     Args:
-        endpoints: the addresses of engines on one store, any of which serves. For a test, pass a channel; its server's
-            types are not compared.
+        endpoints: the addresses of engines on one store; any one of them suffices. For a test, pass a channel; its
+            server's types are not compared.
         apps: the apps whose controllers run. The engines must know the types.
         process: the unique name of this process. Keep it over restarts, so that the process takes over at once what it
             held before. Default: the host's name and some random digits.

@@ -15,7 +15,7 @@ NAME = "headway"
 
 
 def builtin_app(types: Iterable[ResourceType[Any]] = (), unregistered: Unregistered = nothing_unregistered) -> App:
-    """Return a new app. Its controllers run alongside those of the program, whose types are ``types``.
+    """Return a new app. Its controllers run alongside the program's controllers. ``types`` are the program's types.
 
     ``unregistered`` counts the other resources in a tenancy.
     """

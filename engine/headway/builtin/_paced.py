@@ -16,8 +16,7 @@ Reply = TypeVar("Reply")
 
 
 class PacedChannel:
-    """An implementation of `Channel`. Items that arrive within ``seconds`` of a stream's last item are read together
-    later.
+    """An implementation of `Channel`. Items within ``seconds`` of a stream's last item are read together later.
 
     The engine's own controllers watch types that rarely change. Without this, every write of any resource would wake
     each of them just to learn that nothing relevant happened.
@@ -50,7 +49,7 @@ class _PacedStream:
         self._opened = opened
         self._seconds = seconds
         self._items: AsyncIterator[Any]
-        # The time at which the next item may be requested. A stream that is not being read is not woken.
+        # When the next item may be requested. A stream that is not being read is not woken.
         self._next_at = -float("inf")
 
     async def __aenter__(self) -> AsyncIterator[Any]:

@@ -1,8 +1,8 @@
-"""The reaper, which deletes what a deleted owner owned, and then the owner's tombstone.
+"""The reaper, which deletes the resources of a deleted owner, and then the owner's tombstone.
 
 The commit that removes an owner also stores a tombstone, and nothing can be created with an owner that does not exist.
 The set of owned resources can therefore only shrink, whatever is interrupted. A new run finds the remaining tombstones
-and continues. What a child owned is found through the child's own tombstone.
+and continues. Resources that a child owned are found through the child's own tombstone.
 """
 
 from __future__ import annotations

@@ -16,15 +16,13 @@ from headway.errors import Conflict, FailedPrecondition, InvalidArgument
 from headway.resource import Kind, Resource, ResourceId, ResourceType, Tombstone, resource_id
 
 GRACE = 1.0
-"""The time, in seconds, in which the owner of the last finalizer may delete the resource itself, as Consul's clients
-do."""
+"""The time, in seconds, in which the owner of the last finalizer may delete the resource, as Consul's clients do."""
 
 LOOK_AGAIN = 0.2
 """The delay, in seconds, before the next attempt after a concurrent write."""
 
 LOOK_AGAIN_RARELY = 5.0
-"""The delay, in seconds, before another attempt if a resource cannot be removed now, because its type is not registered
-or other resources depend on it."""
+"""The delay, in seconds, before another attempt if a resource's type is unregistered or others depend on it."""
 
 
 class Remover:
@@ -34,7 +32,7 @@ class Remover:
         self._versions: dict[Kind, list[ResourceType[Any]]] = {}
         for type in types:
             self._versions.setdefault(type.kind, []).append(type)
-        # The time at which each may be removed, on Trio's clock. After a restart, the process waits again.
+        # When each may be removed, on Trio's clock. After a restart, the process waits again.
         self._due: dict[str, float] = {}
 
     def forget(self, name: str) -> None:
@@ -64,11 +62,10 @@ class Remover:
         return None
 
     async def _read(self, rt: Runtime, id: ResourceId) -> Resource[Any] | None:
-        """Return a resource in any version of its kind. Raises InvalidArgument if this program declares no suitable
-        version.
+        """Return a resource in any version of its kind. Raises InvalidArgument if no declared version is suitable.
 
         Since the tombstone was stored, the resource may have been stored in another version, and the program may no
-        longer declare its former version.
+        longer declare its earlier version.
         """
         versions = self._versions.get(id.type.unversioned, [])
         for type in sorted(versions, key=lambda each: each.name != id.type):

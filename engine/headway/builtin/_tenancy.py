@@ -46,8 +46,7 @@ async def nothing_unregistered(partition: str, namespace: str) -> Counter[str]: 
 
 
 def add_tenancy(app: App, types: Iterable[ResourceType[Any]], unregistered: Unregistered) -> None:
-    """Declare the controllers. ``types`` are all types that the engine knows; ``unregistered`` counts resources of
-    others."""
+    """Declare the controllers. ``types`` are all types that the engine knows; ``unregistered`` counts the others."""
     known = list(types)
     namespaced = [type for type in known if type.scope is Scope.NAMESPACE]
     partitioned = [type for type in known if type.scope is Scope.PARTITION]
@@ -67,7 +66,7 @@ def add_tenancy(app: App, types: Iterable[ResourceType[Any]], unregistered: Unre
     def emptied_partitions(type: ResourceType[Any]) -> _Reconciler:
         async def partitions(rt: Runtime, request: Request) -> RequeueAfter | None:
             async def tenants() -> list[Resource[Any]]:
-                # This includes its namespaces, each of which is emptied by its own deletion.
+                # This includes its namespaces. Their own deletion empties them.
                 found = await _listed(rt, partitioned, request.id.name, "*")
                 return found + await _listed(rt, namespaced, request.id.name, DEFAULT_UNIT)
 

@@ -50,7 +50,7 @@ class Cache(CacheReader):
     # --- called by the run ---
 
     def begin_priming(self) -> None:
-        """Note that the initialiser has ended: from now on, waiting for the cache makes sense."""
+        """Note that the initialiser has ended, so that waiting for the cache makes sense."""
         self._waitable = True
 
     def open(self, subscriptions: Mapping[TypeName, Subscription]) -> None:
@@ -60,7 +60,7 @@ class Cache(CacheReader):
         self._moved.unpark_all()
 
     def close(self) -> None:
-        """Close the cache, because the run has ended. Reads raise NotPrimed from now on."""
+        """Close the cache, because the run has ended. Later reads raise NotPrimed."""
         self._subscriptions = {}
         self._waitable = False
         self._not_yet = "is closed: its run has ended"

@@ -10,8 +10,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class CachedType(Protocol[R_co]):
-    """The interface of types in reads, indexes and ``watches=``: a `ResourceType`, read as `Resource`, or a
-    `Projection`."""
+    """The interface of types that can be read, indexed and watched: a `ResourceType` or a `Projection`."""
 
     @property
     def name(self) -> TypeName:

@@ -29,11 +29,11 @@ delayed.
 
 
 class Sink(Protocol):
-    """The receiver of a stream's items, which also determines the position from which a stream resumes."""
+    """The receiver of a stream's items, which also decides where a stream resumes."""
 
     @property
     def store_id(self) -> str:
-        """The store that the data belongs to; empty if there is none yet."""
+        """The store that the data belongs to; empty before the first data."""
         ...
 
     @property
@@ -141,7 +141,7 @@ class Follower:
         self._refused = False
 
     async def run(self) -> None:
-        """Follow until canceled. Raises StoreChanged or StoreRolledBack, after which the sink's data is void."""
+        """Follow until canceled. Raises StoreChanged or StoreRolledBack; the sink's data is then void."""
         while True:
             self._denied = False
             why = await self._one_stream()

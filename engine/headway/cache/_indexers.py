@@ -36,8 +36,7 @@ def by_owner(type: CachedType[R], *, name: str = "owner") -> Index[R, str]:
 
 @check_keywords
 def by_reference(type: CachedType[R], name: str, function: Callable[[R], Referred | None]) -> Index[R, ResourceId]:
-    """Return an index by the one resource that each resource refers to: ``lambda route:
-    SERVICE.id(route.data.service)``.
+    """Return an index by a single reference: ``lambda route: SERVICE.id(route.data.service)``.
 
     A reference means whichever resource has the name. A uid and the version of the type are ignored, both in the result
     of the function and in lookups.

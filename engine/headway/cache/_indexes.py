@@ -41,8 +41,7 @@ Path = str | tuple[str, ...]
 
 
 class Index(Generic[R, V]):
-    """A named index on a type's resources, which is also the handle for reading it. Created by `by` and similar
-    functions.
+    """A named index on a type's resources, which is also the handle for reading it. Created by `by`, for example.
 
     ``R`` is the type of a read's results, and ``V`` is the type of its values.
 

@@ -42,7 +42,7 @@ class Informer:
     Attributes:
         gate: the cached data. It is a different object after the store has been replaced by another one.
         heard: the number of items received from its streams so far.
-        cut_off: the reason that there is no stream, and since when on Trio's clock; None if there is one, or before the
+        cut_off: the reason for the lack of a stream, and since when on Trio's clock; None with a stream, or before the
             first.
     """
 
@@ -67,7 +67,7 @@ class Informer:
 
     @property
     def store_id(self) -> str:
-        """The store that the data belongs to; empty if there is none yet."""
+        """The store that the data belongs to; empty before the first data."""
         return self.gate.store_id
 
     @property
@@ -162,8 +162,7 @@ class Informer:
         return self._undecodable.held(self.gate.entries)
 
     def reply(self, key: Key, stored: pb.Resource | None, position: Position) -> None:
-        """Apply the response to a write (C5), which is the whole resource. Raises StoreChanged if it is from another
-        store."""
+        """Apply the response to a write (C5), a whole resource. Raises StoreChanged if it is from another store."""
         if stored is not None:
             stored = self.held(stored)
         refused = self.gate.refused.replies

@@ -33,7 +33,7 @@ class Informers:
 
     Args:
         channel: opens the streams.
-        nursery: the engine's nursery, in which the task of every stream runs.
+        nursery: the engine's nursery, which runs the task of every stream.
         lag_limit: the time, in seconds, that a stream may lag behind the known revision before it is replaced.
         isolation: checks functions for mutated arguments; None disables the checks.
     """
@@ -79,8 +79,7 @@ class Informers:
         return any(shared.went_back for of_type in self._shared.values() for shared in of_type.values())
 
     def accept_store(self) -> bool:
-        """If the store was rolled back, discard the data of every type, and begin anew with the store's current
-        content.
+        """Discard the data of every type, and begin anew with the store's content, if the store was rolled back.
 
         Return True if it was rolled back. Never blocks; the supervisors restart the runs.
         """

@@ -12,8 +12,9 @@ Answer = TypeVar("Answer")
 
 
 class Isolation:
-    """A comparison of the arguments of index functions, projections, predicates and mappers before and after a call
-    (C9).
+    """A comparison of the arguments of a program's functions before and after each call (C9).
+
+    Index functions, projections, predicates and mappers may only read their arguments.
 
     A function that mutates its argument fails with IsolationBroken at every call, and the engine raises the first of
     these errors when it closes. Each call costs a copy and a comparison, so this is for tests.
@@ -66,5 +67,5 @@ def _differs(given: Any, before: pb.Resource) -> bool:
     try:
         return not equal(given.data, fresh.data)
     except HeadwayError:
-        # There is no payload that could have changed.
+        # Without a readable payload, none can have changed.
         return False

@@ -3,10 +3,10 @@
 Rules:
 1. The cache keeps a resource's id, owner, version and generation, the selected metadata and statuses (and always the
    deletion mark and finalizers), and the payload that the function returns. It keeps nothing else.
-2. The version is that of the whole resource, whichever part of it has changed. Deletions by version therefore stay
+2. The version belongs to the whole resource, whichever part of it has changed. Deletions by version therefore stay
    correct, and the cached version never decreases.
 3. A change that does not affect the kept part only updates the entry and is not passed on.
-4. A resource for which the function raises is cached without a payload, so that its existence is known. Reading its
+4. If the function raises for a resource, it is cached without a payload, so that its existence is known. Reading its
    payload raises, and each of its changes is passed on.
 """
 
@@ -57,7 +57,7 @@ class Projected(Stored, Generic[S]):
     """The kept part of a resource. It is read-only: no client accepts it for a write.
 
     To change the resource, read all of it with the client, and write that. To delete it in the state seen here, use
-    ``rt.client.delete(slim.id, version=slim.version)``. Its version and generation are those of the whole resource.
+    ``rt.client.delete(slim.id, version=slim.version)``. Its version and generation belong to the whole resource.
     """
 
     __slots__ = ("_data", "type")
@@ -101,7 +101,7 @@ class Projected(Stored, Generic[S]):
 
 
 class Projection(Generic[S]):
-    """A type of which only a part is cached. Created by `projection`. It implements `CachedType`.
+    """A partially cached type. Created by `projection`. It implements `CachedType`.
 
     Attributes:
         of: the stored type.
@@ -160,7 +160,7 @@ class Projection(Generic[S]):
         return self._kept(message, AnyMessage(value=encode(data)))
 
     def without_payload(self, message: pb.Resource, instead: AnyMessage | None = None) -> pb.Resource:
-        """Return the kept part of a message for which the function raised."""
+        """Return the kept part of a message whose payload is missing because the function raised."""
         return self._kept(message, instead)
 
     def _kept(self, message: pb.Resource, data: AnyMessage | None) -> pb.Resource:

@@ -166,7 +166,7 @@ class CacheReader(ABC):
         if table.failed:
             example = min(table.failed)
             raise IndexIncomplete(
-                f"index {index.name!r} on {type.name} lacks {len(table.failed)} resources for which its function "
+                f"index {index.name!r} on {type.name} lacks {len(table.failed)} resources because its function "
                 f"raised, such as {'/'.join(example)}"
             )
         return held, table

@@ -31,7 +31,7 @@ class StreamMachine:
 
     Args:
         expected_store: the store id that the stream must have; empty for any.
-        resume_after: the position after which it was asked to resume, if any.
+        resume_after: the position that it was asked to resume after, if any.
     """
 
     def __init__(self, expected_store: str = "", resume_after: Position | None = None) -> None:
@@ -47,7 +47,7 @@ class StreamMachine:
     def feed(self, item: StreamItem) -> StreamItem | None:
         """Return the item in the form to apply, or None while a commit is incomplete.
 
-        Raises StreamBroken, FalseBookmark or StoreChanged, after which the stream is useless.
+        Raises StreamBroken, FalseBookmark or StoreChanged; the stream is useless afterwards.
         """
         if isinstance(item, Changes):
             return self._changes(item)

@@ -30,7 +30,7 @@ class Subscription:
         self.is_undecodable = is_undecodable
         self.tables = tables
         self._leave = leave
-        # The revision at which the subscription began. Its initial content is complete up to there.
+        # The revision of its beginning. Its initial content is complete up to there.
         self.joined_at = gate.frontier
         self._feed: list[Applied] = []
         self._lingers = False

@@ -17,8 +17,8 @@ what a server claims to have.
 5. A change that a reply has overtaken (above the frontier, below the reply) is refused as data, but it happened, so the
    keys that it maps to must be reconciled. It is returned as overtaken, for mapping only.
 6. All entries belong to one store id, which never changes; data of another store needs another gate. The incarnation is
-   that of the server that last moved the frontier. Discarded items and replies say nothing about the position from
-   which a stream can resume.
+   that of the server that last moved the frontier. Discarded items and replies do not affect the position that
+   a stream can resume after.
 
 Therefore, in whatever order, repetition or age the inputs arrive, the revision of a key's entry never decreases, a
 deleted key stays absent until a later creation, and the frontier never decreases (C2).
@@ -56,8 +56,8 @@ class Applied(NamedTuple):
     deleted.
 
     Attributes:
-        old: the entry before; None if there was none.
-        new: the entry after; None if there is none.
+        old: the entry before, or None.
+        new: the entry after, or None.
         revision: the revision of the change. A deletion known only from a snapshot has the snapshot's revision.
     """
 
@@ -102,7 +102,7 @@ class TypeStore:
     Attributes:
         entries: the entries, to be read only. Only the gate changes them.
         frontier: see the rules. 0, with ``primed`` False, until the first snapshot has ended.
-        store_id, incarnation, versions: together with the frontier, the position after which a stream can resume.
+        store_id, incarnation, versions: together with the frontier, the position that a stream can resume after.
         disproved: True if a stale change has proved the frontier false since this was last set to False.
     """
 
@@ -134,12 +134,12 @@ class TypeStore:
 
     @property
     def position(self) -> Position:
-        """The frontier, as the position after which a stream can resume."""
+        """The frontier, as the position that a stream can resume after."""
         return Position(self.store_id, self.incarnation, self.frontier, self.versions)
 
     @property
     def known(self) -> Position | None:
-        """The newest position that the data depends on; None if there is no data.
+        """The newest position that the data depends on; None without data.
 
         It is a reply's position if that is ahead of the frontier. A store that never had this position has lost data.
         """

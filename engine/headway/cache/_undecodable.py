@@ -37,8 +37,7 @@ class Undecodable:
         return True
 
     def is_so(self, gate: TypeStore, key: Key, message: pb.Resource) -> bool:
-        """Return True if the payload of this state of a resource does not decode. If it is the cached state, remember
-        it."""
+        """Return True if the payload of this state of a resource does not decode. Remember a cached state."""
         if isinstance(self._type, Projection):
             # The complete message was checked when it arrived, and is not kept.
             return message.data is UNDECODABLE

@@ -51,7 +51,7 @@ class Pin:
         self._gate = gate
         self._tables = tables
         self._on_change = on_change
-        # Invariant: the state at the pin of every key whose current entry differs from it; None if there was none.
+        # Invariant: the state at the pin of every key whose current entry differs from it; None for an absent key.
         self._overlay: dict[Key, pb.Resource | None] = {}
         self._pinned_tables: dict[str, PinnedTable] = {}
         # The replies at or below the pin that are ahead of the frontier. What they overtook was no longer current at

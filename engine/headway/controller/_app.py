@@ -70,7 +70,7 @@ class LivedOptions(TypedDict, total=False):
 
 
 class ControllerOptions(LivedOptions, total=False):
-    """The options of a controller besides ``manages`` and ``when``, as for `App.controller`."""
+    """The options of a controller except ``manages`` and ``when``, as for `App.controller`."""
 
     sources: Mapping[str, Source] | None
     placement: Placement
@@ -214,7 +214,7 @@ class App:
             indexes: indexes on any of these, for reads of the cache and for mappers.
             queries: the queries that the controller asks of the cache.
             sources: triggers outside the store, by name.
-            reads: the types that the run's client may read, besides those managed, watched and written. Default: all.
+            reads: further types that the client may read, beyond those managed, watched and written. Default: all.
             writes: the types that the run's client may write, including outputs and statuses. Default: all.
             initialiser: runs first in every run, before anything is cached. If it fails, the run fails.
             on_start: called in every run once it is primed, before the first mapper and the first reconcile.
@@ -265,8 +265,7 @@ class App:
     def daemon(
         self, type: CachedType[R], *, finalizer: bool = False, **options: Unpack[LivedOptions]
     ) -> Callable[[Lived[R]], Lived[R]]:
-        """Declare a daemon by decorating ``async def daemon(rt, resource)``, which runs once for each resource of a
-        type.
+        """Declare a daemon by decorating ``async def daemon(rt, resource)``, which runs once for each resource.
 
         Each daemon has a task of its own that lives as long as its resource. It is canceled when the resource's
         deletion begins or another resource replaces it under the same name, and it has ended before the successor's
@@ -306,8 +305,7 @@ class App:
     def timer(
         self, type: CachedType[R], *, every: float, jitter: float = 0.1, **options: Unpack[LivedOptions]
     ) -> Callable[[Lived[R]], Lived[R]]:
-        """Declare a timer by decorating ``async def timer(rt, resource)``, which is called repeatedly for each
-        resource.
+        """Declare a timer by decorating ``async def timer(rt, resource)``, called repeatedly for each resource.
 
         The first call is made when the resource appears or the run begins. The delay from the end of one call to the
         start of the next is ``every`` seconds, varied at random by the fraction ``jitter``. A call is canceled when the

@@ -12,8 +12,7 @@ from headway.resource import Kind, TypeName, type_name
 
 
 class Declared:
-    """An implementation of `client.Allow` for a controller. It allows everything that is not restricted by a
-    declaration."""
+    """An implementation of `client.Allow` for a controller. It allows everything that no declaration restricts."""
 
     def __init__(self, definition: Definition) -> None:
         self._controller = definition.name

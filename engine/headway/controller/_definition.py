@@ -69,8 +69,7 @@ class Definition:
         return [self.manages, *(type for type in self.watches if type is not self.manages)]
 
     def indexes_of(self, type: CachedType[Any]) -> list[Index[Any, Any]]:
-        """Return the indexes on a type. Each watched type has one by owner; the managed type has it if a mapper needs
-        it."""
+        """Return the indexes on a type, with one by owner for each watched type, and for the managed type if needed."""
         declared = [index for index in self.indexes if index.type is type]
         if type in self.watches or self._needs_owner_index():
             return [by_owner(type, name=OWNER_INDEX), *declared]

@@ -75,8 +75,7 @@ class Finalizer(Generic[T]):
         raise Conflict(f"{self.resource.id} was changed repeatedly while finalizer {self._name!r} was being removed")
 
     def _with(self, resource: Resource[T], *, added: bool) -> Resource[T]:
-        """Return the stored resource with the finalizer added or removed. The version check protects the other
-        finalizers."""
+        """Return the stored resource with the finalizer added or removed. Its version protects the other finalizers."""
         wanted = resource.original()
         name = {self._name}
         wanted.finalizers = wanted.finalizers | name if added else wanted.finalizers - name

@@ -1,7 +1,7 @@
 """The graph of controllers and the types they manage, watch, read and write, with its cycles. No I/O.
 
 A change travels from the types that a controller manages or watches to the types that it writes. A controller that
-doesn't declare its writes is assumed to write the type that it manages. A *cycle* is a path on which a change can come
+doesn't declare its writes is assumed to write the type that it manages. A *cycle* is a path that can lead a change
 back to its origin. Many cycles are intended: a controller that writes what it manages is one. Every cycle must
 converge, by writing nothing when nothing needs to change. The graph therefore names each cycle with its controllers.
 """
@@ -32,8 +32,7 @@ class Edge(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of a cycle: a change of ``source`` makes ``controller`` write ``target``, or reconcile it and possibly
-    write it."""
+    """A step of a cycle: a change of ``source`` makes ``controller`` write ``target``, or reconcile and so write it."""
 
     source: str
     controller: str
@@ -45,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Cycle(NamedTuple):
-    """A path on which a change can come back to its origin."""
+    """A path that can lead a change back to its origin."""
 
     steps: tuple[Step, ...]
 
@@ -102,8 +101,7 @@ class Graph:
         }
 
     def mermaid(self) -> str:
-        """Return the graph as a Mermaid flowchart: types are boxes, controllers are round, and a dotted arrow is a
-        read."""
+        """Return the graph as a Mermaid flowchart: types are boxes, controllers are round, dotted arrows are reads."""
         lines = [f"  {_node(type)}[{type}]" for type in self.types]
         lines += [f"  {_node(name)}({name})" for name in self.controllers]
         for edge in self.edges:
@@ -167,10 +165,9 @@ def _steps(name: str, definition: Definition) -> Iterable[Step]:
 
 
 def _cycles(steps: Sequence[Step]) -> list[Cycle]:
-    """Return, for each step, the shortest path from its end back to its start, if there is one. Each cycle appears
-    once.
+    """Return, for each step, the shortest path from its end back to its start, if any. Each cycle appears once.
 
-    The list is not all elementary cycles, of which there may be far too many to read.
+    This avoids listing all elementary cycles, which may be far too many to read.
     """
     from_type: dict[str, list[Step]] = {}
     for step in steps:

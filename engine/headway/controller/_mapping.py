@@ -108,8 +108,7 @@ class RunMapping:
         self._items.push_backlog(type, applied)
 
     def add_owed(self, owed: Owed, store_id: str) -> None:
-        """Map the changes left by the previous run once their revisions are reached. Another store's revisions mean
-        nothing."""
+        """Map the previous run's changes once their revisions are reached. Another store's revisions mean nothing."""
         add = self._items.push if owed.store_id == store_id else self._items.push_backlog
         for type, change in owed.changes:
             add(type, [change])

@@ -28,8 +28,7 @@ Placement = Literal["singleton", "every_process"] | Sharded
 
 @check_keywords
 def sharded(*, shards: int = 16) -> Sharded:
-    """``@app.controller(manages=TEAM, placement=headway.sharded(shards=16))``: reconcile each key in one process at a
-    time.
+    """``@app.controller(manages=TEAM, placement=headway.sharded(shards=16))``: run each key in one process at a time.
 
     The keys are divided into ``shards`` shards, from 1 to 1,024. Each shard belongs to one of the processes that run
     the controller. All of these processes must use the same number, because it determines what the shards' leases

@@ -18,7 +18,7 @@ _OWED = Reason("owed")
 
 
 class ShardQueue(WaitingQueue[Key, Reason]):
-    """A `WaitingQueue` divided into shards. It may have many holders, each of which releases it separately."""
+    """A `WaitingQueue` divided into shards. It may have many holders, and each one releases it separately."""
 
     def __init__(self, machine: WorkQueue[Key, Reason], shard_of: Callable[[Key], int]) -> None:
         super().__init__(machine)
@@ -30,15 +30,14 @@ class ShardQueue(WaitingQueue[Key, Reason]):
     # --- shards ---
 
     def collect(self, shard: int) -> None:
-        """Set aside keys added for a shard from now on, and hand out none. Keys owed by an open shard are set aside
-        too."""
+        """Start to set aside the keys added for a shard, and hand out none. An open shard's owed keys are included."""
         collected = self._collected.setdefault(shard, {})
         if shard in self._open:
             collected.update({key: (_OWED, LIVE) for key in super().owed() if self._shard_of(key) == shard})
             self._close(shard)
 
     def open_shard(self, shard: int) -> None:
-        """Hand out the keys of a shard from now on, starting with the collected ones."""
+        """Start to hand out the keys of a shard, beginning with the collected ones."""
         self._open.add(shard)
         for key, (reason, priority) in self._collected.pop(shard, {}).items():
             super().add(key, reason, priority=priority)
@@ -108,7 +107,7 @@ class ShardQueue(WaitingQueue[Key, Reason]):
         return not any(self._collected.values()) and super().is_idle()
 
     def owed(self) -> list[Key]:
-        """Return the owed keys: those of open shards and those collected. Other processes handle other shards."""
+        """Return the owed keys, from open shards and collected ones. Other processes handle other shards."""
         collected = [key for keys in self._collected.values() for key in keys]
         return collected + [key for key in super().owed() if self._shard_of(key) in self._open]
 

@@ -301,8 +301,7 @@ class ShardedRun(Run):
         return raised.checkpoint
 
     async def _deleted_until(self, start: Position, checkpoint: int, until: dict[TypeName, int]) -> Deletions:
-        """Return the deletions like `_deletions`. Shards taken over together share one read of the history if it
-        suffices."""
+        """Return the result of `_deletions`. Shards taken over together share a read of the history if possible."""
         async with self._reading:
             read = self._read
             if read is None or not read.cover(checkpoint, until):

@@ -13,7 +13,7 @@ from headway.resource import Key
 
 
 def shard_of(key: Key, shards: int) -> int:
-    """Return the shard of a key, by a hash of its partition, namespace and name (none of which contains a NUL)."""
+    """Return the shard of a key, by a hash of its partition, namespace and name (they never contain a NUL)."""
     return _hash("\0".join(key)) % shards
 
 

@@ -110,7 +110,7 @@ def every(
     Args:
         seconds: the interval. The first time is one interval after the run's start.
         keys: returns the ids or resources to reconcile each time. Default: all managed resources.
-        jitter: the fraction of ``seconds`` by which each interval may be shorter or longer.
+        jitter: vary each interval at random by up to this fraction of ``seconds``.
     """
     form = "The form is: headway.sources.every(3600, jitter=0.1)"
     if not _is_number(seconds) or seconds <= 0:
@@ -151,7 +151,7 @@ class ProcessExits:
     """
 
     def __init__(self) -> None:
-        # All processes that are watched, and those for which the current run has not started a task yet.
+        # All processes that are watched, and those that still need a task in the current run.
         self._watched: set[tuple[ResourceId, Waitable]] = set()
         self._new: list[tuple[ResourceId, Waitable]] = []
         self._added = trio.Event()

@@ -31,7 +31,7 @@ class TypeStatus:
         revision: the revision up to which its cache is complete (its frontier).
         target: the revision that the run waits for before it begins.
         resources: the number of resources in its cache; during a first snapshot, the number received.
-        lag: the number of revisions by which it is behind the newest of the controller's types. A change of one type is
+        lag: how many revisions it is behind the newest of the controller's types. A change of one type is
             mapped only when all types have reached it.
         refused: the number of items in its streams that were older than the cache.
         cut_off: the reason that it has no stream now; empty if it has one or the first is being opened.
@@ -87,7 +87,7 @@ class ControllerStatus:
         concurrency: the number of keys that it may reconcile at once.
         queue: statistics of the queue; None unless it is running.
         running: the duration so far of each running reconcile.
-        oldest_wait: the longest time that a key has been ready; None if no key is.
+        oldest_wait: the longest time that a key has been ready; None if no key is ready.
         holding: the reason that every key is held; empty if they are not.
         unmapped: the number of changes that are still to be mapped.
         not_done: the keys whose last reconcile did not succeed, by name; at most 1,000.
@@ -140,7 +140,7 @@ class ControllerStatus:
 
     @property
     def notice(self) -> str:
-        """A problem that does not keep it from reconciling, as a sentence without its name; empty if there is none."""
+        """A problem that does not keep it from reconciling, as a sentence without its name; or empty."""
         return "; ".join(
             f"leaves out {len(each.undecodable)} of {each.type} whose payload does not decode, such as "
             f"{'/'.join(filter(None, each.undecodable[0]))}"

@@ -23,7 +23,7 @@ class StrongReads:
     def __init__(self, cache: Cache, client: Client) -> None:
         self._cache = cache
         self._client = client
-        # The revision at which the run began.
+        # The revision of the run's start.
         self.began_at = 0
 
     async def get(

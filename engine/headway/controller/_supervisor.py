@@ -79,8 +79,7 @@ class Supervisor:
             leading.on_standby = self._stand_by
 
     async def supervise(self) -> None:
-        """Run the controller until canceled, starting a new run when one has ended. Each run gets what the last one
-        owed.
+        """Run the controller until canceled, starting a new run when one ends. Each run gets what the last one owed.
 
         Raises NotHeadway if the server is not an engine and no engine has answered before.
         """
@@ -132,7 +131,7 @@ class Supervisor:
     def _stand_by(self) -> None:
         # An engine has reported the leader. This process may wait for a run of its own for a long time.
         self._answered = True
-        # The leader handles all changes from now on, and the store's history tells the next run here what the leader
+        # From here the leader handles all changes, and the next run here finds in the store's history what the leader
         # left. A subscription without a reader would only grow.
         for _, subscription in self._owed.subscriptions:
             subscription.close()
@@ -203,7 +202,7 @@ class Supervisor:
             await run.wait_progress()
 
     def checkpoint(self) -> int:
-        """Return the revision up to which the current run owes nothing; 0 if it owes something or there is no run.
+        """Return the revision up to which the current run owes nothing; 0 if it owes something or is not running.
 
         A controller on standby never owes anything: the result is above every revision.
         """

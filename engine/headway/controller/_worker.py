@@ -218,7 +218,7 @@ class Worker:
         return "failed", queue.failed(key, _RETRY)
 
     def running(self) -> tuple[float, ...]:
-        """Return the time, in seconds, for which each current reconcile has been running."""
+        """Return the duration so far, in seconds, of each running reconcile."""
         now = trio.current_time()
         return tuple(now - began for began in self._started.values())
 

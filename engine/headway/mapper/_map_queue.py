@@ -41,7 +41,7 @@ class Kept:
         changes: the changes, the oldest first; never empty.
         backlog: True if all of them belong to the backlog.
         failures: the number of consecutive failures to map them.
-        due: the time at which they are to be mapped again.
+        due: when they are to be mapped again.
         lost: True if changes between these were dropped.
     """
 
@@ -79,8 +79,8 @@ class MapQueue:
 
     def __init__(self) -> None:
         self._waiting: list[MapItem] = []
-        # What is left of each type's backlog. An item is made when it is taken, so that a run which starts on many
-        # resources doesn't make as many items first.
+        # The rest of each type's backlog. Items are created on demand, so that the start of a run with a large backlog
+        # stays cheap.
         self._backlog: deque[tuple[TypeName, Iterator[Applied]]] = deque()
         self._backlog_left = 0
         # By resource. Invariant: the heap, by due time, contains each of them once.
@@ -89,8 +89,7 @@ class MapQueue:
         self._order = 0
 
     def push(self, type: TypeName, applied: Iterable[Applied]) -> None:
-        """The rest of each type's backlog. Items are created on demand, so that a run that starts with many resources
-        does not create as many items first."""
+        """Add changes of a type."""
         waiting, order = self._waiting, self._order
         for each in applied:
             order += 1
@@ -104,8 +103,7 @@ class MapQueue:
             self._backlog_left += len(applied)
 
     def take(self, complete: int) -> MapItem | None:
-        """Return the next change at or below ``complete``, the controller's lowest frontier, or else one of the
-        backlog."""
+        """Return the next change at or below ``complete``, the controller's lowest frontier, or one of the backlog."""
         if self._waiting and self._waiting[0].revision <= complete:
             return heapq.heappop(self._waiting)
         return self._take_backlog() if self._backlog else None
@@ -149,7 +147,7 @@ class MapQueue:
         return None
 
     def next_due(self) -> float | None:
-        """Return the time at which the next failed changes are due, or None."""
+        """Return when the next failed changes are due, or None."""
         return self._due[0][0] if self._due else None
 
     def take_all(self) -> list[tuple[TypeName, Applied]]:

@@ -72,7 +72,7 @@ def _update(name: str, differs: Callable[[pb.Resource, pb.Resource], bool]) -> P
 
 @check_keywords
 def content_changed() -> Predicate[Any]:
-    """Pass updates by a Write, which changes the generation, but not those of only a status."""
+    """Pass updates by a Write, which changes the generation, but not updates of only a status."""
     return _update("content_changed()", lambda old, new: old.generation != new.generation)
 
 

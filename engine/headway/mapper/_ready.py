@@ -78,8 +78,7 @@ def _same_name(resource: Either, _: CacheReader, target: CachedType[Any]) -> Con
 
 @check_keywords
 def reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
-    """Map to the managed resource that the changed one refers to: ``mappers.reference(lambda route:
-    route.data.service)``.
+    """Map to the managed resource in a reference: ``mappers.reference(lambda route: route.data.service)``.
 
     The function returns an id, a reference or a name. A name is looked up in the changed resource's own tenancy. None,
     an empty name, and a resource of another type map to nothing.
@@ -93,8 +92,7 @@ def reference(refers_to: Callable[[R], Reference]) -> ReadyMapper[R]:
 
 @check_keywords
 def references(refers_to: Callable[[R], Iterable[Reference]]) -> ReadyMapper[R]:
-    """Map like `mappers.reference`, with a function that returns several references: ``lambda team:
-    team.data.members``."""
+    """Map like `mappers.reference`, to several resources: ``mappers.references(lambda team: team.data.members)``."""
     form = "mappers.references(lambda team: team.data.members)"
     check_plain("mappers.references", refers_to, 1, "a resource", form, may_yield=True)
     return ReadyMapper(
@@ -166,8 +164,7 @@ def index_prefix(index: Index[Any, str], value: Callable[[R], str | None]) -> Re
 def index_prefix(index: Index[Any, P], value: Callable[[R], tuple[str, ...] | None]) -> ReadyMapper[R]: ...
 @check_keywords
 def index_prefix(index: Index[Any, Any], value: Callable[[R], Any]) -> ReadyMapper[R]:
-    """Map to the managed resources with a value that begins with the result of ``value(resource)``; None maps to
-    nothing.
+    """Map to the managed resources with a value that begins with ``value(resource)``; None maps to nothing.
 
     The index is on the managed type, by texts or paths, as for `CacheReader.index_prefix`.
     """
@@ -229,7 +226,7 @@ def union(*mappers: Mapper[R]) -> Mapper[R]:
 
 @check_keywords
 def only_if(condition: Callable[[R], bool], mapper: Mapper[R]) -> Mapper[R]:
-    """Map like ``mapper``, but only with the states for which ``condition(resource)`` is true.
+    """Map like ``mapper``, but only with states that satisfy ``condition(resource)``.
 
     If the condition becomes true or false for a resource, the change is still mapped, by the state for which it is
     true.

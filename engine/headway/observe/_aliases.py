@@ -20,8 +20,7 @@ SAME = {
     "headway_reconcile_running_seconds": ("workqueue_unfinished_work_seconds",),
     "headway_reconcile_longest_seconds": ("workqueue_longest_running_processor_seconds",),
 }
-"""Headway's metrics, and other names under which the same number is exported, without suffixes of counters and
-histograms."""
+"""Headway's metrics, and the aliases of each, without the suffixes of counters and histograms."""
 
 
 def aliases(ours: Iterable[Metric]) -> Iterator[Metric]:

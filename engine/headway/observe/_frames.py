@@ -34,10 +34,9 @@ def where_of(error: BaseException) -> str:
 
 
 def own_frames(error: BaseException) -> str:
-    """Return the frames of the program's own code, down to the raise, of an error, of each error in a group, and of
-    causes.
+    """Return the program's own frames, down to the raise, of an error, of each error in a group, and of causes.
 
-    The text is empty if there are none. Frames of Headway, of Trio and of Python's library are left out.
+    The text is empty without such frames. Frames of Headway, of Trio and of Python's library are left out.
     """
     return "\n".join(filter(None, (_chain(each, _CAUSES) for each in first_leaves(error))))
 
@@ -58,7 +57,7 @@ def _chain(error: BaseException, causes: int) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the line of an error's class and message, and those of its notes, bounded and safe to print.
+    """Return the line of an error's class and message, and the lines of its notes, bounded and safe to print.
 
     The message is data, often from another program. It must not imitate another line of the log, nor move a cursor.
     """

@@ -97,7 +97,7 @@ def log_report(logger: Any = None, *, verbose: bool = False) -> Report:
 
 
 def _causes(reasons: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the reasons of one attempt: those since the last failure, or those of the failure and its retry."""
+    """Return the reasons of one attempt: all since the last failure, or those before the failure and the retry."""
     retries = [index for index, reason in enumerate(reasons) if str(reason) == "retry"]
     if not retries:
         return reasons

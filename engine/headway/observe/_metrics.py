@@ -100,7 +100,7 @@ class Metrics:
         counted = [*self._counters.values(), *self._times.values(), self._primed]
         ours = [metric for each in counted for metric in each.collect()]
         for metric in ours:
-            # The times at which counters were created would be a third of the page, and are not used.
+            # The creation times of counters would be a third of the page, and are not used.
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
         ours += gauges(statuses)
         yield from ours

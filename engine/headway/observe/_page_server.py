@@ -26,7 +26,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 CONNECTIONS = 16
 # The time, in seconds, for each request to arrive. An answer in progress protects its connection for as long.
 _PATIENCE = 5.0
-# The number of such periods for which a connection may have answers in progress. Otherwise a peer that reads no answer,
+# The number of such periods that a connection may have answers in progress. Otherwise a peer that reads no answer,
 # or that has asked for another protocol, would keep its place forever.
 _ANSWERS = 2
 # The delay, in seconds, before it accepts again when no file descriptor was free.

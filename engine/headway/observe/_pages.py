@@ -40,8 +40,7 @@ _FORM = "open_pages('127.0.0.1:9090', engine.status, metrics, lambda: engine.sto
 
 
 def unready(status: Status, store: Store | None = None) -> list[str]:
-    """Return a line for the store if it cannot be used, and for each controller that is not reconciling, with the
-    reason.
+    """Return a line for the store if it is unusable, and one for each controller that is not reconciling.
 
     The list is empty if all is well. The lines contain messages of users' errors, so they are for logs only;
     ``/readyz`` has `ControllerStatus.cause` instead.

@@ -3,8 +3,8 @@
 After `n` earlier failures a key is delayed by `base * 2**n` seconds, but never by more than `maximum`. The result is
 always a finite number above zero. If the power overflows, it is `maximum`.
 
-There is no jitter: the keys of a controller share one process, so no herd needs to be broken up, and without randomness
-a failing run can be replayed to the second.
+Delays have no jitter. The keys of a controller share one process, so no herd needs to be broken up, and without
+randomness a failing run can be replayed to the second.
 """
 
 import math

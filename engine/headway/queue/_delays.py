@@ -53,7 +53,7 @@ class Delays(Generic[K, R]):
             heapify(self._heap)
 
     def next_due(self) -> float | None:
-        """Return when the soonest entry is due, in seconds, or None if there is none."""
+        """Return when the soonest entry is due, in seconds, or None."""
         heap = self._heap
         while heap and heap[0][2].ticket != heap[0][1]:
             heappop(heap)

@@ -45,10 +45,10 @@ class Taken(NamedTuple, Generic[K, R]):
 class QueueStatistics:
     """The queue at one moment: the numbers of keys in each state, and counts since its creation.
 
-    `ready` counts all keys that could be dequeued now, and `backlog` those of them with the lower priority.
+    `ready` counts all keys that could be dequeued now, and `backlog` the part of them with the lower priority.
     `delayed_by_failure` counts those that back off after a failure, and `scheduled` those with a requested delay.
     `oldest_queued_at` is the time, in seconds, since which the longest waiting key has been ready. `adds` counts the
-    accepted adds, and `merged` those of them that joined a run that was already waiting.
+    accepted adds, and `merged` the part of them that joined a run that was already waiting.
     """
 
     ready: int
@@ -87,7 +87,7 @@ class Entry(Generic[K, R]):
         self.queued_at = queued_at
         self.failures = 0
         self.state: State = "ready"
-        # The time, in seconds, at which a delayed entry becomes ready. It has no meaning in other states.
+        # The time, in seconds, when a delayed entry becomes ready. It has no meaning in other states.
         self.due = 0.0
         # Invariant: ticket != 0 exactly while the entry is delayed. It is then the ticket of its valid place.
         self.ticket = 0

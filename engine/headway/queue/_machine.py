@@ -49,7 +49,7 @@ class WorkQueue(Generic[K, R]):
 
     Args:
         backoff: the delay of a key after a failure.
-        live_per_backlog: the number of consecutive live keys after which a waiting backlog key goes first.
+        live_per_backlog: a waiting backlog key goes first after this many consecutive live keys.
 
     Raises:
         ValueError: if `live_per_backlog` is below 1.
@@ -150,7 +150,7 @@ class WorkQueue(Generic[K, R]):
             self._ready(entry, entry.due)
 
     def take(self, now: float) -> Taken[K, R] | None:
-        """Dequeue the next ready key. Return None if there is none or the queue is closed.
+        """Dequeue the next ready key. Return None if no key is ready or the queue is closed.
 
         The key is in hand until it is reported back by exactly one of `succeeded`, `failed`, `requeue_after`, `dropped`
         and `rest`.
@@ -282,7 +282,7 @@ class WorkQueue(Generic[K, R]):
         return len(self._lanes)
 
     def next_due(self) -> float | None:
-        """Return the time at which the soonest delayed key becomes ready, or None if there is none."""
+        """Return when the soonest delayed key becomes ready, or None."""
         return None if self._closed else self._delays.next_due()
 
     def is_idle(self) -> bool:
@@ -297,7 +297,7 @@ class WorkQueue(Generic[K, R]):
         return sorted(owed, key=lambda key: self._entries[key].state == "in hand")
 
     def scheduled(self) -> dict[K, float]:
-        """Return the keys that only wait for a requested delay, with the time at which each is due."""
+        """Return the keys that only wait for a requested delay, with their due times."""
         return {key: entry.due for key, entry in self._entries.items() if entry.state == "scheduled"}
 
     def statistics(self) -> QueueStatistics:

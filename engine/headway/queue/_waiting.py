@@ -206,7 +206,7 @@ class WaitingQueue(Generic[K, R]):
         return self._machine.owed()
 
     def scheduled(self) -> dict[K, float]:
-        """Return the keys that only wait for a requested delay, with the time at which each is due."""
+        """Return the keys that only wait for a requested delay, with their due times."""
         self._promote()
         return self._machine.scheduled()
 
