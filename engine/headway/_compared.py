@@ -27,7 +27,7 @@ _PAUSES = Backoff(0.5, 30.0)
 
 
 class ComparedChannel:
-    """An implementation of `Channel`. The first call asks the server for its types, and other calls wait for that.
+    """An implementation of `Channel`. The first call asks the server for its types; other calls wait for the answer.
 
     Every call raises SchemaMismatch if the program and the server would misread each other. If the server cannot be
     asked, the waiting calls fail without having begun, and the next call asks again.

@@ -61,7 +61,7 @@ def of_controller(error: BaseException) -> tuple[BaseException | None, BaseExcep
 
 
 def ordinary(error: BaseException) -> Exception | None:
-    """Return the failure, unwrapped, if the function that raised it may be called again. Return None if more ends."""
+    """Return the failure, unwrapped, if its function may be called again, or None if the run or the engine must end."""
     failed, engines = of_controller(error)
     failed = None if failed is None else only_error(failed)
     return failed if engines is None and isinstance(failed, Exception) else None

@@ -22,7 +22,7 @@ def repr_text(value: object) -> str:
         return bounded(repr(value), 200)
     except KeyboardInterrupt:
         raise
-    except BaseException as failed:  # noqa: BLE001  # likewise
+    except BaseException as failed:  # noqa: BLE001  # see above
         return f"a {type(value).__name__}, whose __repr__ raised {type(failed).__name__}"
 
 

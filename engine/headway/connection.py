@@ -1,4 +1,4 @@
-"""`connect`: a client of engines that listen on the network."""
+"""`connect`, which opens a client of engines that listen on the network."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ from headway._records import Record
 
 
 class StreamOpened(Record):
-    """A type's stream has been opened, to resume after a position or (None) with a snapshot."""
+    """A type's stream was opened, to resume after a position or, if that is None, with a snapshot."""
 
     type: Any
     resume_after: Any
 
 
 class StreamEnded(Record):
-    """A type's stream has ended and will be opened again; ``failures`` in a row before it."""
+    """A type's stream ended and will be reopened. ``failures`` counts the consecutive failures before it."""
 
     type: Any
     why: str
@@ -42,7 +42,7 @@ class StreamEnded(Record):
 
 
 class StreamLagging(Record):
-    """A stream stood below what is already known for too long and is closed."""
+    """A stream was closed because its revision ``told`` was below the known ``frontier`` for too long."""
 
     type: Any
     told: int
@@ -50,14 +50,14 @@ class StreamLagging(Record):
 
 
 class BookmarkRefused(Record):
-    """A stream's bookmark has proved false; the type takes a new snapshot."""
+    """A stream's bookmark proved false. The type takes a new snapshot."""
 
     type: Any
     why: str
 
 
 class Priming(Record):
-    """A controller's run has begun to prime a type up to its starting revision."""
+    """A controller's run began to prime a type up to its starting revision."""
 
     controller: str
     type: Any
@@ -65,7 +65,7 @@ class Priming(Record):
 
 
 class Primed(Record):
-    """A type is primed for a run: ``count`` resources, complete up to ``revision``, after ``seconds``."""
+    """A type is primed for a run: it has ``count`` resources and is complete up to ``revision``, after ``seconds``."""
 
     controller: str
     type: Any
@@ -75,7 +75,7 @@ class Primed(Record):
 
 
 class RunStarted(Record):
-    """A run has all its types primed, and begins to map and to reconcile ``queued`` keys."""
+    """A run has primed all its types, and starts to map and to reconcile, with ``queued`` keys in its queue."""
 
     controller: str
     term: int
@@ -84,7 +84,7 @@ class RunStarted(Record):
 
 
 class RunEnded(Record):
-    """A run has ended (``error`` None: it was stopped); it starts again after ``delay`` seconds, if that is given."""
+    """A run ended. ``error`` is None if it was stopped. It restarts after ``delay`` seconds, unless that is None."""
 
     controller: str
     error: BaseException | None

@@ -32,7 +32,7 @@ LOOK_AGAIN = 1.0
 """The delay, in seconds, before another attempt while finalizers hold resources."""
 
 LOOK_AGAIN_RARELY = 30.0
-"""The delay, in seconds, before another attempt if only another program or an operator can remove what is left."""
+"""The delay, in seconds, before another attempt if only another program or an operator can remove the rest."""
 
 _Reconciler = Callable[[Runtime, Request], Awaitable[RequeueAfter | None]]
 
@@ -40,7 +40,7 @@ Unregistered = Callable[[str, str], Awaitable[Counter[str]]]
 """A function that counts the resources of each unregistered type in a (partition, namespace)."""
 
 
-async def nothing_unregistered(partition: str, namespace: str) -> Counter[str]:  # noqa: ARG001 - an `Unregistered`
+async def nothing_unregistered(partition: str, namespace: str) -> Counter[str]:  # noqa: ARG001  # an `Unregistered`
     """Return an empty count."""
     return Counter()
 

@@ -207,7 +207,7 @@ class Follower:
             nursery.start_soon(self._patrol, machine, patience, name=f"patrolling the stream of {self._type.name}")
             try:
                 yield patience
-            except Exception as error:  # noqa: BLE001  # it goes on outwards as it is, not in the nursery's group
+            except Exception as error:  # noqa: BLE001  # raised again below, outside of the nursery's group
                 raised = error
             nursery.cancel_scope.cancel()
         if raised is not None:

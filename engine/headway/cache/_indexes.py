@@ -247,7 +247,7 @@ class IndexTable:
                     held.add(key)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  # likewise
+        except BaseException as error:  # noqa: BLE001  # see above
             # Nothing was added before it raised: `_values` is complete, and each of its values is hashable.
             self._fail(key, resource, error)
 
@@ -264,7 +264,7 @@ class IndexTable:
                     self._drop(value)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001  # likewise
+        except BaseException:  # noqa: BLE001  # see above
             # The function returned a different result than before, which it must not do. Search every value.
             self._sweep(key)
 

@@ -13,7 +13,7 @@ from headway.errors import HeadwayError
 from headway.resource import Key, pb
 
 LINGER_LIMIT = 100_000
-"""The number of changes that are kept for a controller without a run. A store keeps as much of its history."""
+"""The number of changes kept for a controller without a run, which equals the length of a store's history."""
 
 
 class Subscription:

@@ -57,7 +57,7 @@ class Daemons:
         self._backoff = backoff
         self._hosts: WeakKeyDictionary[Runtime, _Host] = WeakKeyDictionary()
 
-    async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:  # noqa: ARG002  # the form of a source
+    async def host(self, rt: Runtime, enqueue: Enqueue) -> NoReturn:  # noqa: ARG002  # the signature of a source
         """Hold the run's tasks. This is the controller's source."""
         host = self._hosts.setdefault(rt, _Host())
         async with trio.open_nursery() as host.nursery:
@@ -98,7 +98,7 @@ class Daemons:
             with rt.alive(resource) as scope:
                 if not scope.cancel_called:
                     await self._call(rt, resource)
-        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+        except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
             error = ordinary(raised)
             if error is None:
                 raise leaving(raised) from None

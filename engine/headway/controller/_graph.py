@@ -32,7 +32,7 @@ class Edge(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of a cycle: a change of ``source`` makes ``controller`` write ``target``, or reconcile and so write it."""
+    """A step of a cycle: a change of ``source`` makes ``controller`` write or reconcile ``target``."""
 
     source: str
     controller: str

@@ -181,7 +181,7 @@ class RunMapping:
     def _map(self, item: MapItem) -> None:
         try:
             self._map_change(item.type, item.applied, backlog=item.backlog)
-        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+        except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
             # A user's function may raise anything; the change is kept.
             error = ordinary(raised)
             if error is None:
@@ -202,7 +202,7 @@ class RunMapping:
             for applied in kept.changes:
                 self._map_change(kept.type, applied, backlog=kept.backlog)
                 done += 1
-        except BaseException as raised:  # noqa: BLE001  # what it may not catch is raised again
+        except BaseException as raised:  # noqa: BLE001  # cancellation and interrupts are raised again
             error = ordinary(raised)
             if error is None:
                 self._items.keep_again(kept, trio.current_time())

@@ -208,7 +208,7 @@ class Run:
         """Return the keys that wait only for a time that they requested."""
         return list(self._queue.scheduled())
 
-    def runtime_for(self, key: Key) -> Runtime:  # noqa: ARG002  # where there are shards it depends on the key
+    def runtime_for(self, key: Key) -> Runtime:  # noqa: ARG002  # a sharded run needs it
         """Return the runtime for a reconcile of the key."""
         return self._runtime
 

@@ -95,7 +95,7 @@ class Runtime:
         return Outputs(self.cache, self.client, type, owner)
 
     def finalizer(self, resource: Resource[T], name: str = "") -> Finalizer[T]:
-        """Return a block that does work to be undone before the resource may disappear, and that undoes it.
+        """Return a block that guards work with a finalizer, so that the work is undone before the resource is deleted.
 
         ``async with rt.finalizer(team) as guarded:``, then ``if guarded.alive:`` and ``elif guarded.cleaning_up:``. The
         finalizer's name defaults to the controller's. It is added before the block begins, and removed when a block

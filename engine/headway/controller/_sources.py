@@ -174,7 +174,7 @@ class ProcessExits:
         """The number of processes that are watched."""
         return len(self._watched)
 
-    async def __call__(self, rt: Runtime, enqueue: Enqueue) -> None:  # noqa: ARG002  # the form of a source
+    async def __call__(self, rt: Runtime, enqueue: Enqueue) -> None:  # noqa: ARG002  # the signature of a source
         """Wait for the watched processes. This is the source."""
         self._new = list(self._watched)
         async with trio.open_nursery() as nursery:
