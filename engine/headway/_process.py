@@ -40,7 +40,8 @@ def worker_name(given: str | None) -> str:
     checked: object = given
     if not isinstance(checked, str) or not _NAME.match(checked):
         raise DeclarationError(
-            f"process={given!r} must be a unique name of up to 63 letters, digits and - . _ : such as process='web-1'"
+            f"process={given!r} must be a name of up to 63 letters, digits and - . _ : that no other process has: "
+            "process='web-1'"
         )
     return given
 

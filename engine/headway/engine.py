@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 _PACE = 0.02
 """The interval, in seconds, at which the engine's own controllers check their streams."""
 _LAST_STATUS = 0.5
-"""The time, in seconds, in which watchers of the health service are sent that the server stops."""
+"""The time limit, in seconds, for sending the last status to watchers of the health service."""
 
 
 class Engine:

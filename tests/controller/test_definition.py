@@ -72,9 +72,9 @@ def by_id() -> ReadyMapper[Any]:
 
 
 MISUSES: list[tuple[str, Mapping[str, Any]]] = [
-    ("manages contains 'Thing', which is not a type", {"manages": "Thing"}),
-    ("manages contains test.v1.Stranger, which is not a type of app 'misused'", {"manages": STRANGER}),
-    ("watches contains test.v1.Stranger", {"watches": [headway.watch(STRANGER, headway.mappers.owner())]}),
+    ("manages: 'Thing' is not a type", {"manages": "Thing"}),
+    ("manages: test.v1.Stranger is not a type of app 'misused'", {"manages": STRANGER}),
+    ("watches: test.v1.Stranger", {"watches": [headway.watch(STRANGER, headway.mappers.owner())]}),
     (
         "watches must be a list of headway.watch(TYPE, mapper), but contains <ResourceType test.v1.Other>",
         {"watches": [OTHER]},
@@ -82,7 +82,7 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("watches must be a list, such as [headway.watch(ACCOUNT, ", {"watches": {OTHER: headway.mappers.owner()}}),
     ("indexes must be a list, such as [BY_TEAM], not {", {"indexes": {THING: [INDEX]}}),
     ("indexes must be a list, such as [BY_TEAM], not <Index", {"indexes": INDEX}),
-    ("indexes has 'name': use what headway.indexes.by(", {"indexes": ["name"]}),
+    ("indexes: 'name' is not an index: use what headway.indexes.by(", {"indexes": ["name"]}),
     ("indexes has <Index name on test.v1.Thing> twice, or two indexes of the same name", {"indexes": [INDEX, INDEX]}),
     (
         "indexes has <Index name on test.v1.Thing> twice, or two indexes of the same name",
@@ -92,7 +92,7 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("is neither managed nor watched", {"manages": PART, "indexes": [INDEX]}),
     ("whose name is reserved for the engine", {"indexes": [headway.indexes.by_owner(THING, name="headway.owner")]}),
     ("queries must be a list, such as [members_of], not <Query named>", {"queries": named}),
-    ("queries contains 'named': use functions decorated", {"queries": ["named"]}),
+    ("queries: 'named' is not a query: use functions decorated", {"queries": ["named"]}),
     ("queries has <Query named> twice", {"queries": [named, named], "indexes": [INDEX]}),
     ("<Query named> needs <Index name on test.v1.Thing>: add it to `indexes`", {"queries": [named]}),
     ("<Query others> needs <ResourceType test.v1.Other>, which is neither managed nor", {"queries": [others]}),
@@ -132,9 +132,9 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ),
     ("reads must be a list of types, such as [ACCOUNT], not 'Other'", {"reads": "Other"}),
     ("writes must be a list of types", {"writes": {OTHER: None}}),
-    ("writes contains 'Other', which is not a type", {"writes": ["Other"]}),
-    ("writes contains <Projection test.v1.Thing as Thing>, which is not a type", {"writes": [PART]}),
-    ("reads contains test.v1.Stranger, which is not a type of app", {"reads": [STRANGER]}),
+    ("writes: 'Other' is not a type", {"writes": ["Other"]}),
+    ("writes: <Projection test.v1.Thing as Thing> is not a type", {"writes": [PART]}),
+    ("reads: test.v1.Stranger is not a type of app", {"reads": [STRANGER]}),
     ("on_start must be a function, not 3", {"on_start": 3}),
     ("on_start must take 1 arguments", {"on_start": reconcile}),
     ("on_stop must take 2 arguments", {"on_stop": no_arguments}),
@@ -154,7 +154,7 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("a controller's name", {"name": "Not A Name"}),
     ("unknown option 'concurency'; did you mean 'concurrency'?", {"concurency": 5}),
     ("unknown option 'watch'; did you mean 'watches'?", {"watch": {}}),
-    ("manages contains None, which is not a type", {"manages": None}),
+    ("manages: None is not a type", {"manages": None}),
 ]
 
 

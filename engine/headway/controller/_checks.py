@@ -73,7 +73,7 @@ def frozen_types(name: str, field: str, given: object) -> frozenset[ResourceType
     types = list(given)
     for each in types:
         if not isinstance(each, ResourceType):
-            raise refuse(name, f"{field} contains {each!r}, which is not a type: use what app.type(...) returned")
+            raise refuse(name, f"{field}: {each!r} is not a type: use what app.type(...) returned")
     return frozenset(types)
 
 
@@ -154,9 +154,9 @@ def _types_problems(definition: Definition, app: str, registry: Registry) -> Ite
         for type in types:
             given: object = type
             if not isinstance(given, ResourceType | Projection):
-                yield f"{field} contains {given!r}, which is not a type: use what app.type(...) returned"
+                yield f"{field}: {given!r} is not a type: use what app.type(...) returned"
             elif type.name not in registry or registry.resolve(type.name) is not stored_type(type):
-                yield f"{field} contains {type.name}, which is not a type of app {app!r}: declare it with app.type(...)"
+                yield f"{field}: {type.name} is not a type of app {app!r}: declare it with app.type(...)"
     names = [type.name for type in definition.types]
     for name in names:
         if names.count(name) > 1:
@@ -168,7 +168,8 @@ def _indexes_problem(definition: Definition) -> str | None:
     for index in definition.indexes:
         given: object = index
         if not isinstance(given, Index):
-            return f"indexes has {given!r}: use what headway.indexes.by(ACCOUNT, 'team', lambda account: ...) returned"
+            form = "headway.indexes.by(ACCOUNT, 'team', lambda account: ...)"
+            return f"indexes: {given!r} is not an index: use what {form} returned"
         if index.type not in definition.types:
             return f"indexes has {index!r}: {index.type!r} is neither managed nor watched"
         if index.name == OWNER_INDEX:
@@ -184,7 +185,7 @@ def _queries_problem(definition: Definition) -> str | None:
     for query in definition.queries:
         given: object = query
         if not isinstance(given, Query):
-            return f"queries contains {given!r}: use functions decorated with @headway.query(...)"
+            return f"queries: {given!r} is not a query: use functions decorated with @headway.query(...)"
         if query.name in taken:
             return f"queries has {query!r} twice, or two queries of the same name"
         taken.add(query.name)

@@ -94,7 +94,7 @@ class Supervisor:
         """Raise Closed if the engine has ended, so that no further run begins."""
         if self._ended:
             raise Closed(
-                "the engine is closed: use the engine inside `async with headway.open_engine(...)` or "
+                "the block of this engine has ended: use the engine inside `async with headway.open_engine(...)` or "
                 "`async with headway.open_workers(...)`"
             )
 
