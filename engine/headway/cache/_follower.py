@@ -22,9 +22,10 @@ from headway.rpc import Channel, Lagging
 WATCH_LIST = "/headway.resource.v1.ResourceService/WatchList"
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 _BOOKMARK_INTERVAL_MS = 50
-"""The interval of bookmarks, in milliseconds. A change waits until the controller's other types have reached its
-revision (C4), so under a stream of changes this may delay a reconcile. The first bookmark after a quiet time is not
-delayed.
+"""The interval of bookmarks, in milliseconds.
+
+A change waits until the controller's other types have reached its revision (C4), so under a stream of changes this may
+delay a reconcile. The first bookmark after a quiet time is not delayed.
 """
 
 

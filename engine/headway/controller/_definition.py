@@ -23,9 +23,10 @@ Reconciler = Callable[["Runtime", Request[T]], Awaitable[Result]]
 Enqueue = Callable[[ResourceId], None]
 """A function that enqueues a managed resource. Raises InvalidArgument for an id of another type."""
 Source = Callable[["Runtime", Enqueue], Awaitable[None]]
-"""``async def source(rt, enqueue)``: runs as long as the controller's run, and calls ``enqueue(id)`` for the managed
-resources that are affected by an event outside the store. A source may return early. If it raises, the run ends and is
-restarted."""
+"""``async def source(rt, enqueue)``: calls ``enqueue(id)`` for resources affected by an event outside the store.
+
+It runs as long as the controller's run, but may return early. If it raises, the run ends and is restarted.
+"""
 Initialiser = Callable[["Runtime"], Awaitable[None]]
 OnStart = Callable[["Runtime"], Awaitable[None] | None]
 """``on_start(rt)``: called when the run is primed, before anything is mapped or reconciled."""

@@ -12,14 +12,20 @@ from headway.queue import QueueStatistics
 from headway.resource import Key, TypeName
 
 CUT_OFF = 10.0
-"""The time, in seconds, without a stream of a type after which a controller does not count as reconciling. A server
-that is restarted is back sooner.
+"""The number of seconds without a stream of one of its types before a controller counts as cut off.
+
+A server that restarts is back sooner.
 """
 
 Phase = Literal["starting", "priming", "running", "resting", "standby"]
-"""``starting``: acquiring the lease, raising the fence, and running the initialiser; ``priming``: filling the caches of
-its types; ``running``: mapping and reconciling; ``resting``: waiting between two runs; ``standby``: ready to take over
-from another process that runs it."""
+"""The phase of a controller.
+
+- ``starting``: acquiring the lease, raising the fence, and running the initialiser.
+- ``priming``: filling the caches of its types.
+- ``running``: mapping and reconciling.
+- ``resting``: waiting between two runs.
+- ``standby``: ready to take over from another process that runs it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
