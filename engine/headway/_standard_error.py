@@ -17,7 +17,7 @@ _STDERR = 2
 class Output:
     """An output to a file descriptor that never waits for its reader.
 
-    A pipe is opened a second time, because the non-blocking mode of a descriptor applies to every process that shares it.
+    A pipe is opened a second time, because non-blocking mode applies to every process that shares a descriptor.
     Checking first whether the pipe has room is not enough, because another writer may fill it in between.
 
     Args:

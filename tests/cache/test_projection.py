@@ -240,7 +240,7 @@ def test_a_projection_declared_wrongly_is_refused(arguments: Any, says: str) -> 
     assert "headway.projection(REPORT, ReportName" in str(caught.value)
 
 
-REFUSED = "a client (writes|deletes|reads) .*(<Projected Team ada as Size, read-only>|<Projection staff)"
+REFUSED = "expect(ed|s) a .*[Rr]esource.*(<Projected Team ada as Size, read-only>|<Projection staff)"
 CALLS: dict[str, Callable[[Client, Any], Any]] = {
     "write": lambda client, size: client.write(size),
     "apply": lambda client, size: client.apply(size),
