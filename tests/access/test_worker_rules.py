@@ -219,7 +219,7 @@ async def test_worker_that_may_not_ask_where_the_store_stands_is_told_which_rule
         async with headway.open_workers(engine.addresses, app, process="web-1", token=text) as workers:
             with trio.fail_after(20), pytest.raises(headway.errors.PermissionDenied) as caught:
                 await workers.wait_idle()
-            assert "where the store stands" in str(caught.value)
+            assert "the store's position" in str(caught.value)
             hint = HINT.search(str(caught.value))
             assert hint is not None
             lacking = Rule(**yaml.safe_load(hint[1]))

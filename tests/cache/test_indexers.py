@@ -73,7 +73,7 @@ def test_a_reference_means_the_name_whatever_its_incarnation_and_version() -> No
 
 def test_a_name_alone_is_no_reference() -> None:
     """It doesn't say of what type."""
-    with pytest.raises(InvalidArgument, match=r"'a' is no reference: give what TYPE.id"):
+    with pytest.raises(InvalidArgument, match=r"'a' is not a reference: return TYPE.id"):
         rules().index(BY_TARGET, "a")  # type: ignore[misc]  # what is tested
 
 

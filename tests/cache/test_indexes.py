@@ -129,8 +129,8 @@ def test_the_beginning_of_a_path_is_whole_parts_of_it() -> None:
         (TEAM, "", colour, "needs a name, not ''"),
         (TEAM, 3, colour, "needs a name, not 3"),
         (TEAM, "colour", "colour", "must be a function, not 'colour'"),
-        ("Team", "colour", colour, "is on a type, not on 'Team'"),
-        ("colour", colour, colour, "is on a type, not on 'colour'"),
+        ("Team", "colour", colour, "needs a type, not 'Team'"),
+        ("colour", colour, colour, "needs a type, not 'colour'"),
     ],
 )
 @pytest.mark.parametrize("declare", [indexes.by, indexes.by_many])

@@ -142,8 +142,8 @@ async def test_who_changes_what_it_reads_is_named(where: str, change: str, autoj
     heard: list[object] = []
     with pytest.raises(headway.errors.IsolationBroken) as caught:
         await run(app_with(where, CHANGES[change]), heard, check_isolation=True)
-    what = "the cache holds" if change == "held" else "it was given to read"
-    assert str(caught.value).startswith(f"{NAMED[where]} has changed what {what}: ")
+    what = "cached data" if change == "held" else "its argument"
+    assert str(caught.value).startswith(f"{NAMED[where]} has changed {what}: ")
     assert "'core' at version" in str(caught.value)
     failures = (events.IndexFailed, events.MappingFailed, events.ProjectionFailed)
     assert any(isinstance(each, failures) and each.error is caught.value for each in heard)

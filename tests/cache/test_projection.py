@@ -212,8 +212,8 @@ async def test_a_function_that_gives_something_else_is_named() -> None:
     wrong = projection(TEAM, Size, lambda team: team.data)  # type: ignore[arg-type, return-value]  # what is tested
     shared = Informer(wrong, heard.append)  # type: ignore[arg-type]  # it hears nothing else
     shared.feed(chunk(team("ada", 5)))
-    assert "gave Team(" in str(heard[0].error)
-    assert "give a Size(...)" in str(heard[0].error)
+    assert "returned Team(" in str(heard[0].error)
+    assert "return a Size(...)" in str(heard[0].error)
 
 
 # --- declared and refused ----------------------------------------------------
@@ -222,9 +222,9 @@ async def test_a_function_that_gives_something_else_is_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("Team", Size, size_of), "is of a type, not of 'Team'"),
-        ((SIZE, Size, size_of), "is of a type, not of <Projection"),
-        ((TEAM, "Size", size_of), "gives a message class, not 'Size'"),
+        (("Team", Size, size_of), "needs a type, not 'Team'"),
+        ((SIZE, Size, size_of), "needs a type, not <Projection"),
+        ((TEAM, "Size", size_of), "needs a message class, not 'Size'"),
         ((TEAM, Size, "size_of"), "must be a function, not 'size_of'"),
         ((TEAM, Size, size_of, "colour"), "metadata='colour' must be a list of keys"),
         ((TEAM, Size, size_of, 7), "metadata=7 must be a list of keys"),
@@ -240,7 +240,7 @@ def test_a_projection_declared_wrongly_is_refused(arguments: Any, says: str) -> 
     assert "headway.projection(REPORT, ReportName" in str(caught.value)
 
 
-REFUSED = "a client (writes|deletes|reads) .*(<Projected Team ada as Size, to read only>|<Projection staff)"
+REFUSED = "expect(ed|s) a .*[Rr]esource.*(<Projected Team ada as Size, read-only>|<Projection staff)"
 CALLS: dict[str, Callable[[Client, Any], Any]] = {
     "write": lambda client, size: client.write(size),
     "apply": lambda client, size: client.apply(size),

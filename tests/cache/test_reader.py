@@ -78,20 +78,22 @@ def test_a_type_that_isnt_declared_is_not_watched() -> None:
         reader.list(ACCOUNT)
     with pytest.raises(NotWatched):
         reader.revision(ACCOUNT)
-    with pytest.raises(InvalidArgument, match=r"read by a type, as .*, not by 'Team'"):
+    with pytest.raises(InvalidArgument, match=r"read by a type, as .*, not 'Team'"):
         reader.list("Team")  # type: ignore[arg-type]  # what is tested
 
 
 def test_an_index_that_isnt_declared_is_not_watched() -> None:
     """Nor is another one of the same name: what it would answer isn't what was asked for."""
     reader = reader_of(subscribed(indexes=(indexes.by(TEAM, "colour", lambda team: team.name),)))
-    with pytest.raises(NotWatched, match=r"no <Index name on staff.v1.Team>: give"):
+    with pytest.raises(NotWatched, match=r"doesn't declare <Index name on staff.v1.Team>: use"):
         reader.index(NAME, "red")
-    with pytest.raises(NotWatched, match=r"no <Index colour on staff.v1.Team>, but another one of that name"):
+    with pytest.raises(
+        NotWatched, match=r"doesn't declare <Index colour on staff.v1.Team>, but another one of that name"
+    ):
         reader.index_prefix(COLOUR, "")
     with pytest.raises(NotWatched):
         reader.index_parents(COLOUR, "")
-    with pytest.raises(InvalidArgument, match=r"by what headway.indexes.by\(...\) returned, not by 'colour'"):
+    with pytest.raises(InvalidArgument, match=r"needs what headway.indexes.by\(...\) returned, not 'colour'"):
         reader.index("colour", "red")  # type: ignore[arg-type]  # what is tested
 
 
@@ -119,13 +121,13 @@ def test_a_type_is_read_in_the_form_in_which_it_is_held() -> None:
     """The whole type isn't in a cache that has a projection of it, nor the other way round."""
     names_only = projection(TEAM, Team, lambda _: Team())
     whole = reader_of(subscribed(stored("ada", 1)))
-    with pytest.raises(NotWatched, match=r"has <ResourceType staff.v1.Team> of it, not <Projection staff.v1.Team as"):
+    with pytest.raises(NotWatched, match=r"caches <ResourceType staff.v1.Team>, not <Projection staff.v1.Team as"):
         whole.get(names_only, "ada")
     shared = Informer(names_only, ignore)
     shared.feed(end(30))
     part = Cache("teams", names_only, [])
     part.open({TEAM.name: shared.subscribe([], _ignore_failure)})
-    with pytest.raises(NotWatched, match=r"has <Projection staff.v1.Team as Team> of it"):
+    with pytest.raises(NotWatched, match=r"caches <Projection staff.v1.Team as Team>"):
         part.list(TEAM)
     assert part.list(names_only) == []
 
@@ -149,7 +151,7 @@ def test_an_index_whose_function_raised_says_that_it_is_incomplete(read: Callabl
 
 def test_what_no_value_can_be_is_refused() -> None:
     """It isn't in the index for certain, and most likely meant otherwise."""
-    with pytest.raises(InvalidArgument, match=r"<Index name on staff.v1.Team> can't be asked for \['ada'\]"):
+    with pytest.raises(InvalidArgument, match=r"<Index name on staff.v1.Team> cannot be read with \['ada'\]"):
         reader_of(subscribed(indexes=(NAME,))).index(NAME, ["ada"])  # type: ignore[misc]  # what is tested
 
 
@@ -157,7 +159,7 @@ def test_what_no_value_can_be_is_refused() -> None:
 @pytest.mark.parametrize("given", [7, None, ["a"], ("a", 7)])
 def test_what_has_no_beginning_is_refused(read: Callable[..., object], given: object) -> None:
     """Prefixes are texts, or tuples of texts."""
-    with pytest.raises(InvalidArgument, match="by a text or a tuple of texts"):
+    with pytest.raises(InvalidArgument, match="a prefix that is a text or a tuple of texts"):
         read(reader_of(subscribed(indexes=(NAME,))), NAME, given)
 
 
@@ -297,7 +299,10 @@ async def test_who_waits_is_let_through_when_the_run_is_primed(nursery: trio.Nur
 async def test_nobody_waits_for_what_wont_come(nursery: trio.Nursery) -> None:
     """In an initialiser, which would wait for itself, and when the run has ended before it was primed."""
     reader = Cache("teams", TEAM, [])
-    with pytest.raises(NotPrimed, match=r"an initialiser runs before it, and reads by rt.client"), trio.fail_after(30):
+    with (
+        pytest.raises(NotPrimed, match=r"an initialiser runs before it is primed, and reads with rt.client"),
+        trio.fail_after(30),
+    ):
         await reader.wait_primed()
     reader.begin_priming()
     told: list[str] = []

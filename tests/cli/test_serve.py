@@ -48,7 +48,7 @@ async def test_serve_offers_metrics_and_health(terminal: Terminal) -> None:
         assert "headway_controller_ready" in (await http.get("/metrics")).text
     wrong = await terminal("serve", "tests.cli.served:app", "--metrics", "9090")
     assert wrong.returncode == 2
-    assert "--metrics: '9090' is no address for pages: write HOST:PORT" in wrong.stderr
+    assert "--metrics: '9090' is not a valid address for pages: use HOST:PORT" in wrong.stderr
 
 
 SERVE = ("serve", "tests.cli.served:app", "--listen", "127.0.0.1:0")

@@ -297,15 +297,15 @@ MISUSES: list[tuple[str, Callable[[Staff], object]]] = [
     ("the daemon must take 2 arguments", lambda staff: staff.app.daemon(staff.team)(lonely)),  # type: ignore[arg-type]
     ("the timer must take 2 arguments", lambda staff: staff.app.timer(staff.team, every=1)(lonely)),  # type: ignore[arg-type]
     ("every must be a number of seconds above 0, not 0", lambda staff: staff.app.timer(staff.team, every=0)(fine)),
-    ("every=inf would never come", lambda staff: staff.app.timer(staff.team, every=math.inf)(fine)),
+    ("every=inf must be finite", lambda staff: staff.app.timer(staff.team, every=math.inf)(fine)),
     ("finalizer must be True or False", lambda staff: staff.app.daemon(staff.team, finalizer="yes")(fine)),  # type: ignore[arg-type]
-    ("jitter must be a part", lambda staff: staff.app.timer(staff.team, every=1, jitter=1)(fine)),
+    ("jitter must be a number", lambda staff: staff.app.timer(staff.team, every=1, jitter=1)(fine)),
     (
-        "a daemon is of a type, as app.type(...) returned it, not of 'Team'",
+        "a daemon needs a type, as app.type(...) returned it, not 'Team'",
         lambda staff: staff.app.daemon("Team")(fine),  # type: ignore[arg-type]
     ),
     ("backoff must be", lambda staff: staff.app.daemon(staff.team, backoff=5)(fine)),  # type: ignore[arg-type]
-    ("the name 'fine' is taken", lambda staff: [staff.app.daemon(staff.team)(fine) for _ in range(2)]),
+    ("the name 'fine' already exists", lambda staff: [staff.app.daemon(staff.team)(fine) for _ in range(2)]),
 ]
 
 

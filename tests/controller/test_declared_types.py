@@ -73,7 +73,7 @@ async def test_a_write_of_a_type_that_is_not_among_the_writes_is_refused(
     """Outputs are writes; what is declared may be written, and everything where nothing is declared."""
     expected = (
         "controller look doesn't declare that it writes staff.v1.Account: "
-        "add it, @app.controller(..., writes=[..., ACCOUNT])"
+        "add the type, @app.controller(..., writes=[..., ACCOUNT])"
     )
     assert await tried(body, writes=["team"]) == expected
     assert await tried(body, writes=["account"]) == ""
@@ -132,7 +132,7 @@ async def test_a_read_of_a_type_that_is_nowhere_declared_is_refused(
         await staff.settle()
     assert list(refused) == ["Other"]
     assert (
-        "doesn't declare that it reads staff.v1.Other: add it, @app.controller(..., reads=[..., OTHER])"
+        "doesn't declare that it reads staff.v1.Other: add the type, @app.controller(..., reads=[..., OTHER])"
         in (refused["Other"])
     )
     assert not staff.errors()

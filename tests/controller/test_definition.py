@@ -72,37 +72,40 @@ def by_id() -> ReadyMapper[Any]:
 
 
 MISUSES: list[tuple[str, Mapping[str, Any]]] = [
-    ("manages has 'Thing', which is no type", {"manages": "Thing"}),
-    ("manages has test.v1.Stranger, which is not a type of app 'misused'", {"manages": STRANGER}),
-    ("watches has test.v1.Stranger", {"watches": [headway.watch(STRANGER, headway.mappers.owner())]}),
+    ("manages: 'Thing' is not a type", {"manages": "Thing"}),
+    ("manages: test.v1.Stranger is not a type of app 'misused'", {"manages": STRANGER}),
+    ("watches: test.v1.Stranger", {"watches": [headway.watch(STRANGER, headway.mappers.owner())]}),
     (
-        "watches must be a list of headway.watch(TYPE, mapper), and has <ResourceType test.v1.Other>",
+        "watches must be a list of headway.watch(TYPE, mapper), but contains <ResourceType test.v1.Other>",
         {"watches": [OTHER]},
     ),
     ("watches must be a list, such as [headway.watch(ACCOUNT, ", {"watches": {OTHER: headway.mappers.owner()}}),
     ("indexes must be a list, such as [BY_TEAM], not {", {"indexes": {THING: [INDEX]}}),
     ("indexes must be a list, such as [BY_TEAM], not <Index", {"indexes": INDEX}),
-    ("indexes has 'name': give it what headway.indexes.by(", {"indexes": ["name"]}),
-    ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, INDEX]}),
-    ("indexes has <Index name on test.v1.Thing> twice, or two of one name", {"indexes": [INDEX, SAME_NAME]}),
+    ("indexes: 'name' is not an index: use what headway.indexes.by(", {"indexes": ["name"]}),
+    ("indexes has <Index name on test.v1.Thing> twice, or two indexes of the same name", {"indexes": [INDEX, INDEX]}),
+    (
+        "indexes has <Index name on test.v1.Thing> twice, or two indexes of the same name",
+        {"indexes": [INDEX, SAME_NAME]},
+    ),
     ("is neither managed nor watched", {"indexes": [ELSEWHERE]}),
     ("is neither managed nor watched", {"manages": PART, "indexes": [INDEX]}),
-    ("whose name is the engine's own", {"indexes": [headway.indexes.by_owner(THING, name="headway.owner")]}),
+    ("whose name is reserved for the engine", {"indexes": [headway.indexes.by_owner(THING, name="headway.owner")]}),
     ("queries must be a list, such as [members_of], not <Query named>", {"queries": named}),
-    ("queries has 'named': give it functions that are decorated", {"queries": ["named"]}),
+    ("queries: 'named' is not a query: use functions decorated", {"queries": ["named"]}),
     ("queries has <Query named> twice", {"queries": [named, named], "indexes": [INDEX]}),
     ("<Query named> needs <Index name on test.v1.Thing>: add it to `indexes`", {"queries": [named]}),
     ("<Query others> needs <ResourceType test.v1.Other>, which is neither managed nor", {"queries": [others]}),
-    ("it has test.v1.Thing in two forms", {"watches": [headway.watch(PART, headway.mappers.owner())]}),
+    ("test.v1.Thing is used in two forms", {"watches": [headway.watch(PART, headway.mappers.owner())]}),
     ("watches must be a list, such as [headway.watch(ACCOUNT, ", {"watches": "Other"}),
     (
-        "put the mappers together by mappers.union",
+        "combine the mappers with mappers.union",
         {"watches": [headway.watch(OTHER, headway.mappers.owner())] * 2},
     ),
     ("when must be a predicate, such as headway.predicates.content_changed(), not True", {"when": True}),
     ("when must take old and new", {"when": headway.predicates.content_changed}),
     ("reads <Index id on test.v1.Thing>: add it to `indexes`", {"watches": [headway.watch(OTHER, by_id())]}),
-    ("give it the very one that is read", {"watches": [headway.watch(OTHER, by_id())], "indexes": [ANOTHER_BY_ID]}),
+    ("use the same object in both places", {"watches": [headway.watch(OTHER, by_id())], "indexes": [ANOTHER_BY_ID]}),
     ("to map to <Projection test.v1.Thing as Thing>", {"manages": PART, "watches": [headway.watch(OTHER, by_id())]}),
     ("reads <Index id on test.v1.Thing>", {"watches": [headway.watch(OTHER, headway.mappers.only_if(bool, by_id()))]}),
     (
@@ -129,9 +132,9 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ),
     ("reads must be a list of types, such as [ACCOUNT], not 'Other'", {"reads": "Other"}),
     ("writes must be a list of types", {"writes": {OTHER: None}}),
-    ("writes has 'Other', which is no type", {"writes": ["Other"]}),
-    ("writes has <Projection test.v1.Thing as Thing>, which is no type", {"writes": [PART]}),
-    ("reads has test.v1.Stranger, which is not a type of app", {"reads": [STRANGER]}),
+    ("writes: 'Other' is not a type", {"writes": ["Other"]}),
+    ("writes: <Projection test.v1.Thing as Thing> is not a type", {"writes": [PART]}),
+    ("reads: test.v1.Stranger is not a type of app", {"reads": [STRANGER]}),
     ("on_start must be a function, not 3", {"on_start": 3}),
     ("on_start must take 1 arguments", {"on_start": reconcile}),
     ("on_stop must take 2 arguments", {"on_stop": no_arguments}),
@@ -151,7 +154,7 @@ MISUSES: list[tuple[str, Mapping[str, Any]]] = [
     ("a controller's name", {"name": "Not A Name"}),
     ("unknown option 'concurency'; did you mean 'concurrency'?", {"concurency": 5}),
     ("unknown option 'watch'; did you mean 'watches'?", {"watch": {}}),
-    ("manages has None, which is no type", {"manages": None}),
+    ("manages: None is not a type", {"manages": None}),
 ]
 
 
@@ -173,7 +176,7 @@ WRONG_WATCHES: list[tuple[str, object, object]] = [
     ("watches[test.v1.Other] must take a resource and a cache", OTHER, lonely_mapper),
     ("watches[test.v1.Other] must take a resource and a cache", OTHER, headway.mappers.owner),
     ("watches[test.v1.Other] must be a mapper", OTHER, headway.watch(OTHER, headway.mappers.owner())),
-    ("watch takes a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
+    ("watch expects a type, as app.type(...) returned it, and a mapper, not 'Other'", "Other", headway.mappers.owner()),
 ]
 
 
@@ -192,7 +195,7 @@ def test_a_reconciler_must_be_an_async_function_of_two(function: Any) -> None:
 
 def test_a_reconciler_that_has_no_name_needs_one() -> None:
     """That of a function that was given some of its arguments is nobody's."""
-    with pytest.raises(DeclarationError, match=r"name is required, which functools.partial.*name='...'"):
+    with pytest.raises(DeclarationError, match=r"functools.partial.*has no name for the controller.*name='...'"):
         app.controller(manages=THING)(functools.partial(reconcile))
     nothing: Any = None
     with pytest.raises(DeclarationError, match="the reconciler must be an async function, not None"):
@@ -202,7 +205,7 @@ def test_a_reconciler_that_has_no_name_needs_one() -> None:
 def test_a_controller_without_its_parentheses_is_refused() -> None:
     """Otherwise Python says how many arguments a method takes."""
     wrongly: Any = app.controller
-    with pytest.raises(DeclarationError, match=r"takes no <function reconcile.*The form is:\n *@app.controller\("):
+    with pytest.raises(DeclarationError, match=r"got <function reconcile.*The form is:\n *@app.controller\("):
         wrongly(reconcile)
 
 
@@ -212,7 +215,7 @@ def test_a_name_is_taken_once() -> None:
     thing = own.type("test", "v1", "Thing", Thing)
     own.controller(manages=thing)(reconcile)
 
-    with pytest.raises(DeclarationError, match="the name 'reconcile' is taken"):
+    with pytest.raises(DeclarationError, match="the name 'reconcile' already exists"):
         own.controller(manages=thing, name="reconcile")(reconcile)
 
 
@@ -250,9 +253,9 @@ def test_an_app_needs_a_name_that_is_one(name: Any) -> None:
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan, "5", None])
 def test_a_requeue_needs_a_time_that_can_come(seconds: Any) -> None:
     """However it is made, a requeue is refused where it is made, and not when the queue gets it."""
-    with pytest.raises(InvalidArgument, match="a number of seconds from 0 on"):
+    with pytest.raises(InvalidArgument, match="seconds must be a finite number >= 0"):
         headway.requeue_after(seconds)
-    with pytest.raises(InvalidArgument, match="a number of seconds from 0 on"):
+    with pytest.raises(InvalidArgument, match="seconds must be a finite number >= 0"):
         headway.RequeueAfter(seconds)
 
 

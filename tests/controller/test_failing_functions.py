@@ -87,7 +87,7 @@ async def test_a_reconciler_that_never_returns_meets_its_deadline(autojump_clock
     reconciled = await _failing(rig, reconcile, 75.0)
 
     (bad,) = [event for event in reconciled if event.id.name == "bad"]
-    assert "longer than 70.0 s" in str(bad.error)
+    assert "exceeded its deadline of 70.0 s" in str(bad.error)
     assert [event.seconds for event in rig.witness.heard(events.ReconcileSlow)] == [30.0, 60.0]
     assert _outcomes(reconciled, "good") == ["done"]
 
@@ -126,8 +126,8 @@ def _another_type(rig: Rig) -> object:
         (_raises, "not now"),
         (lambda _: None, "it returned None: return a list of ids"),
         (lambda _: "good", "it returned 'good': return a list of ids"),
-        (lambda _: [3], "it gave 3, which is no id"),
-        (_another_type, "it gave Member m, of type test.v1.Member: the controller manages test.v1.Pool"),
+        (lambda _: [3], "it returned 3, which is not an id"),
+        (_another_type, "it returned Member m, of type test.v1.Member: the controller manages test.v1.Pool"),
     ],
 )
 async def test_a_mapper_that_fails_is_named_and_harms_no_other_key(

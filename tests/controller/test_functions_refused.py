@@ -237,5 +237,5 @@ def test_a_decorator_without_its_parentheses_is_refused() -> None:
     """Otherwise the function would be lost, and nothing declared."""
     app: Any = Staff().app
     for decorator in (app.daemon, functools.partial(app.timer, every=1)):
-        with pytest.raises(DeclarationError, match="is of a type, as app"):
+        with pytest.raises(DeclarationError, match="needs a type, as app"):
             decorator(waits)

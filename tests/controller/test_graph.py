@@ -161,5 +161,5 @@ def test_every_relation_that_is_part_of_a_cycle_is_in_one(controllers: Any) -> N
 
 
 def test_what_is_no_app_is_refused() -> None:
-    with pytest.raises(DeclarationError, match=r"graph takes headway.App objects, not 'staff'"):
+    with pytest.raises(DeclarationError, match=r"graph\(\) expects headway.App objects, not 'staff'"):
         headway.graph("staff")  # type: ignore[arg-type]  # what is tested

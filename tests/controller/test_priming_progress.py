@@ -22,9 +22,9 @@ async def test_a_type_of_which_nothing_is_heard_ends_the_run_by_name(autojump_cl
         await trio.sleep(2)
         [ended] = rig.witness.heard(RunEnded)
         assert isinstance(ended.error, PrimingStalled)
-        assert str(ended.error).startswith("nothing was heard of test.v1.Summary for 60.0 s while it was being primed")
+        assert str(ended.error).startswith("priming test.v1.Summary stalled: nothing was received for 60.0 s")
         [status] = [each for each in rig.engine.status() if each.name == "pools"]
-        assert "nothing was heard of test.v1.Summary" in status.error
+        assert "priming test.v1.Summary stalled" in status.error
         rig.channel.release(rig.pools.summary)
         await rig.write_pool("a")
         await rig.settle()
@@ -50,8 +50,8 @@ async def test_what_is_being_waited_for_can_be_seen(autojump_clock: MockClock) -
         [status] = [each for each in rig.engine.status() if each.name == "pools"]
         assert (status.phase, status.term, status.queue) == ("priming", 1, None)
         assert status.seconds == pytest.approx(7, abs=0.1)
-        waits = f"waits for test.v1.Summary (0 resources, revision 0 of {status.starting_revision})"
-        assert status.problem == f"has been priming for 7 s: {waits}"
+        waits = f"waiting for test.v1.Summary (0 resources, revision 0 of {status.starting_revision})"
+        assert status.problem == f"has been priming for 7 s, {waits}"
         rig.channel.release(rig.pools.summary)
         await rig.settle()
         [status] = [each for each in rig.engine.status() if each.name == "pools"]

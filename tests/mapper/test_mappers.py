@@ -71,7 +71,7 @@ def test_those_that_refer_to_it_are_mapped_to_by_an_index_of_theirs(by: Index[An
 
 def test_a_mapper_by_index_takes_an_index() -> None:
     """Its name, given by mistake, is refused when it is declared."""
-    with pytest.raises(DeclarationError, match="takes an index"):
+    with pytest.raises(DeclarationError, match="expects an index"):
         mappers.index("references")  # type: ignore[call-overload]  # what is tested
 
 

@@ -95,7 +95,7 @@ def test_a_function_is_asked_for_everything() -> None:
 @pytest.mark.parametrize("answer", [None, 1, "yes"])
 def test_an_answer_that_is_neither_true_nor_false_is_no_answer(answer: Any) -> None:
     """One that forgot to return would turn everything away."""
-    with pytest.raises(DeclarationError, match="returns True or False"):
+    with pytest.raises(DeclarationError, match="must return True or False"):
         predicate("when", lambda _, __: answer).passes(TEAM, OLD, WRITTEN)
 
 
@@ -111,8 +111,8 @@ MISUSES: list[tuple[str, Callable[[], object]]] = [
     ),
     ("none_of must take old and new", lambda: predicates.none_of(predicates.content_changed)),  # type: ignore[arg-type]
     ("all_of must be a plain function", lambda: predicates.all_of(waits)),  # type: ignore[arg-type]
-    ("metadata_changed takes keys", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
-    ("status_changed takes keys", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]
+    ("metadata_changed expects keys", lambda: predicates.metadata_changed(3)),  # type: ignore[arg-type]
+    ("status_changed expects keys", lambda: predicates.status_changed(None)),  # type: ignore[arg-type]
 ]
 
 

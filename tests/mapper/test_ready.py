@@ -257,19 +257,19 @@ async def waits(_: Resource[Any]) -> str:
 
 
 MISUSES: list[tuple[str, Callable[[], object]]] = [
-    ("mappers.union takes mappers", mappers.union),
+    ("mappers.union expects mappers", mappers.union),
     ("mappers.union: each mapper must be a mapper", lambda: mappers.union(mappers.owner(), "map_owner")),  # type: ignore[arg-type]
     ("mappers.union: each mapper must take a resource and a cache", lambda: mappers.union(mappers.owner)),  # type: ignore[arg-type]
     ("mappers.reference must be a function, not 'service'", lambda: mappers.reference("service")),  # type: ignore[arg-type]
     ("mappers.reference must be a plain function", lambda: mappers.reference(waits)),  # type: ignore[arg-type]
     ("mappers.references must take a resource", lambda: mappers.references(lambda: ["core"])),  # type: ignore[misc, arg-type]
-    ("only_if must take a resource, and takes", lambda: mappers.only_if(mappers.owner(), None)),  # type: ignore[arg-type]
+    ("only_if must take a resource, but takes", lambda: mappers.only_if(mappers.owner(), None)),  # type: ignore[arg-type]
     ("mappers.change must take old, new and a cache", lambda: mappers.change(lambda _: [])),  # type: ignore[misc, arg-type]
-    ("mappers.through goes through a type", lambda: mappers.through("Pod", mappers.owner(), mappers.owner())),  # type: ignore[arg-type]
+    ("mappers.through needs a type", lambda: mappers.through("Pod", mappers.owner(), mappers.owner())),  # type: ignore[arg-type]
     ("mappers of one state", lambda: mappers.through(POD, mappers.change(lambda *_: []), mappers.owner())),  # type: ignore[arg-type]
-    ("mappers.index takes an index", lambda: mappers.index(3)),  # type: ignore[call-overload]
-    ("mappers.index_prefix takes an index", lambda: mappers.index_prefix("b", repr)),  # type: ignore[call-overload]
-    ("mappers.index_parents takes an index", lambda: mappers.index_parents("b", repr)),  # type: ignore[call-overload]
+    ("mappers.index expects an index", lambda: mappers.index(3)),  # type: ignore[call-overload]
+    ("mappers.index_prefix expects an index", lambda: mappers.index_prefix("b", repr)),  # type: ignore[call-overload]
+    ("mappers.index_parents expects an index", lambda: mappers.index_parents("b", repr)),  # type: ignore[call-overload]
     ("mappers.index_parents: value must be a function", lambda: mappers.index_parents(BY_NAME, "b")),  # type: ignore[call-overload]
 ]
 

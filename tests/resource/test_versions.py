@@ -160,8 +160,8 @@ def interrupted(_: Any) -> Any:
     ("upward", "text"),
     [
         (ends, r"up= of tests\.v1\.Team → tests\.v2\.Team raised SystemExit: 3$"),
-        (lambda old: later(old), "which nothing awaits: it must be a plain function, and call none that is async"),
-        (lambda old: lazy(old), "which nothing iterates: it must return its answer, without a `yield`"),
+        (lambda old: later(old), "which nothing awaits: it must be a plain function, and call no async one"),
+        (lambda old: lazy(old), "which nothing iterates: it must return its result, without a `yield`"),
     ],
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")
