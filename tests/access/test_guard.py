@@ -59,7 +59,8 @@ async def test_denied_is_the_same_whether_the_resource_is_there_or_not() -> None
 
     unknown = "permission denied: no rule of yours is about type tests.v1.Note"
     missing = 'verbs: [read], type: tests.v1.Note, partition: "default", namespace: "default", name_prefix: "theirs"'
-    hint = f"Note theirs may not be read by you: no rule of yours covers all of it; ask for one such as {{{missing}}}"
+    denied = "permission denied: you may not read Note theirs"
+    hint = f"{denied}: no rule of yours covers all of it; ask for one such as {{{missing}}}"
     assert before == [
         (Status.UNAUTHENTICATED, REFUSED),
         (Status.PERMISSION_DENIED, unknown),

@@ -105,7 +105,10 @@ async def test_worker_that_may_read_nothing_it_watches_rests_and_names_the_rule(
                 (why,) = unready(workers.status)
                 assert (ended[0].controller, type(ended[0].error)) == ("teams", headway.errors.PermissionDenied)
                 for told in (str(ended[0].error), why):
-                    assert "staff.v1.Team may not be listed there by you: no rule of yours lets you read any" in told
+                    assert (
+                        "permission denied: you may not list staff.v1.Team there: no rule of yours lets you read any"
+                        in told
+                    )
                     hint = HINT.search(told)
                     assert hint is not None
                     assert Rule(**yaml.safe_load(hint[1])) == rule("read", partition="*", namespace="*")

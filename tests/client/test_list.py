@@ -91,7 +91,7 @@ async def test_a_list_over_a_network_is_a_snapshot() -> None:
         odd = [each.name for each in await client.list(NOTE, filter="odd=1", name_prefix="n12")]
         assert odd == [name for name in names if name.startswith("n12") and (COUNT - int(name[1:])) % 2]
         assert rights.called == ["WatchList", "WatchList"]
-        with pytest.raises(InvalidArgument, match="is no term"):
+        with pytest.raises(InvalidArgument, match="must not be 0"):
             await client.list(NOTE, filter="!!")
 
 
@@ -100,7 +100,7 @@ async def test_a_list_that_is_older_than_its_caller_asks_for_is_refused() -> Non
     async with serving(Rights()) as (backend, client):
         here = backend.position.revision
         assert len(await client.list(NOTE, min_revision=here)) == COUNT
-        with pytest.raises(Unavailable, match=f"stands at revision {here}"):
+        with pytest.raises(Unavailable, match=f"is at revision {here}"):
             await client.list(NOTE, min_revision=here + 1)
 
 

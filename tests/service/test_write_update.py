@@ -108,7 +108,7 @@ async def test_a_fence_of_a_term_that_was_never_granted_is_refused(calls: Calls)
     ("fence", "said"),
     [
         (pb.Fence(term=1), "fence.controller is required"),
-        (pb.Fence(controller="painter"), "fence.term 0 is no term"),
+        (pb.Fence(controller="painter"), "fence.term must not be 0"),
     ],
 )
 async def test_half_a_fence_is_refused(in_memory: Calls, fence: pb.Fence, said: str) -> None:
