@@ -113,7 +113,11 @@ WRONG = [
     ("partition: default", "partition: a b", (6, 20, "policies[0].rules[0].partition", "partition 'a b' is not a")),
     ('namespace: "*"', "namespace:", (7, 19, "policies[0].rules[0].namespace", "expected a string, got nothing")),
     ('        namespace: "*"\n', "", (4, 9, "policies[0].rules[0]", "namespace is required here")),
-    ("name_prefix: core", "name_prefix: '*'", (12, 22, "policies[0].rules[1].name_prefix", "name_prefix '*' can't")),
+    (
+        "name_prefix: core",
+        "name_prefix: '*'",
+        (12, 22, "policies[0].rules[1].name_prefix", "name_prefix '*' is invalid"),
+    ),
     ("1234567890123456", "12", (16, 15, "tokens[0].accessor", "accessor '12' must be 16 hexadecimal digits")),
     ("1234567890123456", "00000000000000ff", (21, 5, "tokens[1]", "duplicate token '00000000000000ff'")),
     (f"hash: {HASH}", "hash: 7", (17, 11, "tokens[0].hash", "hash is invalid: it must be 'sha256:' and 64")),
@@ -128,7 +132,7 @@ WRONG = [
     ("the deploy job", '"a\\nb"', (20, 18, "tokens[0].description", "description 'a\\nb' must be one line")),
     ("the deploy job", "x\n    description: y", (21, 5, "tokens[0].description", "duplicate field")),
     ("tokens:", "token:", (15, 1, "", "unknown field 'token'; did you mean 'tokens'?")),
-    ('"*"', "*", (7, 21, "", "a '*' that stands for any has to be in quotes")),
+    ('"*"', "*", (7, 21, "", "a '*' that means any must be in quotes")),
     ('"*"', "*any", (7, 20, "", "an alias is not allowed here: a '*' that means any must be in quotes")),
 ]
 
@@ -302,4 +306,4 @@ def test_the_reader_is_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
 
     assert list(read_access(TEXT).tokens)
-    assert "has to be in quotes" in problems_of(TEXT.replace('"*"', "*"))[0][3]
+    assert "must be in quotes" in problems_of(TEXT.replace('"*"', "*"))[0][3]

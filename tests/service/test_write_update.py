@@ -121,5 +121,5 @@ async def test_a_write_for_another_store_is_refused(calls: Calls) -> None:
     first = await calls.stored(a_note())
     here = calls.backend.position.store_id
     await calls.write(a_note(version=first.version), store_id=here)
-    said = f"store_id: the write is for store elsewhere, and this is {here}"
+    said = f"store_id: the write is for store elsewhere, but this is {here}"
     await refused(calls.write(a_note(), store_id="elsewhere"), Status.FAILED_PRECONDITION, said)

@@ -74,7 +74,7 @@ class Access:
                     raise InvalidArgument(f"token {token.accessor}: {problem}")
 
     def rights(self, token: Token | None) -> Rights:
-        """Return the rights of one of the tokens, or those of anonymous callers for None."""
+        """Return the rights of one of the tokens, or the rights of anonymous callers for None."""
         names = tuple(token.policies) if token is not None else (ANONYMOUS,) if ANONYMOUS in self.policies else ()
         rights = self._rights.get(names)
         if rights is None:

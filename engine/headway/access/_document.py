@@ -38,7 +38,7 @@ def read_access(text: str, *, source: str = "<text>") -> Access:
 
 
 def entry(token: Token) -> str:
-    """Return a token in the form in which it appears under ``tokens:`` of an access file."""
+    """Return a token as an entry under ``tokens:`` of an access file."""
     fields: dict[str, object] = {"accessor": token.accessor, "hash": token.hash, "policies": list(token.policies)}
     if token.expires_at is not None:
         fields["expires_at"] = _readable(token.expires_at)

@@ -1,4 +1,4 @@
-"""Creation of tokens: the only place where a secret is generated, and the only moment at which it is known."""
+"""Creation of tokens: the only place that generates a secret, and the only time at which it is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies: the verbs they allow on types, within a tenancy, by name prefix. What no rule allows is denied.
+"""Policies: the verbs they allow on types, within a tenancy, by name prefix. Everything else is denied.
 
 The same comparison serves single resources and whole lists. A Read names a resource. A List or WatchList names a scope:
 a tenancy whose units may be ``*``, and a name prefix. A rule covers a scope only if it covers all of it: a unit ``*``

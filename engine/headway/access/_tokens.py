@@ -36,7 +36,7 @@ REFUSED = "the token is not valid here: it may be mistyped, expired or revoked"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """The stored form of a token, from which its text cannot be recovered.
+    """The stored form of a token. Its text cannot be recovered from this.
 
     Raises InvalidArgument with all of its problems.
 

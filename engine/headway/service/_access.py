@@ -178,7 +178,7 @@ class Access:
             try:
                 decision = self._ask(self._authorizer.may_read, name, self._registry.resolve(name.type).view(resource))
             except PayloadError:
-                # The stored payload does not decode, so it is impossible to tell whether this caller may read it.
+                # The stored payload does not decode, so the authorizer cannot decide whether this caller may read it.
                 return False
         return decision is Decision.ALLOWED
 

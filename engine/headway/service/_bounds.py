@@ -139,7 +139,7 @@ def room_problem(stored: Mapping[str, pb.Status], key: str, status: pb.Status) -
 
 
 def check_position(message: pb.Position | None, field: str) -> None:
-    """Refuse a position whose ids are longer than those of any store."""
+    """Refuse a position with ids longer than any store has."""
     if message is not None:
         check_text(f"{field}.store_id", message.store_id)
         check_text(f"{field}.incarnation", message.incarnation)

@@ -14,7 +14,7 @@ rights.
 
 
 class DescribedPayloads:
-    """The descriptor files of a registry's payloads, in addition to those of the services."""
+    """The descriptor files of a registry's payloads. They build on the files of the services."""
 
     def __init__(self, registry: Registry, services: DescribedFiles) -> None:
         self._registry = registry

@@ -88,7 +88,7 @@ async def migrate_page(
     after: Key | None,
     may: Callable[[pb.Resource], bool] = lambda _: True,
 ) -> Key | None:
-    """Rewrite one page of a kind's resources and return the key at which the next one begins, or None after the last.
+    """Rewrite one page of a kind's resources and return the key where the next one begins, or None after the last.
 
     Args:
         done: the totals, to which this page is added.

@@ -78,7 +78,7 @@ class MigrationService:
 
 
 def _place(token: str, chains: list[VersionChain]) -> tuple[int, Key | None]:
-    """Return the index of the kind that the page belongs to, and the key after which it begins."""
+    """Return the index of the page's kind, and the key after which the page begins."""
     if not token:
         return 0, None
     check_text("page_token", token)

@@ -13,7 +13,7 @@ class Units(NamedTuple):
     """The stored tenancy units of a resource.
 
     Attributes:
-        marked: a description of the first unit that is marked for deletion; empty if there is none.
+        marked: a description of the first unit that is marked for deletion; empty if no unit is.
         required: requirements for the commit of a creation, so that nothing is created in a unit that was marked since.
     """
 

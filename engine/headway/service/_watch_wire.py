@@ -198,7 +198,7 @@ def _mark(item: EndOfSnapshot | Bookmark) -> pb.WatchEvent:
 class WatchDecoder:
     """A decoder of one stream's WatchEvents as StreamItems. Events that arrive together become one item.
 
-    An event that is not laid out like those of our server takes the slow path.
+    An event with another layout than our server's takes the slow path.
     """
 
     def __init__(self) -> None:

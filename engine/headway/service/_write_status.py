@@ -125,7 +125,7 @@ def _checked(
 
 
 def _check_not_older(known: pb.Status, status: pb.Status, request: pb.WriteStatusRequest) -> None:
-    """Refuse a status whose observed generation is older than that of the stored status."""
+    """Refuse a status that observes an older generation than the stored status does."""
     # Generations of one resource only increase, so they can be compared as strings.
     if status.observed_generation < known.observed_generation:
         raise conflict(
