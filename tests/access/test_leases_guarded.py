@@ -104,7 +104,7 @@ async def test_a_refusal_says_the_same_whoever_holds_it() -> None:
     assert await outcomes(guard.client) == before
     rule_for = '{{verbs: [{}], type: internal.v1.Lease, partition: "", namespace: "", name_prefix: "staff/accounts"}}'
     denied = "PermissionDenied: permission denied: you may not"
-    hint = ": no rule of yours covers all of it; ask for one such as "
+    hint = ": none of your rules covers all of it; ask for one such as "
     assert set(before.values()) == {
         f"{denied} acquire lease staff/accounts{hint}{rule_for.format('write')}",
         f"{denied} list leases staff/accounts*{hint}{rule_for.format('list')}",

@@ -106,7 +106,7 @@ async def test_worker_that_may_read_nothing_it_watches_rests_and_names_the_rule(
                 assert (ended[0].controller, type(ended[0].error)) == ("teams", headway.errors.PermissionDenied)
                 for told in (str(ended[0].error), why):
                     assert (
-                        "permission denied: you may not list staff.v1.Team there: no rule of yours lets you read any"
+                        "permission denied: you may not list staff.v1.Team there: none of your rules lets you read any"
                         in told
                     )
                     hint = HINT.search(told)
@@ -205,7 +205,7 @@ async def test_caller_without_any_rule_on_a_type_is_told_of_none() -> None:
                 await call()
             assert "ask for one such as" not in str(refused.value)
         with pytest.raises(
-            headway.errors.PermissionDenied, match=r"no rule of yours covers all of it.*internal.v1.Lease"
+            headway.errors.PermissionDenied, match=r"none of your rules covers all of it.*internal.v1.Lease"
         ):
             await other.leases.acquire("staff/teams", "me", 5.0)
 

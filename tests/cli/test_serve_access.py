@@ -64,7 +64,7 @@ def test_a_token_lets_commands_do_what_its_policies_say(start: Started, file: Pa
     code, _, errors = said(*at, "--token", reader, "delete", "team", "core")
     assert code == 1
     assert errors.startswith(
-        "Error: permission denied: you may not delete Team core: no rule of yours covers all of it; ask for"
+        "Error: permission denied: you may not delete Team core: none of your rules covers all of it; ask for"
     )
     assert said(*at, "--token", reader, "list", "account")[0] == 2
     code, _, errors = said(*at, "types")
@@ -114,7 +114,7 @@ def test_the_file_is_read_again_when_the_server_is_told_to(start: Started, file:
     code, _, errors = said("--server", server, "list", "team")
     assert code == 1
     assert errors.startswith(
-        "Error: permission denied: you may not list staff.v1.Team there: no rule of yours covers all of it"
+        "Error: permission denied: you may not list staff.v1.Team there: none of your rules covers all of it"
     )
     assert errors.endswith(f": {NO_TOKEN}\n")
 

@@ -91,7 +91,7 @@ async def test_a_list_over_a_network_is_a_snapshot() -> None:
         odd = [each.name for each in await client.list(NOTE, filter="odd=1", name_prefix="n12")]
         assert odd == [name for name in names if name.startswith("n12") and (COUNT - int(name[1:])) % 2]
         assert rights.called == ["WatchList", "WatchList"]
-        with pytest.raises(InvalidArgument, match="must not be 0"):
+        with pytest.raises(InvalidArgument, match="is not a valid term"):
             await client.list(NOTE, filter="!!")
 
 
@@ -100,7 +100,7 @@ async def test_a_list_that_is_older_than_its_caller_asks_for_is_refused() -> Non
     async with serving(Rights()) as (backend, client):
         here = backend.position.revision
         assert len(await client.list(NOTE, min_revision=here)) == COUNT
-        with pytest.raises(Unavailable, match=f"is at revision {here}"):
+        with pytest.raises(Unavailable, match=f"stands at revision {here}"):
             await client.list(NOTE, min_revision=here + 1)
 
 
@@ -112,7 +112,7 @@ async def test_a_caller_who_may_not_watch_lists_all_the_same() -> None:
         assert len(await client.list(NOTE)) == COUNT
         assert rights.called == ["WatchList", "List"]
         rights.denied = {"WatchList", "List"}
-        with pytest.raises(PermissionDenied, match="may not be listed"):
+        with pytest.raises(PermissionDenied, match="you may not list"):
             await client.list(NOTE)
 
 

@@ -86,7 +86,7 @@ async def test_a_type_that_no_rule_is_about_looks_like_one_that_is_not_registere
         guard.unknown.add(type.name)
         status, message = await answer(OF_A_TYPE[verb](both[1], type))
         said.add((status, message.replace(str(type.name), "TYPE")))
-    assert said == {(Status.PERMISSION_DENIED, "permission denied: no rule of yours is about type TYPE")}
+    assert said == {(Status.PERMISSION_DENIED, "permission denied: none of your rules covers type TYPE")}
     assert [each for each in guard.asked if each[1] == "one"] == []
 
 
@@ -99,7 +99,7 @@ async def test_a_type_name_that_no_type_can_have_is_one_that_no_rule_is_about(
     """A caller with rights about other types hears the same of it as of any type that they have none about."""
     type = a_type(NOTE, **changes)
     guard.unknown.add(type_name(type))
-    said = f"permission denied: no rule of yours is about type {type_name(type)}"
+    said = f"permission denied: none of your rules covers type {type_name(type)}"
     for call in (both[1].read(pb.Id(name="one", type=type)), both[1].list_by_owner(pb.Id(name="one", type=type))):
         assert await answer(call) == (Status.PERMISSION_DENIED, said)
 

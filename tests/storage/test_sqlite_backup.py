@@ -93,7 +93,7 @@ async def test_a_backup_is_never_opened_as_a_store(tmp_path: Path) -> None:
     await backup_store(f"sqlite:{tmp_path}/a.db", tmp_path / "b")
     shutil.copy(tmp_path / "b", tmp_path / "a.db")
     with pytest.raises(
-        StoreUnusable, match=r"a\.db is a backup: .*`headway restore .*a\.db sqlite:PATH` makes a store"
+        StoreUnusable, match=r"a\.db is a backup: .*`headway restore .*a\.db sqlite:PATH` turns it into a store"
     ):
         async with open_sqlite(tmp_path / "a.db"):
             pass

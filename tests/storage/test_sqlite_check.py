@@ -54,12 +54,12 @@ RESOURCE = "UPDATE resources SET {} WHERE name = 'owned'"
 HISTORY = "UPDATE history SET {} WHERE revision = 2"
 FENCE = "UPDATE fences SET {} WHERE member = '{}'"
 FLOOR = "UPDATE meta SET value = {} WHERE key = 'history_floor'"
-DAMAGED = "owned: what was stored at revision 2 is damaged"
+DAMAGED = "owned: the resource stored at revision 2 is damaged"
 DAMAGE: dict[str, tuple[str, str]] = {
     "a body": (RESOURCE.format("body = x'0a03666f6f' || body"), DAMAGED),
     "a body's end": (RESOURCE.format("body = CAST(body || x'00' AS BLOB)"), DAMAGED),
     "a revision": (RESOURCE.format("revision = 5"), "owned: revision 5, but history has it written at 2"),
-    "a revision too high": (RESOURCE.format("revision = 99"), "meta: it holds revision 99, above 9"),
+    "a revision too high": (RESOURCE.format("revision = 99"), "meta: it holds revision 99, above its last one, 9"),
     "a uid": (RESOURCE.format("uid = 'other'"), "owned: its row says uid other, but holds another"),
     "a uid twice": (RESOURCE.format("uid = 'u-owner'"), "uid u-owner: both .*owned and .*owner have it"),
     "an owner": (RESOURCE.format("owner_uid = ''"), "owned: its row says owner none"),
@@ -73,7 +73,7 @@ DAMAGE: dict[str, tuple[str, str]] = {
         " FROM history WHERE deleted",
         "gone: revision 5, but history has it removed at 6",
     ),
-    "a change's body": (HISTORY.format("body = x'00'"), "history 2/0: what was stored at revision 2 is damaged"),
+    "a change's body": (HISTORY.format("body = x'00'"), "history 2/0: the resource stored at revision 2 is damaged"),
     "a change's kind": (HISTORY.format("kind = 'Other'"), "history 2/0: it is under conformance.Other, but holds"),
     "a change's version": (HISTORY.format("deleted = 1"), "history 2/0: it has version 2, removed at this revision"),
     "a change of a commit lost": (
@@ -84,7 +84,7 @@ DAMAGE: dict[str, tuple[str, str]] = {
         "DELETE FROM history WHERE revision = 2",
         "owned: revision 2 is missing in history, which begins at 0",
     ),
-    "a floor above history": (FLOOR.format(2), "history 1/0: it is not above 2 and at most 9"),
+    "a floor above history": (FLOOR.format(2), "history 1/0: expected a revision above 2, at most 9"),
     "a floor above the head": (FLOOR.format(99), "meta history_floor: it is 99, above 9"),
     "no head": ("DELETE FROM meta WHERE key = 'head'", "meta: its table meta has no head"),
     "no floor of terms": ("DELETE FROM meta WHERE key = 'term_floor'", "meta: its table meta has no term_floor"),
@@ -152,7 +152,7 @@ async def test_what_is_no_store_cannot_be_checked(tmp_path: Path) -> None:
     (tmp_path / "diary").write_text("Dear diary, " * 100)
     shutil.copy(FORMATS / "1.db", tmp_path / "old.db")
     for name, message in {
-        "none.db": "there is no store",
+        "none.db": "store not found",
         "diary": "is not a Headway store",
         "old.db": "has format 1: open it with this Headway to upgrade it to",
     }.items():

@@ -31,7 +31,7 @@ async def test_without_room_nothing_is_written_and_all_are_told(tmp_path: Path) 
     refusals: list[str] = []
 
     async def write(name: str) -> None:
-        with pytest.raises(WriteRejected, match=r"full \(there is no room on .*\)\. Nothing was written") as caught:
+        with pytest.raises(WriteRejected, match=r"full \(free some space on .*\)\. Nothing was written") as caught:
             await put(backend, thing(name, "x" * 100_000))
         refusals.append(str(caught.value))
 

@@ -120,7 +120,7 @@ async def test_a_second_opening_in_one_process_is_refused(tmp_path: Path) -> Non
         for other in (path, tmp_path / "link.db", tmp_path / "." / "a.db"):
             with pytest.raises(StoreUnusable, match="is held by this process on"):
                 await _open_and_close(other)
-        with pytest.raises(StoreUnusable, match="open already"):
+        with pytest.raises(StoreUnusable, match="already open"):
             async with backend:
                 pass
         await put(backend, thing("a"))
@@ -164,9 +164,9 @@ def _overwrite(path: Path, at: int, content: bytes) -> None:
 
 
 FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a text": (lambda path: path.write_text("Dear diary, " * 50), "it isn't an SQLite file; give another path"),
-    "a short text": (lambda path: path.write_text("hi"), "it isn't an SQLite file"),
-    "zeros": (lambda path: path.write_bytes(bytes(8192)), "it isn't an SQLite file"),
+    "a text": (lambda path: path.write_text("Dear diary, " * 50), "it is not an SQLite file; give another path"),
+    "a short text": (lambda path: path.write_text("hi"), "it is not an SQLite file"),
+    "zeros": (lambda path: path.write_bytes(bytes(8192)), "it is not an SQLite file"),
     "a header cut off": (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(30)), "it ends within its header"),
     "a magic cut off": (lambda path: path.write_bytes(b"SQLite"), "it ends within its header"),
     "another program's": (_sqlite_file, r"SQLite file of another program \(application_id 0x0, not 0x48645779\)"),

@@ -30,7 +30,7 @@ class Audit:
     def failed(self, authorizer: Authorizer, path: str, stream: Any) -> None:
         """Report a call whose token is not valid."""
         caller, why = authorizer.refusal(stream.metadata)
-        # A token's name is public, so a stranger can cause this under any name.
+        # A token's name is public, so a caller without a valid token can cause this under any name.
         self._strangers(AuthenticationFailed, caller=caller or UNKNOWN, why=why, path=path, peer=_peer(stream))
 
     def denied(self, identity: Identity, path: str, stream: Any) -> None:

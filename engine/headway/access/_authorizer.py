@@ -43,7 +43,7 @@ class Question(NamedTuple):
     namespace: str
     name: str
     lacking: str = "covers all of it"
-    """The end of the sentence "no rule of yours ..."."""
+    """The end of the sentence "none of your rules ..."."""
 
     def rule(self) -> str:
         """Return the narrowest rule that allows it, in the syntax of an access file."""
@@ -255,7 +255,7 @@ class Identity:
         type = self.denied.type
         if not self._rights.concern(type) and not (type == LEASE and self._rights.policies):
             return None
-        return f"no rule of yours {self.denied.lacking}; ask for one such as {self.denied.rule()}"
+        return f"none of your rules {self.denied.lacking}; ask for one such as {self.denied.rule()}"
 
     def check(self, verb: Verb, type: TypeName, partition: str, namespace: str, name: str) -> None:
         """Raise PermissionDenied unless that is allowed. The message depends on the arguments alone."""

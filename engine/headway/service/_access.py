@@ -95,7 +95,7 @@ class Access:
     def check_known(self, type: TypeName) -> None:
         """Refuse a caller who may do nothing with a type of this name, whether or not it is registered."""
         if not self.knows(type):
-            raise denied(f"permission denied: no rule of yours is about type {type}")
+            raise denied(f"permission denied: none of your rules covers type {type}")
 
     def knows(self, type: TypeName) -> bool:
         """Return True if the caller may do anything with a type of this name."""

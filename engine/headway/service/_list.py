@@ -131,8 +131,8 @@ async def list_by_owner(
 def _names_owner(asked: pb.Id, stored: pb.Id | None) -> bool:
     """Return True if the request names the stored owner of this uid, in any version of its kind.
 
-    A uid under another name or in another tenancy owns nothing. Units that the request leaves out match any: only a
-    registered type tells their defaults.
+    A uid under another name or in another tenancy owns nothing. Units that the request leaves out match any,
+    because they are filled in only for registered types.
     """
     assert stored is not None
     asked_in, stored_in = asked.tenancy or pb.Tenancy(), stored.tenancy or pb.Tenancy()

@@ -33,7 +33,7 @@ def check_mark(resource: pb.Resource) -> None:
     mark = resource.metadata[DELETION_TIMESTAMP]
     if not _is_timestamp(mark):
         raise invalid(
-            f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a time such as "
+            f"{resource_id(resource.id)}: metadata.{DELETION_TIMESTAMP} {mark!r} must be a timestamp such as "
             "'2024-02-02T10:00:00Z'; use Delete"
         )
 

@@ -214,10 +214,10 @@ class StorageVersion(NamedTuple):
                 return data, result
         why = f"because the resource is stored as {stored_as.name}"
         if keeps:
-            why += f" and keeps what {self.type.name} does not show: write what agrees with that, or write it as"
+            why += f" and keeps fields that {self.type.name} does not show: write values that fit them, or write it as"
             why += f" {stored_as.name}"
         else:
-            why += ": write what that version can hold"
+            why += ": write values that this version can hold"
         fields = ", ".join(different)
         raise invalid(f"resource.data of {resource_id(resource.id)}: {fields} would not be read back as written, {why}")
 

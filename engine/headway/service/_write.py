@@ -108,12 +108,12 @@ async def write(
         if undecodable is not None and not (_carries(stored, resource) and access.may_read(named)):
             raise invalid(undecodable)
 
-    async def once(read: Read = as_stored, *, believing: bool = False) -> pb.WriteResponse:
+    async def once(read: Read = as_stored, *, is_optimistic: bool = False) -> pb.WriteResponse:
         check_store(backend, request.store_id)
         units = await check_units(read, key) if elsewhere else NO_UNITS
         stored, at = await read(type.kind, key)
         if request.create_only and stored is not None:
-            if believing:
+            if is_optimistic:
                 # An optimistic read may be stale, so only a read of the store can report that a name is taken.
                 raise taken("")
             await check_fence(backend, fence)
@@ -149,16 +149,16 @@ async def write(
             if not is_marked(prepared.metadata):
                 check_staying(units, resource.id)
             operations = (Put(type.kind, key, prepared, stored.version), *removal_after(prepared))
-            if believing:
+            if is_optimistic:
                 operations = (*units.required, *operations)
         position = await backend.commit(operations, fence)
         answer = prepared if form is None else form.shown(prepared)
         return pb.WriteResponse(resource=access.answered(answer, given), position=position.message())
 
-    believed = optimistic_read(backend)
-    if believed is not None:
+    optimistic = optimistic_read(backend)
+    if optimistic is not None:
         try:
-            return await once(believed, believing=True)
+            return await once(optimistic, is_optimistic=True)
         except (GRPCError, StorageError):
             # The refusal may rest on a stale read. Nothing was written, so decide again from the store itself.
             pass

@@ -258,7 +258,7 @@ def _highest_term(connection: sqlite3.Connection) -> int:
     return term
 
 
-# --- What is replaced --------------------------------------------------------
+# --- The replaced store ------------------------------------------------------
 
 
 def _nothing_at(path: str) -> bool:

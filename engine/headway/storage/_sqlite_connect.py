@@ -14,7 +14,7 @@ _ROOM = 64 << 10
 BUSY_TIMEOUT = 10.0
 """The seconds for which a transaction waits for another program that has locked the file."""
 
-_FULL = "its disk is full; free some space, and writes continue"
+_FULL = "free some space on its disk, and writes continue"
 _REFUSED = "its disk refused the write: a quota, a limit on the size of files, or the disk itself"
 _LOCKED = "another program has locked it; end that program, or its transaction (`fuser` names who has a file open)"
 _DAMAGED = "`headway store check` finds the damage, and `headway restore` restores a backup"

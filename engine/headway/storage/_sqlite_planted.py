@@ -88,7 +88,7 @@ def refuse_untrusted(file: str, found: os.stat_result, store: str) -> None:
     if exposed := found.st_mode & _OTHERS & ~mode:
         verb = "change" if exposed & _WRITING else "read"
         raise StoreUnusable(
-            f"{file} has mode {stat.S_IMODE(found.st_mode):04o}, so that users without such rights to {store} "
+            f"{file} has mode {stat.S_IMODE(found.st_mode):04o}, so users without that access to {store} "
             f"(mode {mode:04o}) can {verb} it: `chmod {mode:o} {file}` if it is the store's own, or move it away. "
             f"{NOTHING_TOUCHED}"
         )
