@@ -176,7 +176,7 @@ def test_a_token_that_can_not_be_made_is_said(file: Path) -> None:
     file.write_text(f"tokens: []\n{POLICIES}")
     code, _, errors = said("token", "new", "readers", "--into", str(file))
     assert code == 1
-    assert "put a new one's entry there by hand" in errors
+    assert "add the entry by hand" in errors
     assert file.read_text() == f"tokens: []\n{POLICIES}"
 
 

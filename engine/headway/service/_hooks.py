@@ -40,7 +40,7 @@ def validate(type: Type, resource: pb.Resource) -> None:
         _check_answer(answer)
         if answer is not None and answer is not True:
             # A hook that rejects by its return value would otherwise let everything through.
-            raise TypeError(f"it returned {repr_text(answer)}: to refuse, a validate hook raises ValueError(sentence)")
+            raise TypeError(f"it returned {repr_text(answer)}: a validate hook refuses by raising ValueError(sentence)")
     except ValueError as error:
         raise invalid(f"{resource_id(resource.id)}: {error_text(error)}") from error
     except KeyboardInterrupt:
