@@ -1,7 +1,7 @@
 """YAML nodes with their positions, and checks of the shapes that an access file consists of.
 
-This reader is much smaller than that of manifests, which this room cannot import. It suffices because the owner of the
-file is trusted, and no part of it is nested deeper than a rule's verbs.
+This reader is much smaller than the reader of manifests, which this room cannot import. It suffices because the owner
+of the file is trusted, and no part of it is nested deeper than a rule's verbs.
 """
 
 from __future__ import annotations

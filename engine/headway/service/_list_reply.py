@@ -21,7 +21,7 @@ rules.
 
 # Bytes that are encoded without a checkpoint.
 _AT_ONCE = 1 << 20
-# Bytes of a stored resource besides its names and contents: tags, lengths, version and generation.
+# Bytes of a stored resource without its names and contents: tags, lengths, version and generation.
 _LEAST = 40
 # The same for an entry of a map.
 _ENTRY = 4

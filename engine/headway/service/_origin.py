@@ -36,7 +36,7 @@ NOT_FOUND = "resource not found"
 
 
 class OriginService:
-    """The eight verbs as Consul's clients expect them. The arguments are those of `ResourceService`."""
+    """The eight verbs as Consul's clients expect them. It takes the arguments of `ResourceService`."""
 
     def __init__(
         self,

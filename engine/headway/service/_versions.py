@@ -32,7 +32,7 @@ KEPT_BYTES = 16 << 20
 share one conversion.
 """
 
-# Bytes of an entry besides its payload: the resource, its id, the tuple and its slot in the dict.
+# Bytes of an entry without its payload: the resource, its id, the tuple and its slot in the dict.
 _ENTRY = 600
 _REPORTED = 1024
 
@@ -55,7 +55,7 @@ class Versions:
         self._reported: dict[tuple[object, str, str], None] = {}
 
     def chain(self, type: ResourceType[Any]) -> VersionChain | None:
-        """Return the versions that converters connect with this one, or None if there are none."""
+        """Return the versions that converters connect with this one, or None without converters."""
         chain = self._registry.chain(type.kind)
         return chain if chain is not None and type.name.version in chain else None
 

@@ -226,7 +226,7 @@ def _renew(connection: sqlite3.Connection, former: _Former) -> Restored:
     """Turn the copy into a new store, above everything that the original can have reached since."""
     meta = _meta(connection)
     (opened_at,) = connection.execute("SELECT coalesce(max(opened_at), 0) FROM incarnations").fetchone()
-    # A plain copy does not say when it was made, but it is no older than its last opening.
+    # A plain copy does not say when it was made, but that was not before its last opening.
     elapsed = max(0.0, time.time() - meta.get("backup_at", opened_at))
     revision = max(meta["head"], former.revision) + REVISION_LEAP + int(elapsed) * REVISIONS_A_SECOND
     term = max(_highest_term(connection), former.term) + TERM_LEAP

@@ -81,7 +81,7 @@ def open_file(path: str | os.PathLike[str]) -> OpenedFile:
             _make(real)
         else:
             check_content(real)
-            # SQLite would open it for reading, create files beside it, and fail at the first write.
+            # SQLite would open it for reading, create files next to it, and fail at the first write.
             if not may_write(real):
                 raise StoreUnusable(f"{real} cannot be opened for writing: {READ_ONLY}")
         return _enter(real, lock)
@@ -112,7 +112,7 @@ def _refuse_no_file(path: str) -> None:
 
 
 def _make(path: str) -> None:
-    """Create an empty store at ``path`` atomically: it is built beside it and moved there."""
+    """Create an empty store at ``path`` atomically: build it next to the path and move it there."""
     building = path + ".new"
     try:
         for leftover in (building, building + "-journal"):

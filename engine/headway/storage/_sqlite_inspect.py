@@ -100,7 +100,7 @@ def has_bytes(path: str) -> bool:
 
 def check_content(path: str) -> None:
     """Raise StoreUnusable if pages of the file are damaged, or if it lacks rows that every store has."""
-    # Without a log, open the file as immutable: then SQLite creates no files beside it.
+    # Without a log, open the file as immutable: then SQLite creates no other files.
     connection = connect(path, read_only=True, immutable=not has_bytes(path + "-wal"))
     try:
         # The header is as of the last checkpoint. The log may contain an upgrade by a newer program.

@@ -11,8 +11,8 @@ BACKUP_ID = int.from_bytes(b"HdWb", "big")
 """The value in place of `APPLICATION_ID` in a backup, so that nothing opens it as the original store."""
 FORMAT = 2
 
-# A body never holds its version: the revision beside it is the version, known only inside the transaction. A seal is
-# the checksum of both. Bodies are last in their rows, so that reading the other columns touches no overflow page.
+# A body never holds its version: the row's revision is the version, known only inside the transaction. A seal is the
+# checksum of both. Bodies are last in their rows, so that reading the other columns touches no overflow page.
 RESOURCES_TABLE = """CREATE TABLE resources (
     type_group TEXT NOT NULL,
     kind TEXT NOT NULL,
